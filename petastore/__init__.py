@@ -1,0 +1,1 @@
+"""Train deep models straight from Parquet."""

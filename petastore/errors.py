@@ -1,0 +1,189 @@
+"""Every error that petastore raises on purpose, in one family.
+
+```text
+PetastoreError
+├─ RequestError      (ValueError)        what was asked cannot be: unknown column, shard 9 of 8
+│  └─ NoDataAvailableError               fewer rows than the request needs
+├─ SchemaError       (ValueError)        dataset and schema disagree, or a schema contradicts itself
+├─ CodecError        (ValueError)        a value and its codec disagree
+│  ├─ EncodeError                        … while writing
+│  └─ DecodeError                        … while reading
+├─ StorageError      (OSError)           storage could not do what was needed
+│  ├─ DatasetNotFoundError (FileNotFoundError)   nothing at that URL
+│  ├─ DatasetExistsError   (FileExistsError)     something is there already
+│  ├─ DatasetChangedError                a file is not the one that the inventory describes
+│  └─ MetadataError                      footer, schema document or inventory missing, newer or damaged
+├─ TransformError    (RuntimeError)      the user's transform raised or broke its promise
+├─ WorkerError       (RuntimeError)      a worker died
+├─ ReaderClosedError (RuntimeError)      used after `stop()`
+└─ MissingExtraError (ImportError)       an optional dependency is not installed
+```
+
+Each is also the built-in that one would guess, so `except ValueError` and `except FileNotFoundError` work. A message
+says what was asked, what was found, why that cannot be and what to do. The `CodecError`s say where: `column`, `file`,
+`row_group` and `row` are filled in at the border of the stage that knows them, by `CodecError.at`.
+
+Example:
+    >>> issubclass(RequestError, ValueError)
+    True
+    >>> error = DecodeError("the png is 4×4×4, but the schema says (4, 4, 3)", column="image")
+    >>> print(error.at(file="part-0.parquet", row_group=3, row=17))
+    column 'image', row 17 of row group 3 in part-0.parquet: the png is 4×4×4, but the schema says (4, 4, 3)
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Self
+
+__all__ = [
+    "CodecError",
+    "DatasetChangedError",
+    "DatasetExistsError",
+    "DatasetNotFoundError",
+    "DecodeError",
+    "EncodeError",
+    "MetadataError",
+    "MissingExtraError",
+    "NoDataAvailableError",
+    "PetastoreError",
+    "ReaderClosedError",
+    "RequestError",
+    "SchemaError",
+    "StorageError",
+    "TransformError",
+    "WorkerError",
+]
+
+
+class PetastoreError(Exception):
+    """The head of the family: `except PetastoreError` catches whatever petastore raises on purpose."""
+
+
+class RequestError(PetastoreError, ValueError):
+    """What was asked cannot be; raised by the call that asks, never later in a worker."""
+
+
+class NoDataAvailableError(RequestError):
+    """There are fewer rows than the request needs; every rank raises it alike."""
+
+
+class SchemaError(PetastoreError, ValueError):
+    """The dataset and the schema disagree, or the schema contradicts itself."""
+
+
+class CodecError(PetastoreError, ValueError):
+    """A value and the codec of its field disagree.
+
+    Attributes:
+        column: Name of the field, or None while unknown.
+        file: Path of the file relative to the dataset, or None while unknown or when writing.
+        row_group: Ordinal of the row group in `file`, from 0.
+        row: When reading, the row inside its row group; when writing, the row inside the data given. From 0.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        column: str | None = None,
+        file: str | None = None,
+        row_group: int | None = None,
+        row: int | None = None,
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.column = column
+        self.file = file
+        self.row_group = row_group
+        self.row = row
+
+    def at(
+        self,
+        *,
+        column: str | None = None,
+        file: str | None = None,
+        row_group: int | None = None,
+        row: int | None = None,
+    ) -> Self:
+        """The same error with the place filled in where it was unknown; returns itself, to be raised."""
+        self.column = self.column if self.column is not None else column
+        self.file = self.file if self.file is not None else file
+        self.row_group = self.row_group if self.row_group is not None else row_group
+        self.row = self.row if self.row is not None else row
+        return self
+
+    def __str__(self) -> str:
+        place = [] if self.column is None else [f"column {self.column!r}"]
+        inside = [] if self.row is None else [f"row {self.row:,}"]
+        inside += [] if self.row_group is None else [f"row group {self.row_group:,}"]
+        if inside:
+            place.append(" of ".join(inside))
+        where = ", ".join(place) + ("" if self.file is None else f" in {self.file}")
+        return f"{where}: {self.problem}" if where else self.problem
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exceptions are rebuilt from `args`; the place would be lost on the way out of a Spark worker.
+        place = {"column": self.column, "file": self.file, "row_group": self.row_group, "row": self.row}
+        return functools.partial(type(self), self.problem, **place), ()
+
+
+class EncodeError(CodecError):
+    """A value cannot be written: wrong dtype, shape, null or range."""
+
+
+class DecodeError(CodecError):
+    """A stored cell cannot be read as its field says."""
+
+
+class StorageError(PetastoreError, OSError):
+    """Storage could not do what was needed."""
+
+
+class DatasetNotFoundError(StorageError, FileNotFoundError):
+    """There is no dataset at that URL."""
+
+
+class DatasetExistsError(StorageError, FileExistsError):
+    """There is a dataset at that URL already, and nothing said what should become of it."""
+
+
+class DatasetChangedError(StorageError):
+    """A file is not the one that the inventory describes: it was rewritten since."""
+
+
+class MetadataError(StorageError):
+    """A footer, a schema document or an inventory is missing, damaged, or newer than this release can read."""
+
+
+class TransformError(PetastoreError, RuntimeError):
+    """The user's transform raised, or gave something else than its `TransformSpec` promises."""
+
+
+class WorkerError(PetastoreError, RuntimeError):
+    """A worker died before its work was done."""
+
+
+class ReaderClosedError(PetastoreError, RuntimeError):
+    """A reader was used after `stop()`."""
+
+
+class MissingExtraError(PetastoreError, ImportError):
+    """An optional dependency is not installed.
+
+    Example:
+        >>> print(MissingExtraError("make_tf_dataset", package="tensorflow", extra="tf"))
+        make_tf_dataset needs the package 'tensorflow', which is not installed here: pip install 'petastore[tf]'
+    """
+
+    def __init__(self, needed_by: str, *, package: str, extra: str) -> None:
+        super().__init__(
+            f"{needed_by} needs the package {package!r}, which is not installed here: pip install 'petastore[{extra}]'",
+            name=package,
+        )
+        self.needed_by = needed_by
+        self.package = package
+        self.extra = extra
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return functools.partial(type(self), self.needed_by, package=self.package, extra=self.extra), ()

@@ -1,0 +1,167 @@
+"""What exists: the files and row groups of a dataset, as a frozen value. Pure; made by `petastore.storage`.
+
+Row groups are numbered through the whole dataset, from 0, files sorted by path and row groups in file order. They are
+arrays, not objects, so that a million of them are cheap to plan over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from petastore.errors import RequestError
+
+__all__ = ["DataFile", "Inventory"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DataFile:
+    """One Parquet file of a dataset."""
+
+    path: str
+    """Path relative to the dataset's root, with `/`; never absolute, never with `..`."""
+
+    size: int
+    """Bytes of the file."""
+
+    digest: str = ""
+    """Hexadecimal digest of the file's footer: with `size`, the version of the file. Copies keep it."""
+
+    partitions: tuple[tuple[str, str | None], ...] = ()
+    """Hive partition keys and values of the path, decoded, outermost first; None is Hive's null."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Inventory:
+    """The files and row groups of one version of a dataset.
+
+    Two inventories are equal when their fingerprints are. The arrays are read-only and share one length, the number of
+    row groups.
+
+    Example:
+        >>> inventory = Inventory.of_rows([3, 5, 0, 7])
+        >>> inventory
+        Inventory(1 file, 4 row groups, 15 rows)
+        >>> inventory.num_row_groups, inventory.num_rows
+        (4, 15)
+    """
+
+    files: tuple[DataFile, ...]
+    """Files, sorted by path."""
+
+    file: NDArray[np.int32]
+    """Of each row group: index into `files`, ascending."""
+
+    ordinal: NDArray[np.int32]
+    """Of each row group: its number inside its file, from 0."""
+
+    rows: NDArray[np.int64]
+    """Of each row group: rows; 0 is allowed."""
+
+    stored_bytes: NDArray[np.int64]
+    """Of each row group: bytes in the file, compressed."""
+
+    decoded_bytes: NDArray[np.int64]
+    """Of each row group: bytes of its pages once decompressed, as the footer says."""
+
+    def __post_init__(self) -> None:
+        groups = len(self.rows)
+        for name, dtype in _ARRAYS.items():
+            array = np.array(getattr(self, name), dtype=dtype)
+            if array.shape != (groups,):
+                raise RequestError(f"Inventory.{name} has shape {array.shape}, but there are {groups:,} row groups")
+            if groups and array.min() < 0:
+                raise RequestError(f"Inventory.{name} holds {array.min()}; it counts from 0")
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        if groups and (self.file[-1] >= len(self.files) or (np.diff(self.file) < 0).any()):
+            raise RequestError("Inventory.file must ascend and stay below the number of files")
+
+    @classmethod
+    def of_rows(cls, rows: ArrayLike, *, bytes_per_row: int = 8) -> Inventory:
+        """An inventory by hand: one file with these row groups.
+
+        Args:
+            rows: Rows of each row group.
+            bytes_per_row: Stored and decoded bytes of a row.
+        """
+        counts = np.asarray(rows, dtype=np.int64)
+        return cls(
+            files=(DataFile("part-00000.parquet", size=int(counts.sum()) * bytes_per_row),),
+            file=np.zeros(len(counts), dtype=np.int32),
+            ordinal=np.arange(len(counts), dtype=np.int32),
+            rows=counts,
+            stored_bytes=counts * bytes_per_row,
+            decoded_bytes=counts * bytes_per_row,
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[tuple[DataFile, dict[str, Any]]]) -> Inventory:
+        """The inventory of files given one by one.
+
+        Args:
+            parts: Of each file: the file, and a dict with `rows`, `stored_bytes` and `decoded_bytes` of its row groups.
+        """
+        ordered = sorted(parts, key=lambda part: part[0].path)
+        counts = [len(groups["rows"]) for _, groups in ordered]
+
+        def joined(name: str) -> NDArray[np.int64]:
+            arrays = [np.asarray(groups[name], dtype=np.int64) for _, groups in ordered]
+            return np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
+
+        return cls(
+            files=tuple(file for file, _ in ordered),
+            file=np.repeat(np.arange(len(ordered), dtype=np.int32), counts),
+            ordinal=np.concatenate([np.arange(count, dtype=np.int32) for count in counts] or [np.empty(0, np.int32)]),
+            rows=joined("rows"),
+            stored_bytes=joined("stored_bytes"),
+            decoded_bytes=joined("decoded_bytes"),
+        )
+
+    @property
+    def num_row_groups(self) -> int:
+        """Row groups of all files."""
+        return len(self.rows)
+
+    @functools.cached_property
+    def num_rows(self) -> int:
+        """Rows of all row groups."""
+        return int(self.rows.sum())
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that stand for this version of the dataset, wherever it lies."""
+        digest = hashlib.sha256()
+        for file in self.files:
+            digest.update(repr((file.path, file.size, file.digest)).encode())
+        for name, dtype in _ARRAYS.items():
+            digest.update(getattr(self, name).astype(np.dtype(dtype).newbyteorder("<")).tobytes())
+        return digest.hexdigest()[:32]
+
+    def __eq__(self, other: object) -> bool:
+        return self.fingerprint == other.fingerprint if isinstance(other, Inventory) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        files, groups = len(self.files), self.num_row_groups
+        return (
+            f"Inventory({files:,} file{'' if files == 1 else 's'}, {groups:,} row group{'' if groups == 1 else 's'}, "
+            f"{self.num_rows:,} rows)"
+        )
+
+
+_ARRAYS = {
+    "file": np.int32,
+    "ordinal": np.int32,
+    "rows": np.int64,
+    "stored_bytes": np.int64,
+    "decoded_bytes": np.int64,
+}

@@ -1,0 +1,144 @@
+"""Arrow types ⇄ fields: what a plain Parquet column becomes, and how a field without a codec is stored.
+
+Reading covers every Arrow type that Parquet can hold. Writing uses what Spark writes for the same value, so that a
+dataset is the same whoever wrote it: Spark has no unsigned integers, so `uint8` is stored as `int16`, `uint16` as
+`int32`, `uint32` as `int64` and `uint64` as `decimal(20, 0)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from petastore.errors import SchemaError
+from petastore.schema.field import UnischemaField
+
+__all__ = ["field_from_arrow", "natural_storage_type", "storage_schema", "storage_type"]
+
+_NATURAL_STORAGE: dict[Any, pa.DataType] = {
+    np.bool_: pa.bool_(),
+    np.int8: pa.int8(),
+    np.uint8: pa.int16(),
+    np.int16: pa.int16(),
+    np.uint16: pa.int32(),
+    np.int32: pa.int32(),
+    np.uint32: pa.int64(),
+    np.int64: pa.int64(),
+    np.uint64: pa.decimal128(20, 0),
+    np.float16: pa.float32(),
+    np.float32: pa.float32(),
+    np.float64: pa.float64(),
+    np.str_: pa.string(),
+    np.bytes_: pa.binary(),
+    Decimal: pa.decimal128(38, 18),
+}
+
+
+def natural_storage_type(field: UnischemaField) -> pa.DataType:
+    """The Arrow type in which a field without a codec is stored.
+
+    Dimensions become nested lists; decimals without a codec are `decimal(38, 18)`, Spark's own default.
+
+    Raises:
+        SchemaError: There is none: the field needs a codec.
+    """
+    if field.numpy_dtype in _NATURAL_STORAGE:
+        stored = _NATURAL_STORAGE[field.numpy_dtype]
+    elif field.dtype == np.dtype("datetime64[D]"):
+        stored = pa.date32()
+    elif field.dtype.kind == "M":
+        # Spark's time stamps are microseconds; nanoseconds are kept where they were declared.
+        stored = pa.timestamp("ns" if field.dtype == np.dtype("datetime64[ns]") else "us")
+    elif field.dtype.kind == "m":
+        stored = pa.int64()
+    else:
+        raise SchemaError(
+            f"field {field.name!r}: no Parquet type holds {field.dtype_name} as it is; give the field a codec, "
+            "for instance NdarrayCodec()"
+        )
+    for _ in field.shape:
+        stored = pa.list_(pa.field("element", stored, nullable=False))
+    return stored
+
+
+def storage_type(field: UnischemaField) -> pa.DataType:
+    """The Arrow type of the stored column of a field, with its codec or without."""
+    return field.codec.storage_type(field) if field.codec is not None else natural_storage_type(field)
+
+
+def storage_schema(fields: Iterable[UnischemaField]) -> pa.Schema:
+    """The Arrow schema of the data files of a dataset with these fields, REQUIRED where a field is not nullable."""
+    return pa.schema([pa.field(field.name, storage_type(field), nullable=field.nullable) for field in fields])
+
+
+def field_from_arrow(arrow_field: pa.Field) -> UnischemaField:
+    """The field that a column of plain Parquet is.
+
+    Numbers keep their dtype, unsigned and half precision too. Text of every layout is `str`, binary is `bytes`,
+    decimals are `Decimal`. Dates and time stamps are `datetime64` of the stored unit; a time stamp with a zone is the
+    instant in UTC. Times of day and durations are `timedelta64` of the stored unit. Dictionaries are their values.
+    Lists add a free dimension, fixed-size lists and tensors a fixed one. Structs, maps and lists of them are Python
+    objects (dicts, lists of pairs), dtype `object`.
+
+    Raises:
+        SchemaError: No value of ours has that type (unions, run-end encoding).
+    """
+    dtype, shape = _dtype_and_shape(arrow_field.type, arrow_field.name)
+    return UnischemaField(arrow_field.name, dtype, shape, None, arrow_field.nullable)
+
+
+def _dtype_and_shape(arrow_type: pa.DataType, name: str) -> tuple[Any, tuple[int | None, ...]]:
+    types = pa.types
+    if isinstance(arrow_type, pa.FixedShapeTensorType):
+        dtype, inner = _dtype_and_shape(arrow_type.value_type, name)
+        return dtype, (*arrow_type.shape, *inner)
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        return _dtype_and_shape(arrow_type.storage_type, name)
+    if types.is_dictionary(arrow_type):
+        return _dtype_and_shape(arrow_type.value_type, name)
+    if _is_list(arrow_type):
+        dtype, inner = _dtype_and_shape(arrow_type.value_type, name)
+        size = arrow_type.list_size if types.is_fixed_size_list(arrow_type) else None
+        return (np.object_, ()) if dtype is np.object_ else (dtype, (size, *inner))
+    if types.is_struct(arrow_type) or types.is_map(arrow_type) or types.is_null(arrow_type):
+        return np.object_, ()
+    return _scalar_dtype(arrow_type, name), ()
+
+
+def _is_list(arrow_type: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_list(arrow_type)
+        or types.is_large_list(arrow_type)
+        or types.is_fixed_size_list(arrow_type)
+        or types.is_list_view(arrow_type)
+        or types.is_large_list_view(arrow_type)
+    )
+
+
+def _scalar_dtype(arrow_type: pa.DataType, name: str) -> Any:
+    types = pa.types
+    if types.is_boolean(arrow_type) or types.is_integer(arrow_type) or types.is_floating(arrow_type):
+        return np.dtype(arrow_type.to_pandas_dtype())
+    if types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
+        return np.str_
+    if (
+        types.is_binary(arrow_type)
+        or types.is_large_binary(arrow_type)
+        or types.is_fixed_size_binary(arrow_type)
+        or types.is_binary_view(arrow_type)
+    ):
+        return np.bytes_
+    if types.is_decimal(arrow_type):
+        return Decimal
+    if types.is_date(arrow_type):
+        return np.dtype("datetime64[D]" if types.is_date32(arrow_type) else "datetime64[ms]")
+    if types.is_timestamp(arrow_type):
+        return np.dtype(f"datetime64[{arrow_type.unit}]")
+    if types.is_time(arrow_type) or types.is_duration(arrow_type):
+        return np.dtype(f"timedelta64[{arrow_type.unit}]")
+    raise SchemaError(f"column {name!r}: petastore has no values for the Arrow type {arrow_type}")

@@ -1,0 +1,102 @@
+"""The schema document: a Unischema as versioned JSON, as it lies in `_common_metadata`.
+
+```json
+{"format": "petastore.unischema", "version": 1, "name": "user",
+ "fields": [{"name": "id", "dtype": "int64", "shape": [], "nullable": false, "codec": null},
+            {"name": "face", "dtype": "uint8", "shape": [64, 64, 3], "nullable": false,
+             "codec": {"id": "compressed_image", "image_codec": "png", "quality": 80}}]}
+```
+
+A reader refuses a newer version than it knows, and names the release that is needed. Nothing here is ever executed: a
+codec's id is looked up in a registry that the caller passes in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from petastore.errors import MetadataError, PetastoreError
+from petastore.schema.codec import Codec
+from petastore.schema.field import UnischemaField, dtype_from_name
+
+__all__ = ["DOCUMENT_KEY", "DOCUMENT_VERSION", "dump_document", "parse_document"]
+
+DOCUMENT_KEY = "petastore.unischema"
+"""Key of the document in the key-value metadata of `_common_metadata` and of each data file."""
+
+DOCUMENT_VERSION = 1
+"""The newest version that this release reads, and the one that it writes."""
+
+_MAX_BYTES = 64 * 1024 * 1024
+_MAX_FIELDS = 100_000
+
+
+def dump_document(name: str, fields: Iterable[UnischemaField]) -> str:
+    """The document of a schema, byte for byte the same for equal schemas."""
+    document = {
+        "format": DOCUMENT_KEY,
+        "version": DOCUMENT_VERSION,
+        "name": name,
+        "fields": [_field_json(field) for field in fields],
+    }
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def _field_json(field: UnischemaField) -> dict[str, Any]:
+    codec = None if field.codec is None else {"id": field.codec.codec_id, **field.codec.config()}
+    return {
+        "name": field.name,
+        "dtype": field.dtype_name,
+        "shape": list(field.shape),
+        "nullable": field.nullable,
+        "codec": codec,
+    }
+
+
+def parse_document(
+    document: str | bytes, *, codec_from_json: Callable[[Mapping[str, Any]], Codec], source: str
+) -> tuple[str, tuple[UnischemaField, ...]]:
+    """Name and fields of the schema in a document.
+
+    Args:
+        document: The JSON text, from anywhere: it is not trusted.
+        codec_from_json: Builds the codec of `{"id": …, **configuration}`.
+        source: Where the document came from, for messages.
+
+    Raises:
+        MetadataError: The document is damaged, too large, or of a newer version.
+    """
+    if len(document) > _MAX_BYTES:
+        raise MetadataError(f"{source}: the schema document has {len(document):,} bytes, more than {_MAX_BYTES:,}")
+    try:
+        parsed = json.loads(document)
+    except (ValueError, RecursionError) as problem:
+        raise MetadataError(f"{source}: the schema document is no JSON ({problem})") from None
+    if not isinstance(parsed, dict) or parsed.get("format") != DOCUMENT_KEY:
+        raise MetadataError(f"{source}: the schema document does not say that its format is {DOCUMENT_KEY!r}")
+    version = parsed.get("version")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise MetadataError(f"{source}: the schema document has version {version!r}; versions count from 1")
+    if version > DOCUMENT_VERSION:
+        needed = parsed.get("needs", "a newer release of petastore")
+        raise MetadataError(
+            f"{source}: the schema document has version {version}, and this release reads up to {DOCUMENT_VERSION}; "
+            f"install {needed}"
+        )
+    fields = parsed.get("fields")
+    if not isinstance(parsed.get("name"), str) or not isinstance(fields, list) or len(fields) > _MAX_FIELDS:
+        raise MetadataError(f"{source}: the schema document needs a name and a list of at most {_MAX_FIELDS:,} fields")
+    return parsed["name"], tuple(_field_from_json(item, codec_from_json, source) for item in fields)
+
+
+def _field_from_json(item: Any, codec_from_json: Callable[[Mapping[str, Any]], Codec], source: str) -> UnischemaField:
+    try:
+        codec = None if item["codec"] is None else codec_from_json(item["codec"])
+        shape = tuple(item["shape"])
+        return UnischemaField(item["name"], dtype_from_name(item["dtype"]), shape, codec, item["nullable"] is True)
+    except (KeyError, TypeError, PetastoreError) as problem:
+        raise MetadataError(
+            f"{source}: the schema document has a field {item!r} that cannot be: {problem}"
+        ) from problem
