@@ -1,0 +1,188 @@
+"""The plan: what is read, by whom and in what order, answered without touching storage. Pure.
+
+A plan is made of an inventory and a request. It can be walked twice with the same result, has never heard of a
+filesystem, and answers for any batch size: batches are a way to walk it, not a part of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.inventory import Inventory
+from petastore.plan.cursor import Cursor
+from petastore.plan.order import EpochOrder
+from petastore.plan.request import ReadRequest, whole_number
+from petastore.plan.tail import EpochBatches
+from petastore.plan.unit import ReadUnit
+
+__all__ = ["Plan", "Span"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Span:
+    """One rank's rows of some consecutive batches of one epoch: what is assembled in one go."""
+
+    groups: NDArray[np.int32]
+    """Row group of each row, shape (rows,), batch after batch."""
+
+    rows: NDArray[np.int64]
+    """Row inside its row group of each row, shape (rows,)."""
+
+    offsets: NDArray[np.int64]
+    """Batch i holds rows [offsets[i], offsets[i + 1]); shape (batches + 1,)."""
+
+    valid: NDArray[np.bool_] | None
+    """With `Tail.PAD`: False where a row is a repeat, shape (rows,). Else None."""
+
+    cursors: tuple[Cursor, ...]
+    """The cursor after each batch."""
+
+    needed: NDArray[np.int32]
+    """The row groups of `groups`, each once, ascending."""
+
+    fetch: tuple[int, ...]
+    """Those of them that are not at hand yet: read them for this span, and keep them."""
+
+    release: tuple[int, ...]
+    """Row groups at hand that no later span needs: let go of them once this span is assembled."""
+
+    @property
+    def num_batches(self) -> int:
+        """Batches in the span."""
+        return len(self.cursors)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Everything that decides which rows a rank gets and when.
+
+    Example:
+        >>> from petastore.plan.request import Order, Shard
+        >>> order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
+        >>> plan = Plan(Inventory.of_rows([3, 4]), ReadRequest(("id",), order, Shard(1, 2)))
+        >>> plan.num_rows, plan.steps_per_epoch(2), plan.rows_per_epoch(2)
+        (7, 2, 4)
+        >>> [(span.groups.tolist(), span.rows.tolist()) for span in plan.spans(2, rows_per_span=100)]
+        [([0, 1], [2, 0]), ([1, 1], [2, 3])]
+    """
+
+    inventory: Inventory
+    """What exists."""
+
+    request: ReadRequest
+    """What was asked."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of an epoch over all ranks."""
+        return self.inventory.num_rows
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits over dataset, columns, order, epochs and tail; equal on all ranks of one training."""
+        request = self.request
+        asked = (request.columns, request.order, request.epochs, request.tail.value, request.shard.count)
+        return hashlib.sha256(repr((self.inventory.fingerprint, asked)).encode()).hexdigest()[:32]
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """Batches of an epoch, the same on every rank.
+
+        Raises:
+            NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+        """
+        return self._batches(batch_size).steps
+
+    def rows_per_epoch(self, batch_size: int) -> int:
+        """Rows that this rank gets in an epoch, repeats of `pad` and `wrap` included."""
+        return self._batches(batch_size).rows_of(self.request.shard)
+
+    def unit(self, group: int) -> ReadUnit:
+        """The work item that reads a row group, given by its number in the dataset."""
+        inventory = self.inventory
+        return ReadUnit(
+            group=group,
+            file=inventory.files[inventory.file[group]],
+            row_group=int(inventory.ordinal[group]),
+            rows=(0, int(inventory.rows[group])),
+            columns=self.request.columns,
+        )
+
+    def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
+        """This rank's batches from a cursor on, several at a time, through all epochs.
+
+        Args:
+            batch_size: Rows of a full batch of this rank.
+            rows_per_span: Rows that a span holds at most, unless a single batch has more. Spans begin with one batch
+                and double, so that the first batch does not wait for the rows of others.
+            after: Where to go on; None begins at the beginning.
+
+        Raises:
+            NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+        """
+        cursor = after or Cursor()
+        largest = max(rows_per_span // batch_size, 1)
+        steps = 1
+        epoch = cursor.epoch
+        while self.request.epochs is None or epoch < self.request.epochs:
+            batches = self._batches(batch_size, start=cursor.position if epoch == cursor.epoch else 0)
+            order = self._order(epoch)
+            at_hand: dict[int, int] = {}
+            first = 0
+            while first < batches.steps:
+                stop = min(first + steps, batches.steps)
+                yield self._span(epoch, order, batches, range(first, stop), at_hand)
+                first, steps = stop, min(2 * steps, largest)
+            if batches.steps == 0 and batches.start == 0:
+                return  # an epoch without batches is followed by others like it
+            epoch += 1
+
+    def _batches(self, batch_size: int, start: int = 0) -> EpochBatches:
+        return EpochBatches(
+            num_rows=self.num_rows,
+            batch_size=whole_number(batch_size, name="batch_size", least=1),
+            ranks=self.request.shard.count,
+            lanes=self._lanes,
+            tail=self.request.tail,
+            start=start,
+        )
+
+    @property
+    def _lanes(self) -> int:
+        return min(self.request.order.lanes, max(self.num_rows, 1))
+
+    def _order(self, epoch: int) -> EpochOrder:
+        return EpochOrder(self.inventory.rows, self.request.order, epoch)
+
+    def _span(
+        self, epoch: int, order: EpochOrder, batches: EpochBatches, steps: range, at_hand: dict[int, int]
+    ) -> Span:
+        """The span of some steps; `at_hand` maps row groups to their last position and is brought up to date."""
+        share = batches.share(self.request.shard, steps.start, steps.stop)
+        groups, rows = order.rows_at(share.positions)
+        needed = np.unique(groups)
+        fetch = [group for group in needed.tolist() if group not in at_hand]
+        at_hand.update(zip(fetch, order.last_positions(np.array(fetch, dtype=np.int32)).tolist(), strict=True))
+        is_last = steps.stop == batches.steps
+        consumed = batches.stop_of(steps.stop - 1)
+        release = [group for group, last in at_hand.items() if is_last or last < consumed]
+        for group in release:
+            del at_hand[group]
+        cursors = [Cursor(epoch, batches.stop_of(step)) for step in steps]
+        if is_last:
+            cursors[-1] = Cursor(epoch + 1, 0)
+        return Span(
+            groups=groups,
+            rows=rows,
+            offsets=share.offsets,
+            valid=share.valid,
+            cursors=tuple(cursors),
+            needed=needed,
+            fetch=tuple(fetch),
+            release=tuple(release),
+        )

@@ -1,0 +1,168 @@
+"""Global batches, their tails, and each rank's share of them: the same number of batches on every rank. Pure.
+
+A global batch of GB = batch size × ranks rows is a run of positions of the epoch. Sorted by lane, rank r of R takes its
+slots [r·n // R, (r + 1)·n // R) of n, so that shares differ by at most one row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.errors import NoDataAvailableError
+from petastore.plan.request import Shard, Tail
+
+__all__ = ["EpochBatches", "Share"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Share:
+    """One rank's rows of some consecutive batches."""
+
+    positions: NDArray[np.int64]
+    """Positions in the epoch, batch after batch, shape (rows,)."""
+
+    offsets: NDArray[np.int64]
+    """Where batches begin: batch i holds rows [offsets[i], offsets[i + 1]), shape (batches + 1,)."""
+
+    valid: NDArray[np.bool_] | None
+    """With `Tail.PAD`: False where a row is a repeat, shape (rows,). Else None."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochBatches:
+    """How the positions [start, num_rows) of an epoch fall into batches.
+
+    Raises:
+        NoDataAvailableError: `Tail.EVEN` with fewer rows than ranks; raised on every rank alike.
+
+    Example:
+        >>> batches = EpochBatches(num_rows=11, batch_size=2, ranks=2, lanes=1, tail=Tail.EVEN)
+        >>> batches.steps
+        3
+        >>> [batches.share(Shard(rank, 2), 2, 3).positions.tolist() for rank in range(2)]
+        [[8], [9, 10]]
+    """
+
+    num_rows: int
+    """Rows of the whole epoch."""
+
+    batch_size: int
+    """Rows of a full batch of one rank."""
+
+    ranks: int
+    """Ranks that share a global batch."""
+
+    lanes: int
+    """Lanes of the order, already limited to the number of rows."""
+
+    tail: Tail
+    """What becomes of the rows that fill no whole global batch."""
+
+    start: int = 0
+    """First position that is not consumed yet."""
+
+    def __post_init__(self) -> None:
+        if self.tail is Tail.EVEN and 0 < self.num_rows < self.ranks:
+            raise NoDataAvailableError(
+                f"{self.num_rows:,} row{'' if self.num_rows == 1 else 's'} cannot be shared evenly by {self.ranks:,} "
+                "ranks: some would have no batch where others have one, and synchronous training would hang. "
+                "Use fewer ranks, or tail='pad' or tail='wrap'"
+            )
+
+    @property
+    def global_batch(self) -> int:
+        """Rows of a full batch over all ranks."""
+        return self.batch_size * self.ranks
+
+    @functools.cached_property
+    def steps(self) -> int:
+        """Batches that each rank gets."""
+        full, left = divmod(self.num_rows - self.start, self.global_batch)
+        if left == 0 or self.tail is Tail.DROP:
+            return full
+        joins_the_batch_before = self.tail is Tail.EVEN and left < self.ranks and full > 0
+        return full if joins_the_batch_before else full + 1
+
+    def stop_of(self, step: int) -> int:
+        """The position after a step: what has been consumed, at most `num_rows`."""
+        if step + 1 >= self.steps and self.tail is not Tail.DROP:
+            return self.num_rows
+        return self.start + (step + 1) * self.global_batch
+
+    def rows_of(self, shard: Shard) -> int:
+        """Rows that a rank gets in the epoch, repeats included."""
+        if self.steps == 0:
+            return 0
+        if self.tail is not Tail.EVEN:
+            return self.steps * self.batch_size
+        last = self.num_rows - self.start - (self.steps - 1) * self.global_batch
+        first_slot, stop_slot = _slots(shard, last)
+        return (self.steps - 1) * self.batch_size + stop_slot - first_slot
+
+    def share(self, shard: Shard, first: int, stop: int) -> Share:
+        """A rank's rows of the batches [first, stop).
+
+        Args:
+            shard: The rank; `shard.count` is `ranks`.
+            first: First step.
+            stop: Step after the last one, at most `steps`.
+        """
+        irregular = self.stop_of(stop - 1) - self.start != stop * self.global_batch
+        regular = self._full_batches(shard, first, stop - 1 if irregular else stop)
+        if not irregular:
+            positions, valid = regular, np.ones(len(regular), dtype=np.bool_)
+        else:
+            tail_positions, tail_valid = self._last_batch(shard, stop - 1)
+            positions = np.concatenate([regular, tail_positions])
+            valid = np.concatenate([np.ones(len(regular), dtype=np.bool_), tail_valid])
+        offsets = np.arange(first, stop + 1, dtype=np.int64) - first
+        offsets *= self.batch_size
+        offsets[-1] = len(positions)
+        return Share(positions, offsets, valid if self.tail is Tail.PAD else None)
+
+    def _full_batches(self, shard: Shard, first: int, stop: int) -> NDArray[np.int64]:
+        begins = self.start + np.arange(first, stop, dtype=np.int64) * self.global_batch
+        residues = begins % self.lanes
+        # picks: (batches, batch_size) places of the rank's rows inside each global batch
+        picks = np.empty((len(begins), self.batch_size), dtype=np.int64)
+        for residue in np.unique(residues).tolist():
+            picks[residues == residue] = _lane_major(residue, self.global_batch, self.lanes, shard)
+        picks += begins[:, None]
+        return picks.reshape(-1)
+
+    def _last_batch(self, shard: Shard, step: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        begin = self.start + step * self.global_batch
+        left = self.num_rows - begin
+        if self.tail is Tail.WRAP:
+            whole = np.arange(begin, begin + self.global_batch, dtype=np.int64) % self.num_rows
+            by_lane = whole[np.argsort(whole % self.lanes, kind="stable")]
+            first_slot, stop_slot = _slots(shard, self.global_batch)
+            return by_lane[first_slot:stop_slot], np.ones(self.batch_size, dtype=np.bool_)
+        real = begin + _lane_major(begin % self.lanes, left, self.lanes, shard)
+        if self.tail is Tail.EVEN:
+            return real, np.ones(len(real), dtype=np.bool_)
+        return self._padded(real, fallback=begin + shard.index % left)
+
+    def _padded(self, real: NDArray[np.int64], *, fallback: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        # A rank repeats its own rows, which it has at hand; one without any repeats a row of another rank.
+        repeated = real if len(real) else np.array([fallback], dtype=np.int64)
+        valid = np.arange(self.batch_size) < len(real)
+        return np.resize(repeated, self.batch_size), valid
+
+
+def _slots(shard: Shard, rows: int) -> tuple[int, int]:
+    return shard.index * rows // shard.count, (shard.index + 1) * rows // shard.count
+
+
+@functools.lru_cache(maxsize=4096)
+def _lane_major(residue: int, rows: int, lanes: int, shard: Shard) -> NDArray[np.int64]:
+    """A rank's places in a batch of `rows` positions that begins at lane `residue`, once it is sorted by lane."""
+    first_slot, stop_slot = _slots(shard, rows)
+    by_lane = np.argsort((residue + np.arange(rows)) % lanes, kind="stable")
+    mine = by_lane[first_slot:stop_slot].astype(np.int64)
+    mine.flags.writeable = False
+    return mine
