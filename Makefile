@@ -1,0 +1,93 @@
+# Everything that is done with this repository, one verb each. `make` alone lists them.
+#
+# Nothing but Python ≥ 3.11 with pip, and make, is needed beforehand; nothing outside the clone is written but pip's cache.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+# The first Python on PATH that is new enough; `make setup PYTHON=/path/to/python` overrides it. Looked for only when needed.
+PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && command -v "$$name" && break; done)
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_VERSION := 26.3
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --constraint constraints.txt
+
+# Dated files inside the virtual environment say what it holds, so that deleting it forgets them too.
+BARE := $(VENV)/.holds-pip-$(PIP_VERSION)
+ENOUGH_FOR_DEMO := $(VENV)/.holds-demo
+ALL := $(VENV)/.holds-all
+
+# What a command line of the user's may add: `make test T=tests/plan`, `make demo A=--help`.
+T ?=
+A ?=
+
+.PHONY: help
+help: ## list the verbs
+	@echo 'petastore: make VERB'
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1 \2/p' $(firstword $(MAKEFILE_LIST)) \
+		| while read -r verb rest; do printf '  %-8s %s\n' "$$verb" "$$rest"; done
+
+.PHONY: demo
+demo: $(ENOUGH_FOR_DEMO) ## digits: Spark → Parquet → two ranks of torch → a test accuracy (A=… passes options)
+	@$(BIN)/python -m examples.digits $(A)
+
+.PHONY: setup
+setup: $(ALL) ## make .venv with everything that checks, tests, docs and examples need
+
+.PHONY: check
+check: $(ALL) ## what CI runs except the tests: format, lint, types, import contracts, docs
+	@echo 'check: format (ruff format)'
+	@$(BIN)/ruff format --check --quiet . || { echo 'check: these files are not formatted; .venv/bin/ruff format .'; \
+		$(BIN)/ruff format --check .; }
+	@echo 'check: lint (ruff check)'
+	@$(BIN)/ruff check --quiet .
+	@echo 'check: types (mypy, strict, source and tests)'
+	@$(BIN)/mypy --no-error-summary
+	@echo 'check: import contracts (lint-imports)'
+	@out=$$($(BIN)/lint-imports 2>&1) || { echo "$$out"; exit 1; }
+	@echo 'check: docs (mkdocs build --strict)'
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo 'check: all is well'
+
+.PHONY: test
+test: $(ALL) ## run all tests (T=tests/plan runs some)
+	@$(BIN)/python -m pytest $(T)
+
+.PHONY: format
+format: $(ALL) ## rewrite the files as check wants them
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --fix --quiet .
+
+.PHONY: docs
+docs: $(ALL) ## serve the site at http://127.0.0.1:8000 and rebuild it on every change
+	@$(BIN)/mkdocs serve
+
+.PHONY: clean
+clean: ## remove .venv and everything that was built
+	@rm -rf $(VENV) site dist .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A Debian Python has no ensurepip; there the machine's pip puts a pip into the new environment.
+$(BARE):
+	@test -n '$(PYTHON)' || { echo 'setup: no Python ≥ 3.11 on PATH; name one: make setup PYTHON=/path/to/python' >&2; exit 1; }
+	@echo "setup: $(VENV) with $$('$(PYTHON)' --version) of $(PYTHON)"
+	@if '$(PYTHON)' -c 'import ensurepip' 2>/dev/null; \
+		then '$(PYTHON)' -m venv --clear $(VENV); $(PIP) install --quiet pip==$(PIP_VERSION); \
+		else '$(PYTHON)' -m venv --clear --without-pip $(VENV); \
+			'$(PYTHON)' -m pip --disable-pip-version-check --python $(BIN)/python install --quiet pip==$(PIP_VERSION); fi
+	@touch $@
+
+$(ENOUGH_FOR_DEMO): $(BARE) pyproject.toml constraints.txt
+	@echo 'setup: petastore and what the demo needs: Spark, torch, a Java (minutes, once)'
+	@$(INSTALL) --editable '.[spark,torch,image]' --group demo
+	@touch $@
+
+$(ALL): $(BARE) pyproject.toml constraints.txt
+	@echo 'setup: petastore and all that its extras, checks, tests and docs need (minutes, once)'
+	@$(INSTALL) --editable '.[all]' --group dev
+	@touch $(ENOUGH_FOR_DEMO) $@

@@ -1,0 +1,59 @@
+"""What every test is given and held to: it leaves nothing running, and Hypothesis does not roll dice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests import leaks
+
+settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("dev", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the clone."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def fixtures_root() -> Path:
+    """The folder with datasets that others wrote: `tests/fixtures`, or what `PETASTORE_FIXTURES` names."""
+    root = Path(os.environ.get("PETASTORE_FIXTURES", REPOSITORY / "tests" / "fixtures"))
+    if not (root / "petastorm-0.13.1" / "Meadow").is_dir():
+        pytest.fail(
+            f"there are no datasets of Petastorm under {root}: take tests/fixtures from the repository, "
+            "or name their folder with PETASTORE_FIXTURES",
+            pytrace=False,
+        )
+    return root
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _pools_of_python_itself() -> None:
+    """Start what multiprocessing starts once and keeps, so that no test is blamed for it."""
+    leaks.start_what_python_keeps()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_running(request: pytest.FixtureRequest, _pools_of_python_itself: None) -> Iterator[None]:
+    """Threads, children, open files and shared memory are after each test what they were before.
+
+    Spark and TensorFlow keep pools of their own: tests marked `spark`, `tf` or `leaves_running` are let go.
+    """
+    if any(request.node.get_closest_marker(name) for name in ("spark", "tf", "leaves_running")):
+        yield
+        return
+    before = leaks.Running.now()
+    yield
+    left = leaks.left_since(before)
+    if left:
+        pytest.fail("the test left something running:\n" + "\n".join(left), pytrace=False)

@@ -1,0 +1,102 @@
+"""What a process has running, and what of it was not there before.
+
+Linux; elsewhere open files and shared memory are not looked at.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
+import os
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+PATIENCE_SECONDS = 10.0
+_FILES = Path("/proc/self/fd")
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is looked at, nothing is written
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    """What runs at one moment: each as a key that stays the same while it runs, and words for people."""
+
+    things: dict[tuple[object, ...], str]
+
+    @classmethod
+    def now(cls) -> Self:
+        """What runs now in this process."""
+        return cls({**_threads(), **_children(), **_open_files(), **_shared_memory()})
+
+
+def left_since(before: Running, *, patience: float = PATIENCE_SECONDS) -> list[str]:
+    """What runs now and did not before, once ends in progress have had `patience` seconds; one line each."""
+    deadline = time.monotonic() + patience
+    while True:
+        left = {key: words for key, words in Running.now().things.items() if key not in before.things}
+        if not left or time.monotonic() > deadline:
+            return sorted(words for key, words in left.items() if not _belongs_to_a_stranger(key))
+        gc.collect()
+        time.sleep(0.01)
+
+
+def start_what_python_keeps() -> None:
+    """The helpers that multiprocessing starts on first use and keeps until the interpreter ends."""
+    multiprocessing.resource_tracker.ensure_running()
+    multiprocessing.forkserver.ensure_running()
+
+
+def _threads() -> dict[tuple[object, ...], str]:
+    return {("thread", thread): f"thread {thread.name}" for thread in threading.enumerate()}
+
+
+def _children() -> dict[tuple[object, ...], str]:
+    children = psutil.Process().children(recursive=True)
+    return {("child", child.pid, child.create_time()): f"child process {_command(child)}" for child in children}
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} ({process.status()}): {' '.join(process.cmdline())[:200]}"
+    except psutil.Error:
+        return f"{process.pid}"
+
+
+def _open_files() -> dict[tuple[object, ...], str]:
+    files: dict[tuple[object, ...], str] = {}
+    for descriptor in _entries(_FILES):
+        try:
+            target = descriptor.readlink()
+        except OSError:  # the descriptor through which the folder is listed
+            continue
+        files["file", descriptor.name, target] = f"open file {descriptor.name} -> {target}"
+    return files
+
+
+def _shared_memory() -> dict[tuple[object, ...], str]:
+    return {("memory", path): f"shared memory {path}" for path in _entries(_SHARED_MEMORY)}
+
+
+def _entries(folder: Path) -> Iterable[Path]:
+    return folder.iterdir() if folder.is_dir() else ()
+
+
+def _belongs_to_a_stranger(key: tuple[object, ...]) -> bool:
+    """Whether shared memory is in use by a process that is not ours: another test run on this machine."""
+    if key[0] != "memory":
+        return False
+    ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
+    return any(_maps(process, str(key[1])) for process in psutil.process_iter() if process.pid not in ours)
+
+
+def _maps(process: psutil.Process, path: str) -> bool:
+    try:
+        return any(region.path == path for region in process.memory_maps())
+    except psutil.Error:
+        return False
