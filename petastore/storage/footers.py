@@ -1,0 +1,436 @@
+"""Files of a dataset and their Parquet footers: what exists where no manifest says it.
+
+A footer is read with one request of 64 KiB at the end of the file (a second one only where the footer is larger),
+parsed from memory, and trusted in nothing: sizes are bounded before memory is taken, and counts must add up.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyarrow import fs
+
+from petastore.errors import DatasetChangedError, DatasetNotFoundError, MetadataError, SchemaError, StorageError
+from petastore.inventory import DataFile, Inventory
+from petastore.schema.document import DOCUMENT_KEY
+from petastore.storage.leaves import leaves_by_column
+from petastore.storage.location import Location
+from petastore.storage.partitions import parse_partitions
+
+__all__ = [
+    "MAX_FOOTER_BYTES",
+    "Footer",
+    "FooterCache",
+    "agreed_arrow_schema",
+    "inventory_of",
+    "list_data_files",
+    "read_footer",
+    "read_footers",
+]
+
+MAX_FOOTER_BYTES = 256 * 1024 * 1024
+"""A larger footer is refused before memory is taken for it."""
+
+_TAIL_BYTES = 64 * 1024
+_MAGIC = b"PAR1"
+_ENCRYPTED_MAGIC = b"PARE"
+_THREADS = 16
+_SUFFIXES = (".parquet", ".parq", ".pq")
+_WRITING = re.compile(r"(?:^|/)_petastore/writing-([0-9a-f]{32})$")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Footer:
+    """What one file says about itself."""
+
+    file: DataFile
+    """The file with its size and the digest of the footer."""
+
+    metadata: Any
+    """The `pyarrow.parquet.FileMetaData`."""
+
+    arrow_schema: Any
+    """The `pyarrow.Schema` of the file's columns, without the file's key-value metadata."""
+
+    leaves: Mapping[str, range]
+    """Of each top-level column: its leaf columns, half-open."""
+
+    @functools.cached_property
+    def groups(self) -> dict[str, NDArray[np.int64]]:
+        """`rows`, `stored_bytes` and `decoded_bytes` of each row group, arrays of shape (row groups,)."""
+        metadata = self.metadata
+        columns = range(metadata.num_columns)
+        counts = np.empty((3, metadata.num_row_groups), dtype=np.int64)
+        try:
+            for number in range(metadata.num_row_groups):
+                group = metadata.row_group(number)
+                stored = sum([group.column(column).total_compressed_size for column in columns])
+                counts[:, number] = group.num_rows, stored, group.total_byte_size
+        except (pa.ArrowException, OSError, IndexError, OverflowError) as problem:
+            raise MetadataError(f"{self.file.path}: the footer is damaged: {problem}") from problem
+        _check_counts(counts, metadata.num_rows, self.file.path)
+        return {"rows": counts[0], "stored_bytes": counts[1], "decoded_bytes": counts[2]}
+
+    @property
+    def schema_document(self) -> str | None:
+        """The schema document in the file's key-value metadata, not yet checked; None where there is none."""
+        return document_in(self.metadata, self.file.path)
+
+
+def document_in(metadata: Any, source: str) -> str | None:
+    """The schema document in the key-value metadata of a Parquet footer; None where there is none.
+
+    Raises:
+        MetadataError: It is no text.
+    """
+    document = (metadata.metadata or {}).get(DOCUMENT_KEY.encode())
+    try:
+        return None if document is None else document.decode()
+    except UnicodeDecodeError as problem:
+        raise MetadataError(f"{source}: the schema document is no UTF-8 ({problem})") from None
+
+
+def _check_counts(counts: NDArray[np.int64], num_rows: int, path: str) -> None:
+    if counts.size and counts.min() < 0:
+        kind, number = np.argwhere(counts < 0)[0]
+        name = ("rows", "compressed bytes", "bytes")[kind]
+        raise MetadataError(f"{path}: the footer says that row group {number} has {counts[kind, number]:,} {name}")
+    # Python's integers cannot wrap around, whatever the footer says.
+    total = sum(counts[0].tolist())
+    if total != num_rows:
+        raise MetadataError(f"{path}: the footer says {num_rows:,} rows, but its row groups have {total:,}")
+
+
+def list_data_files(location: Location) -> list[str]:
+    """Paths of the data files, relative to the root and sorted.
+
+    Data files end in `.parquet`, `.parq` or `.pq`, or, where there is none such, have no suffix at all, as Hive writes
+    them. Names beginning with `_` or `.` are left out at every level (but `_key=value` is a partition), and so are the
+    files of a `write_dataset` that has not ended. Where `location.paths` names files or directories, only those are
+    listed, and a file that is named is taken whatever it is called.
+
+    Raises:
+        DatasetNotFoundError: Nothing is there, or nothing that is a data file.
+        MetadataError: A `.parquet` file has no bytes.
+        StorageError: The storage refused.
+    """
+    found = _listing(location)
+    unfinished = {match[1] for path in found if (match := _WRITING.search(path))}
+    named = set(location.paths or ())
+    data = {path: info for path, info in found.items() if path in named or not _is_hidden(path)}
+    written = {path: info for path, info in data.items() if not any(token in path for token in unfinished)}
+    files = {path: info for path, info in written.items() if path in named or path.endswith(_SUFFIXES)}
+    files = files or {path: info for path, info in written.items() if info.size and "." not in info.base_name}
+    for path, info in files.items():
+        if info.size == 0:
+            raise MetadataError(
+                f"{location.url}: {path} has no bytes, so it is no Parquet; delete it or write it again"
+            )
+    if not files:
+        raise DatasetNotFoundError(_nothing_found(location, found, data))
+    return sorted(files)
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
+
+
+def _nothing_found(location: Location, found: Mapping[str, Any], data: Mapping[str, Any]) -> str:
+    if data:
+        return (
+            f"{location.url} holds only files of a write that has not ended or was interrupted; "
+            'write it again with mode="overwrite"'
+        )
+    if not found:
+        return f"{location.url} is an empty directory; there is no Parquet file in it"
+    shown = ", ".join(sorted(found)[:5]) + (", …" if len(found) > 5 else "")
+    return f"{location.url} has no Parquet file in it; found only {shown}"
+
+
+def _listing(location: Location) -> dict[str, Any]:
+    """Of each file below the root, hidden ones too: its `pyarrow.fs.FileInfo`."""
+    found: dict[str, Any] = {}
+    handler = getattr(location.filesystem, "handler", None)
+    if isinstance(handler, fs.FSSpecHandler):
+        handler.fs.invalidate_cache()  # fsspec remembers listings, and others write too
+    for relative in (None,) if location.paths is None else location.paths:
+        start = location.root if relative is None else location.join(relative)
+        try:
+            info = location.filesystem.get_file_info(start)
+            listed = [info] if info.is_file else _below(location.filesystem, info, start)
+        except OSError as problem:
+            raise StorageError(
+                f"{location.url}: {relative or 'the directory'} cannot be listed: {problem}"
+            ) from problem
+        if listed is None:
+            raise DatasetNotFoundError(f"{location.url}: there is nothing at {relative or 'that path'}")
+        found.update({_relative(location, item.path): item for item in listed if item.is_file})
+    return found
+
+
+def _below(filesystem: Any, info: Any, start: str) -> list[Any] | None:
+    # An object store has no directories: asking for one that holds objects may find nothing.
+    listed = list(filesystem.get_file_info(fs.FileSelector(start, recursive=True, allow_not_found=True)))
+    return None if not listed and info.type == fs.FileType.NotFound else listed
+
+
+def _relative(location: Location, path: str) -> str:
+    root = location.root.strip("/")
+    path = path.lstrip("/")
+    return path[len(root) :].lstrip("/") if root and path.startswith(root) else path
+
+
+def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Footer:
+    """Read and check the footer of one file.
+
+    Args:
+        location: Where the dataset lies.
+        path: The file, relative to the root.
+        max_bytes: A larger footer is refused.
+
+    Raises:
+        StorageError: The file is missing or cannot be read.
+        MetadataError: The file is no Parquet, or its footer is damaged; the message says how.
+    """
+    try:
+        with location.filesystem.open_input_file(location.join(path)) as source:
+            size, footer = _read_tail(source, path, max_bytes)
+    except MetadataError:
+        raise
+    except FileNotFoundError:
+        raise StorageError(f"{location.url}: the file {path} is missing") from None
+    except OSError as problem:
+        raise StorageError(f"{location.url}: {path} cannot be read: {problem}") from problem
+    return _parsed(path, size, footer)
+
+
+def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
+    size = source.size()
+    if size < len(_MAGIC) * 2 + 4:
+        raise MetadataError(f"{path} has {size} bytes and is no Parquet: even an empty one has more")
+    source.seek(max(0, size - _TAIL_BYTES))
+    tail = source.read(min(size, _TAIL_BYTES))
+    if tail[-4:] == _ENCRYPTED_MAGIC:
+        raise MetadataError(f"{path} has an encrypted footer, which petastore does not read")
+    if tail[-4:] != _MAGIC:
+        raise MetadataError(f"{path} is no Parquet, or was cut short: it ends with {tail[-4:]!r} instead of {_MAGIC!r}")
+    length = int.from_bytes(tail[-8:-4], "little")
+    if length > size - 12 or length == 0:
+        raise MetadataError(
+            f"{path} is damaged: it says that its footer has {length:,} bytes, but the file has {size:,}"
+        )
+    if length > max_bytes:
+        raise MetadataError(f"{path} says that its footer has {length:,} bytes; at most {max_bytes:,} are read")
+    if length + 8 > len(tail):
+        source.seek(size - 8 - length)
+        return size, source.read(length)
+    return size, tail[-8 - length : -8]
+
+
+def _parsed(path: str, size: int, footer: bytes) -> Footer:
+    framed = b"".join([_MAGIC, footer, len(footer).to_bytes(4, "little"), _MAGIC])
+    try:
+        metadata = pq.read_metadata(pa.BufferReader(framed))
+        schema = metadata.schema.to_arrow_schema().remove_metadata()
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
+        raise MetadataError(f"{path}: the footer is damaged: {problem}") from problem
+    file = DataFile(path, size, hashlib.sha256(footer).hexdigest()[:32], parse_partitions(path))
+    return Footer(file, metadata, schema, leaves_by_column(schema, metadata.num_columns, source=path))
+
+
+def read_footers(location: Location, paths: Iterable[str]) -> list[Footer]:
+    """Footers of many files, read by up to 16 threads, in the order of `paths`.
+
+    Raises:
+        StorageError: As `read_footer`, for the first file in order that fails.
+    """
+    wanted = list(paths)
+    if len(wanted) < 2:
+        return [read_footer(location, path) for path in wanted]
+    with ThreadPoolExecutor(min(_THREADS, len(wanted)), "petastore-footers") as threads:
+        pending = [threads.submit(_read_counted, location, path) for path in wanted]
+        try:
+            return [footer.result() for footer in pending]
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _read_counted(location: Location, path: str) -> Footer:
+    footer = read_footer(location, path)
+    _ = footer.groups  # counted here, in parallel, and kept
+    return footer
+
+
+def inventory_of(footers: Iterable[Footer]) -> Inventory:
+    """The inventory that these footers describe.
+
+    Raises:
+        MetadataError: Counts are negative or do not add up.
+    """
+    return Inventory.concatenate([(footer.file, footer.groups) for footer in footers])
+
+
+def agreed_arrow_schema(footers: Sequence[Footer]) -> pa.Schema:
+    """The one schema that all files share; a column is nullable where it is so in some file.
+
+    Columns may stand in another order in other files; the first file's order is kept.
+
+    Raises:
+        SchemaError: A file lacks a column, has one more, or stores it as another type; both files are named.
+    """
+    if not footers:
+        raise SchemaError("there are no files, so there is no schema")
+    first = footers[0]
+    fields = {field.name: field for field in first.arrow_schema}
+    seen = [first.arrow_schema]
+    for footer in footers[1:]:
+        if any(footer.arrow_schema.equals(known) for known in seen):
+            continue
+        seen.append(footer.arrow_schema)
+        theirs = {field.name: field for field in footer.arrow_schema}
+        _check_same_columns(first, fields, footer, theirs)
+        for name, field in fields.items():
+            fields[name] = _agreed_field(field, theirs[name], first, footer)
+    return pa.schema(list(fields.values()))
+
+
+def _check_same_columns(
+    first: Footer, fields: Mapping[str, pa.Field], other: Footer, theirs: Mapping[str, pa.Field]
+) -> None:
+    for name in fields.keys() ^ theirs.keys():
+        has, lacks = (first, other) if name in fields else (other, first)
+        raise SchemaError(
+            f"{has.file.path} has a column {name!r}, but {lacks.file.path} lacks it; files of one dataset need the "
+            "same columns. Write the file again, or open the files that agree"
+        )
+
+
+def _agreed_field(ours: pa.Field, theirs: pa.Field, first: Footer, other: Footer) -> pa.Field:
+    merged = _agreed_type(ours.type, theirs.type)
+    if merged is None:
+        raise SchemaError(
+            f"column {ours.name!r} is {ours.type} in {first.file.path}, but {theirs.type} in {other.file.path}; files "
+            "of one dataset need the same types. Write one of them again"
+        )
+    return pa.field(ours.name, merged, nullable=ours.nullable or theirs.nullable)
+
+
+def _agreed_type(ours: pa.DataType, theirs: pa.DataType) -> pa.DataType | None:
+    """The type with the nullability of both, or None where they differ in more."""
+    if ours == theirs:
+        return ours
+    if ours.id != theirs.id or ours.num_fields != theirs.num_fields or not ours.num_fields:
+        return None
+    members = []
+    for mine, other in ((ours.field(i), theirs.field(i)) for i in range(ours.num_fields)):
+        merged = _agreed_type(mine.type, other.type)
+        if merged is None or (pa.types.is_struct(ours) and mine.name != other.name):
+            return None
+        members.append(pa.field(mine.name, merged, nullable=mine.nullable or other.nullable))
+    if pa.types.is_struct(ours):
+        return pa.struct(members)
+    if pa.types.is_list(ours):
+        return pa.list_(members[0])
+    if pa.types.is_large_list(ours):
+        return pa.large_list(members[0])
+    if pa.types.is_fixed_size_list(ours) and ours.list_size == theirs.list_size:
+        return pa.list_(members[0], ours.list_size)
+    return pa.map_(members[0], members[1]) if pa.types.is_map(ours) else None
+
+
+_Key = tuple[str, str, str, int, str]
+
+
+class FooterCache:
+    """Footers by file, so that each is read and parsed once however many of its row groups are read.
+
+    Thread-safe; no lock is held while reading, and threads that ask for one footer at once share one read. The least
+    recently used go first when the footers kept have more than `max_bytes` on disk. Pickles as an empty cache.
+
+    Args:
+        max_bytes: Bytes of footers to keep; the one asked for last is kept whatever its size.
+    """
+
+    def __init__(self, max_bytes: int = 128 * 1024 * 1024) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._footers: collections.OrderedDict[_Key, Future[Footer]] = collections.OrderedDict()
+
+    def get(self, location: Location, file: DataFile) -> Footer:
+        """The footer of a file, which must be the file that the inventory describes.
+
+        Raises:
+            DatasetChangedError: The file has another size or digest.
+            StorageError: The file is missing or cannot be read.
+            MetadataError: The footer is damaged.
+        """
+        key = (location.url, location.root, file.path, file.size, file.digest)
+        with self._lock:
+            entry = self._footers.get(key)
+            if entry is not None:
+                self._footers.move_to_end(key)
+            else:
+                mine = self._footers[key] = Future()
+        footer = entry.result() if entry is not None else self._read(key, mine, location, file)
+        try:
+            check_unchanged(footer.file, file)
+        except DatasetChangedError:
+            self._forget(key)
+            raise
+        return footer
+
+    def _read(self, key: _Key, mine: Future[Footer], location: Location, file: DataFile) -> Footer:
+        try:
+            footer = read_footer(location, file.path)
+        except BaseException as problem:
+            self._forget(key)
+            mine.set_exception(problem)
+            raise
+        mine.set_result(footer)
+        with self._lock:
+            self._bytes += footer.metadata.serialized_size
+            for old in [known for known, entry in self._footers.items() if entry.done() and known != key]:
+                if self._bytes <= self._max_bytes:
+                    break
+                self._bytes -= self._footers.pop(old).result().metadata.serialized_size
+        return footer
+
+    def _forget(self, key: _Key) -> None:
+        with self._lock:
+            entry = self._footers.pop(key, None)
+            if entry is not None and entry.done() and entry.exception() is None:
+                self._bytes -= entry.result().metadata.serialized_size
+
+    def __len__(self) -> int:
+        return len(self._footers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FooterCache, (self._max_bytes,)
+
+
+def check_unchanged(found: DataFile, expected: DataFile) -> None:
+    """Refuse a file that is not the one which the inventory describes; an unknown digest is not compared.
+
+    Raises:
+        DatasetChangedError: Size or digest differ.
+    """
+    if found.size != expected.size or (expected.digest and found.digest != expected.digest):
+        raise DatasetChangedError(
+            f"{expected.path} was rewritten since the dataset was listed: it had {expected.size:,} bytes and footer "
+            f"{expected.digest or '(unknown)'}, and has {found.size:,} bytes and footer {found.digest}. Open the "
+            "dataset again; if a manifest lists the old file, commit the dataset again"
+        )

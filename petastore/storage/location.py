@@ -1,0 +1,264 @@
+"""A dataset's URL → the filesystem and the path in it. Credentials stay inside the filesystem and are never shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pyarrow import fs
+
+from petastore.errors import MissingExtraError, RequestError
+
+__all__ = ["Location", "open_location"]
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+(?:::[A-Za-z][A-Za-z0-9+.-]+)*)://")
+_USER_AND_PASSWORD = re.compile(r"//[^/@]*:[^/@]*@")
+_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+_HDFS = {"hdfs", "viewfs"}
+# What the filesystems of these schemes need, and the extra of ours that brings it.
+_EXTRAS = {
+    "s3": ("s3fs", "s3"),
+    "gs": ("gcsfs", "gcs"),
+    "abfs": ("adlfs", "azure"),
+    "abfss": ("adlfs", "azure"),
+    "az": ("adlfs", "azure"),
+    "adl": ("adlfs", "azure"),
+}
+# A put replaces the object in one step there, and a rename is a copy.
+_OBJECT_STORES = {*_EXTRAS, *_SAME_SCHEME, "gcs", "oss", "oci", "r2", "http", "https"}
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Location:
+    """Where a dataset lies: a filesystem and a path in it.
+
+    Frozen, picklable, and thread-safe as far as the filesystem is (those of pyarrow and fsspec are).
+
+    Example:
+        >>> location = open_location("memory://bucket/frames")
+        >>> location, location.join("day=1/part-0.parquet")
+        (Location('memory://bucket/frames'), '/bucket/frames/day=1/part-0.parquet')
+    """
+
+    url: str
+    """The URL for people and messages, without credentials."""
+
+    filesystem: Any
+    """The `pyarrow.fs.FileSystem`; fsspec ones are wrapped."""
+
+    root: str
+    """Path of the dataset's directory in `filesystem`, without a slash at its end."""
+
+    paths: tuple[str, ...] | None = None
+    """Paths relative to `root` where single files or a list were given, else None: all that is in `root`."""
+
+    def join(self, relative: str) -> str:
+        """The path in `filesystem` of something that lies under `root`."""
+        return f"{self.root.rstrip('/')}/{relative}" if self.root else relative
+
+    @property
+    def has_cheap_rename(self) -> bool:
+        """Whether a rename is one step; on object stores it is a copy, and a put is the one step."""
+        name = str(self.filesystem.type_name)
+        schemes = set(re.findall(r"[a-z0-9]+", name.partition("+")[2])) if name.startswith("py::fsspec") else {name}
+        return not schemes & _OBJECT_STORES
+
+    def __repr__(self) -> str:
+        return f"Location({self.url!r})" if self.paths is None else f"Location({self.url!r}, {len(self.paths):,} paths)"
+
+
+def open_location(
+    url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+) -> Location:
+    """Find the filesystem and the path of a dataset.
+
+    Nothing has to exist yet. One URL may name a directory or a file. The URLs of a list share scheme and host, and none
+    lies inside another; their nearest common directory becomes the root, so hive keys below it are seen.
+
+    Args:
+        url_or_urls: A URL of any fsspec scheme (`file`, `s3`, `gs`, `abfs`, `hdfs`, `memory`, …), a local path, or a
+            list of them. `s3a` and `s3n` mean `s3`. In `file` URLs `%20` is taken literally if such a path exists, as
+            Spark takes it, and else decoded if that path exists.
+        storage_options: Keyword arguments of the fsspec filesystem, such as keys and endpoints.
+        filesystem: A pyarrow or fsspec filesystem to use instead; then the URL only gives the path.
+
+    Raises:
+        RequestError: There is no URL, it cannot be understood, or the URLs of a list do not belong together.
+        MissingExtraError: The scheme needs a package that is not installed.
+
+    Example:
+        >>> open_location("s3://bucket/frames", filesystem=fs.LocalFileSystem()).root
+        'bucket/frames'
+        >>> open_location([])
+        Traceback (most recent call last):
+        petastore.errors.RequestError: the list of dataset URLs is empty; name at least one
+    """
+    if isinstance(url_or_urls, (str, os.PathLike)):
+        url = _checked_url(url_or_urls)
+        opened, root = _filesystem_and_path(url, storage_options, filesystem)
+        return _whole_or_file(opened, root, _shown(url))
+    if not isinstance(url_or_urls, Iterable) or isinstance(url_or_urls, (bytes, Mapping)):
+        raise RequestError(f"a dataset URL is text, a path or a list of them, but {url_or_urls!r} was given")
+    urls = [_checked_url(url) for url in url_or_urls]
+    if not urls:
+        raise RequestError("the list of dataset URLs is empty; name at least one")
+    if len(urls) == 1:
+        return open_location(urls[0], storage_options=storage_options, filesystem=filesystem)
+    return _of_many(urls, storage_options, filesystem)
+
+
+def _checked_url(url: Any) -> str:
+    if not isinstance(url, (str, os.PathLike)) or isinstance(os.fspath(url), bytes):
+        raise RequestError(f"a dataset URL is text or a path, but {url!r} was given")
+    text = os.fspath(url)
+    if not text.strip():
+        raise RequestError("the dataset URL is empty; give a URL such as file:///data/frames or a local path")
+    if "\0" in text:
+        raise RequestError(f"the dataset URL {text!r} holds a NUL character; no path has one")
+    return text
+
+
+def _whole_or_file(filesystem: Any, root: str, shown: str) -> Location:
+    if filesystem.get_file_info(root).type == fs.FileType.File:
+        directory, name = posixpath.split(root)
+        return Location(shown, filesystem, directory, (name,))
+    return Location(shown, filesystem, root)
+
+
+def _of_many(urls: list[str], storage_options: Mapping[str, Any] | None, filesystem: Any) -> Location:
+    places = {_scheme_and_host(url) for url in urls}
+    if len(places) > 1:
+        shown = ", ".join(sorted(f"{scheme}://{_hidden(host)}" for scheme, host in places))
+        raise RequestError(
+            f"the URLs of one dataset must share scheme and host, but these have {shown}; open each alone"
+        )
+    opened, first = _filesystem_and_path(urls[0], storage_options, filesystem)
+    paths = [first, *(_path_in(opened, url, filesystem) for url in urls[1:])]
+    for previous, path in zip(sorted(paths), sorted(paths)[1:], strict=False):
+        if path == previous or path.startswith(previous.rstrip("/") + "/"):
+            raise RequestError(f"the URLs of one dataset overlap: {path} is or lies in {previous}; name each file once")
+    root = posixpath.commonpath(paths)
+    if root in paths:
+        raise RequestError(f"the URLs of one dataset overlap: {root} holds the others; name each file once")
+    shown = _shown(urls[0])
+    below = len(first) - len(root)
+    return Location(shown[:-below] or "/", opened, root, tuple(posixpath.relpath(path, root or ".") for path in paths))
+
+
+def _scheme_and_host(url: str) -> tuple[str, str]:
+    scheme = _scheme(url)
+    return (scheme, "") if scheme == "file" else (scheme, urlsplit(url).netloc)
+
+
+def _scheme(url: str) -> str:
+    """The scheme in its one spelling; a plain path is a `file`."""
+    match = _URL.match(url)
+    if match is None:
+        return "file"
+    scheme = match["scheme"].lower()
+    return _SAME_SCHEME.get(scheme, scheme)
+
+
+def _shown(url: str) -> str:
+    """The URL without user, password and signature, and with a scheme."""
+    scheme = _scheme(url)
+    if scheme == "file":
+        return "file://" + _local_path(url)
+    if scheme in {"http", "https"}:
+        url = url.partition("?")[0]
+    return _hidden(url.rstrip("/") if not url.endswith("://") else url)
+
+
+def _hidden(text: str) -> str:
+    return re.sub(r"^[^/@]*:[^/@]*@", "***@", _USER_AND_PASSWORD.sub("//***@", text))
+
+
+def _filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, filesystem: Any) -> tuple[Any, str]:
+    if filesystem is not None:
+        opened = _wrapped(filesystem)
+    elif _scheme(url) == "file":
+        opened = fs.LocalFileSystem()
+    else:
+        opened = _from_fsspec(url, storage_options)
+    path = _path_in(opened, url, filesystem)
+    match = _USER_AND_PASSWORD.search(url)
+    if match and match[0][2:] in path + "@":
+        raise RequestError(
+            f"{_hidden(url)}: this kind of URL takes no user and password; give them as storage_options instead"
+        )
+    return opened, path
+
+
+def _wrapped(filesystem: Any) -> Any:
+    if isinstance(filesystem, fs.FileSystem):
+        return filesystem
+    inner = getattr(filesystem, "fs", None)
+    if isinstance(inner, fs.FileSystem):  # fsspec's own wrapper of a pyarrow filesystem, as for hdfs
+        return inner
+    if not hasattr(filesystem, "protocol") or not hasattr(filesystem, "_strip_protocol"):
+        raise RequestError(f"filesystem is a pyarrow or fsspec filesystem, but a {type(filesystem).__name__} was given")
+    if "file" in ((filesystem.protocol,) if isinstance(filesystem.protocol, str) else filesystem.protocol):
+        return fs.LocalFileSystem()
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+
+
+def _from_fsspec(url: str, storage_options: Mapping[str, Any] | None) -> Any:
+    import fsspec
+
+    scheme = _scheme(url)
+    spelled = _URL.sub(f"{scheme}://", url, count=1)
+    try:
+        opened, _ = fsspec.core.url_to_fs(spelled, **dict(storage_options or {}))
+    except ImportError as problem:
+        if scheme in _EXTRAS:
+            package, extra = _EXTRAS[scheme]
+            raise MissingExtraError(f"a {scheme}:// URL", package=package, extra=extra) from None
+        raise RequestError(f"{_shown(url)}: the filesystem of {scheme}:// cannot be imported: {problem}") from None
+    except TypeError:
+        names = ", ".join(sorted(map(str, storage_options or {}))) or "none"
+        raise RequestError(f"{_shown(url)}: {scheme}:// does not take these storage_options: {names}") from None
+    except ValueError as problem:
+        raise RequestError(f"{_shown(url)}: {_hidden(str(problem))}") from None
+    return _wrapped(opened)
+
+
+def _path_in(opened: Any, url: str, given: Any) -> str:
+    """The path of a URL inside its filesystem, without a slash at its end."""
+    scheme = _scheme(url)
+    if isinstance(opened, fs.LocalFileSystem) and scheme == "file":
+        return _local_path(url)
+    handler = getattr(opened, "handler", None)
+    if isinstance(handler, fs.FSSpecHandler):
+        spelled = _URL.sub(f"{scheme}://", url, count=1)
+        return str(handler.fs._strip_protocol(spelled)).rstrip("/") or "/"  # noqa: SLF001 - fsspec's documented way
+    match = _URL.match(url)
+    if match is None:
+        return url.rstrip("/") or "/"
+    parts = urlsplit(url)
+    path = parts.path if scheme in {*_HDFS, "file"} else parts.netloc + parts.path
+    if given is None and not path:
+        raise RequestError(f"{_shown(url)}: the URL names no path")
+    return path.rstrip("/") or "/"
+
+
+def _local_path(url: str) -> str:
+    match = _URL.match(url)
+    if match is None and not url.startswith("file:/"):
+        return str(Path(url).expanduser().absolute()) if not url.startswith("/") else os.path.normpath(url)
+    parts = urlsplit(url, allow_fragments=False)
+    literal = parts.path + (f"?{parts.query}" if parts.query else "")
+    if parts.netloc not in {"", "localhost"}:
+        raise RequestError(f"{url}: a file URL has three slashes; write file:///{parts.netloc}{literal}")
+    if not literal:
+        raise RequestError(f"{url}: the URL names no path")
+    decoded = unquote(literal)
+    return os.path.normpath(decoded if not os.path.exists(literal) and os.path.exists(decoded) else literal)  # noqa: PTH110

@@ -1,0 +1,122 @@
+"""One row group of one file → an Arrow table of the columns asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from petastore.errors import DatasetChangedError, DecodeError, RequestError, StorageError
+from petastore.inventory import DataFile
+from petastore.storage.footers import Footer, FooterCache, check_unchanged, read_footer
+from petastore.storage.location import Location
+
+__all__ = ["read_row_group"]
+
+
+def read_row_group(
+    location: Location, file: DataFile, ordinal: int, columns: Sequence[str], *, footers: FooterCache
+) -> pa.Table:
+    """Read columns of one row group, in the calling thread.
+
+    Columns are named by their top-level name, taken literally (dots too); nested columns are read whole. The GIL is
+    let go while pages are decompressed and decoded. Thread-safe: each call opens the file for itself.
+
+    Args:
+        location: Where the dataset lies.
+        file: The file, as the inventory describes it.
+        ordinal: The row group's number in its file, from 0.
+        columns: Stored columns, each once; none gives a table without columns whose `num_rows` is right.
+        footers: Keeps footers from call to call.
+
+    Returns:
+        A table of exactly these columns in this order, without metadata. It owns its memory.
+
+    Raises:
+        RequestError: The file has no such column or row group.
+        DatasetChangedError: The file is not the one that the inventory describes.
+        DecodeError: A page is damaged; file, row group and column are named.
+        StorageError: The file is missing or cannot be read.
+    """
+    footer = footers.get(location, file)
+    leaves = _leaves(footer, ordinal, columns)
+    try:
+        with location.filesystem.open_input_file(location.join(file.path)) as source:
+            _check_size(source, file)
+            table = _reader(source, footer, location).read_row_group(ordinal, column_indices=leaves, use_threads=False)
+    except FileNotFoundError:
+        raise StorageError(f"{location.url}: the file {file.path} is missing") from None
+    except (pa.ArrowException, OSError) as problem:
+        raise _explained(problem, location, file, ordinal, columns, footer) from problem
+    return _as_asked(table, footer, ordinal, columns)
+
+
+def _leaves(footer: Footer, ordinal: int, columns: Sequence[str]) -> list[int]:
+    path = footer.file.path
+    if not 0 <= ordinal < footer.metadata.num_row_groups:
+        raise RequestError(
+            f"{path} has {footer.metadata.num_row_groups:,} row groups, so it has no row group {ordinal:,}"
+        )
+    missing = [name for name in columns if name not in footer.leaves]
+    if missing:
+        raise RequestError(f"{path} has no column {missing[0]!r}; it has {', '.join(map(repr, footer.leaves))}")
+    if len(set(columns)) != len(columns):
+        raise RequestError(f"the columns {list(columns)} name one column twice")
+    return [leaf for name in columns for leaf in footer.leaves[name]]
+
+
+def _check_size(source: Any, file: DataFile) -> None:
+    size = source.size()
+    if size != file.size:
+        raise DatasetChangedError(
+            f"{file.path} was rewritten since the dataset was listed: it had {file.size:,} bytes, and has {size:,}. "
+            "Open the dataset again"
+        )
+
+
+def _reader(source: Any, footer: Footer, location: Location) -> Any:
+    # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from that.
+    remote = str(location.filesystem.type_name) != "local"
+    return pq.ParquetFile(source, metadata=footer.metadata, pre_buffer=remote, page_checksum_verification=True).reader
+
+
+def _as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: Sequence[str]) -> pa.Table:
+    rows = footer.metadata.row_group(ordinal).num_rows
+    if columns and table.num_rows != rows:
+        raise DecodeError(
+            f"the pages hold {table.num_rows:,} rows, but the footer says {rows:,}",
+            file=footer.file.path,
+            row_group=ordinal,
+        )
+    if not columns:
+        return pa.table({"": pa.nulls(rows)}).select([])
+    fields = [table.schema.field(name).remove_metadata() for name in columns]
+    return pa.Table.from_arrays([table.column(name) for name in columns], schema=pa.schema(fields))
+
+
+def _explained(
+    problem: Exception, location: Location, file: DataFile, ordinal: int, columns: Sequence[str], footer: Footer
+) -> Exception:
+    """What a failed read means: the storage refused, the file was rewritten meanwhile, or a page is damaged."""
+    if isinstance(problem, DatasetChangedError):
+        return problem
+    if isinstance(problem, OSError) and problem.errno is not None:
+        return StorageError(f"{location.url}: {file.path} cannot be read: {problem}")
+    check_unchanged(read_footer(location, file.path).file, footer.file)
+    column = _first_damaged(location, file, ordinal, columns, footer)
+    return DecodeError(f"the data is damaged: {problem}", column=column, file=file.path, row_group=ordinal)
+
+
+def _first_damaged(
+    location: Location, file: DataFile, ordinal: int, columns: Sequence[str], footer: Footer
+) -> str | None:
+    with location.filesystem.open_input_file(location.join(file.path)) as source:
+        reader = _reader(source, footer, location)
+        for name in columns:
+            try:
+                reader.read_row_group(ordinal, column_indices=list(footer.leaves[name]), use_threads=False)
+            except (pa.ArrowException, OSError):
+                return name
+    return None

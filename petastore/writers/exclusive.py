@@ -1,0 +1,60 @@
+"""One committer at a time: a lock for the moment in which a dataset's manifest is replaced.
+
+On a local filesystem the lock is `flock` on `_petastore/.lock`: it holds between processes of the host (and over NFS 4)
+and ends with its process, however that ends. Elsewhere it holds inside this process only, and writers compare the
+manifest before they replace it.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyarrow import fs
+
+from petastore.storage.location import Location
+
+__all__ = ["committing"]
+
+_LOCK = "_petastore/.lock"
+_guard = threading.Lock()
+_in_process: dict[tuple[str, str], threading.Lock] = collections.defaultdict(threading.Lock)
+
+
+@contextlib.contextmanager
+def committing(location: Location) -> Iterator[None]:
+    """Hold the lock of a dataset; waits while another holds it.
+
+    Example:
+        >>> from petastore.storage.location import open_location
+        >>> with committing(open_location("memory://bucket/frames")):
+        ...     pass
+    """
+    with _guard:
+        mine = _in_process[(location.url, location.root)]
+    with mine, _file_lock(location):
+        yield
+
+
+@contextlib.contextmanager
+def _file_lock(location: Location) -> Iterator[None]:
+    if not isinstance(location.filesystem, fs.LocalFileSystem):
+        yield
+        return
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    path = Path(location.join(_LOCK))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
