@@ -1,0 +1,1 @@
+"""The command line: arguments in, text out. `petastore --help` lists what it can do."""

@@ -1,0 +1,143 @@
+"""The facts of a dataset as one screen of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.filesize import decimal as people_bytes
+from rich.table import Table
+from rich.text import Text
+
+from petastore.cli.inspect import DatasetFacts, FieldFacts, PartitionFacts, Spread
+
+__all__ = ["render_facts"]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_LINES_BESIDE_THE_FIELDS = 16
+_FEWEST_FIELDS = 4
+
+
+def render_facts(facts: DatasetFacts, console: Console, *, every_field: bool = False) -> None:
+    """Print what is known of a dataset.
+
+    Args:
+        facts: What is known.
+        console: Where to; its height decides how many fields are listed.
+        every_field: List all fields, also where they do not fit one screen.
+    """
+    room = max(_FEWEST_FIELDS, console.height - _LINES_BESIDE_THE_FIELDS)
+    shown = facts.fields if every_field or len(facts.fields) <= room else facts.fields[: room - 1]
+    console.print(Text.assemble(("dataset  ", "dim"), (facts.url, "bold")), soft_wrap=True)
+    console.print(Text.assemble(("schema   ", "dim"), _schema_words(facts)))
+    console.print()
+    console.print(_fields_table(shown, hidden=len(facts.fields) - len(shown)))
+    console.print()
+    console.print(_sizes_table(facts))
+    console.print(Text.assemble("", (_closing_line(facts), "bold green")), soft_wrap=True)
+
+
+def _schema_words(facts: DatasetFacts) -> str:
+    number = _counted(len(facts.fields), "field")
+    if facts.schema is None:
+        return f"inferred from plain Parquet, {number}"
+    return f"{facts.schema}, {number}"
+
+
+def _fields_table(fields: Sequence[FieldFacts], *, hidden: int) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        show_edge=False,
+        header_style="dim",
+        caption_justify="left",
+    )
+    for name in ("field", "dtype", "shape", "codec", "null", "stored as"):
+        table.add_column(name, overflow="fold", style="bold" if name == "field" else "")
+    for field in fields:
+        table.add_row(
+            Text(field.name),
+            Text(field.dtype),
+            _shape_text(field.shape),
+            Text(field.codec_text or "–"),
+            "yes" if field.nullable else "no",
+            Text(_stored_words(field)),
+        )
+    if hidden:
+        table.caption = f"… and {_counted(hidden, 'more field')}: --all lists them"
+    return table
+
+
+def _stored_words(field: FieldFacts) -> str:
+    if field.stored is None:
+        return "the path"
+    # Pages of an OPTIONAL column decode slower; worth a word where the schema promises that nothing is missing.
+    return f"{field.stored}, optional" if field.stored_nullable and not field.nullable else field.stored
+
+
+def _sizes_table(facts: DatasetFacts) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    table.add_row(
+        "rows", f"{facts.rows:,} in {_counted(facts.row_groups, 'row group')} of {_counted(facts.files, 'file')}"
+    )
+    table.add_row("stored", f"{people_bytes(facts.stored_bytes)}; {people_bytes(facts.page_bytes)} once decompressed")
+    table.add_row("decoded", Text(_decoded_words(facts)))
+    table.add_row("row group", _spread_words(facts.rows_of_row_groups, facts.bytes_of_row_groups))
+    if facts.histogram:
+        table.add_row("", f"{_bars(facts.histogram)}  row groups by rows, least to most")
+    for partition in facts.partitions:
+        table.add_row("partition", Text(_partition_words(partition)))
+    table.add_row("writer", Text(facts.writer))
+    return table
+
+
+def _decoded_words(facts: DatasetFacts) -> str:
+    size = people_bytes(facts.decoded_bytes)
+    varying = facts.fields_of_varying_size
+    if not varying:
+        return f"{size} as arrays"
+    if len(varying) == len(facts.fields):
+        return "not known beforehand: rows differ in size"
+    named = ", ".join(varying) if len(varying) <= _FEWEST_FIELDS else _counted(len(varying), "field")
+    return f"{size} as arrays, and {named}, where rows differ in size"
+
+
+def _spread_words(rows: Spread, stored: Spread) -> str:
+    if rows.smallest == rows.largest:
+        return f"{rows.smallest:,} rows each, {people_bytes(stored.median)} at the median"
+    return (
+        f"{rows.smallest:,} / {rows.median:,} / {rows.largest:,} rows, {people_bytes(stored.smallest)} / "
+        f"{people_bytes(stored.median)} / {people_bytes(stored.largest)} (least / median / most)"
+    )
+
+
+def _bars(counts: Sequence[int]) -> str:
+    """One bar a bucket; an empty bucket is a gap, the fullest one a full bar."""
+    most = max(counts)
+    return "".join(" " if not count else _BARS[(count * (len(_BARS) - 1)) // most] for count in counts)
+
+
+def _partition_words(partition: PartitionFacts) -> str:
+    first, last = ("null" if value is None else value for value in (partition.values[0], partition.values[-1]))
+    span = first if len(partition.values) == 1 else f"{first} … {last}"
+    return f"{partition.name}: {_counted(len(partition.values), 'value')}, {span}"
+
+
+def _closing_line(facts: DatasetFacts) -> str:
+    name = facts.url.rstrip("/").rsplit("/", 1)[-1]
+    return (
+        f"{name}: {_counted(facts.rows, 'row')}, {_counted(len(facts.fields), 'field')}, "
+        f"{_counted(facts.row_groups, 'row group')}, {people_bytes(facts.stored_bytes)}"
+    )
+
+
+def _shape_text(shape: tuple[int | None, ...]) -> str:
+    return "×".join("?" if size is None else f"{size:,}" for size in shape) or "–"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,76 @@
+"""The facts of datasets that were really written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore import Unischema, UnischemaField, open_dataset, write_dataset
+from petastore.cli.inspect import DatasetFacts, FieldFacts, Spread, dataset_facts
+from petastore.codecs import NdarrayCodec
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> DatasetFacts:
+    schema = Unischema(
+        "Shapes",
+        [
+            UnischemaField("id", np.int64),
+            UnischemaField("fixed", np.float32, (2, 3), NdarrayCodec()),
+            UnischemaField("free", np.uint8, (None,), NdarrayCodec(), nullable=True),
+        ],
+    )
+    rows = [{"id": i, "fixed": np.zeros((2, 3), np.float32), "free": np.zeros(i, np.uint8)} for i in range(10)]
+    write_dataset(str(tmp_path / "shapes"), schema, rows, rows_per_row_group=4)
+    return dataset_facts(open_dataset(str(tmp_path / "shapes")))
+
+
+def test_fields_are_told_with_codec_and_stored_type(written: DatasetFacts) -> None:
+    assert written.schema == "Shapes"
+    assert written.fields == (
+        FieldFacts("id", "int64", (), False, None, None, "int64", False),
+        FieldFacts("fixed", "float32", (2, 3), False, {"id": "ndarray"}, "NdarrayCodec()", "binary", False),
+        FieldFacts("free", "uint8", (None,), True, {"id": "ndarray"}, "NdarrayCodec()", "binary", True),
+    )
+
+
+def test_rows_and_bytes_are_counted(written: DatasetFacts) -> None:
+    assert (written.files, written.row_groups, written.rows) == (1, 3, 10)
+    assert written.rows_of_row_groups == Spread(smallest=2, median=4, largest=4)
+    assert written.histogram == (1, *[0] * 14, 2)
+    assert written.decoded_bytes == 10 * (8 + 2 * 3 * 4)
+    assert written.fields_of_varying_size == ("free",)
+    assert 0 < written.bytes_of_row_groups.smallest <= written.stored_bytes
+    assert written.page_bytes > 0
+    assert "petastore" in written.writer
+
+
+def test_facts_are_json(written: DatasetFacts) -> None:
+    facts = json.loads(json.dumps(written.as_json()))
+    assert facts["fields"][2]["shape"] == [None]
+    assert facts["rows_of_row_groups"] == {"smallest": 2, "median": 4, "largest": 4}
+
+
+def test_plain_parquet_with_partitions_is_told_as_what_it_is(tmp_path: Path) -> None:
+    for day, rows in (("2026-01-01", 3), ("2026-02-01", 4)):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"x": pa.array(range(rows), pa.uint16())}), tmp_path / f"day={day}" / "a.parquet")
+    facts = dataset_facts(open_dataset(str(tmp_path)))
+    assert facts.schema is None
+    assert [(field.name, field.dtype, field.stored) for field in facts.fields] == [
+        ("x", "uint16", "uint16"),
+        ("day", facts.fields[1].dtype, None),
+    ]
+    assert [(partition.name, partition.values) for partition in facts.partitions] == [
+        ("day", ("2026-01-01", "2026-02-01"))
+    ]
+    assert "parquet-cpp-arrow" in facts.writer
+
+
+def test_no_row_groups_have_no_spread() -> None:
+    assert Spread.of(np.empty(0, np.int64)) == Spread(0, 0, 0)

@@ -1,0 +1,99 @@
+"""The screen of `petastore inspect`: everything is on it, in words for people."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from petastore.cli.inspect import DatasetFacts, FieldFacts, PartitionFacts, Spread
+from petastore.cli.render import render_facts
+
+FACTS = DatasetFacts(
+    url="file:///data/meadow",
+    writer="petastore 0.1.0",
+    schema="Meadow",
+    fields=(
+        FieldFacts("id", "int32", (), False, None, None, "int32", False),
+        FieldFacts(
+            "photo", "uint8", (128, None, 3), False, {"id": "image"}, "CompressedImageCodec('png')", "binary", True
+        ),
+        FieldFacts("[when]", "datetime64[us]", (), True, None, None, "timestamp[us]", True),
+        FieldFacts("day", "str", (), True, None, None, None, True),
+    ),
+    partitions=(PartitionFacts("day", ("2026-01-01", "2026-02-01", None)),),
+    files=3,
+    row_groups=7,
+    rows=12_345,
+    stored_bytes=987_654_321,
+    page_bytes=1_987_654_321,
+    decoded_bytes=148_140,
+    fields_of_varying_size=("photo", "day"),
+    rows_of_row_groups=Spread(100, 1_500, 1_600),
+    bytes_of_row_groups=Spread(100_000, 1_500_000, 2_600_000),
+    histogram=(1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6),
+)
+
+
+def screen(facts: DatasetFacts, *, width: int = 100, height: int = 40, every_field: bool = False) -> str:
+    out = io.StringIO()
+    render_facts(facts, Console(file=out, width=width, height=height), every_field=every_field)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_the_whole_screen() -> None:
+    assert screen(FACTS).splitlines() == [
+        "dataset  file:///data/meadow",
+        "schema   Meadow, 4 fields",
+        "",
+        "field   dtype           shape    codec                        null  stored as",
+        "────────────────────────────────────────────────────────────────────────────────────",
+        "id      int32           –        –                            no    int32",
+        "photo   uint8           128×?×3  CompressedImageCodec('png')  no    binary, optional",
+        "[when]  datetime64[us]  –        –                            yes   timestamp[us]",
+        "day     str             –        –                            yes   the path",
+        "",
+        "rows       12,345 in 7 row groups of 3 files",
+        "stored     987.7 MB; 2.0 GB once decompressed",
+        "decoded    148.1 kB as arrays, and photo, day, where rows differ in size",
+        "row group  100 / 1,500 / 1,600 rows, 100.0 kB / 1.5 MB / 2.6 MB (least / median / most)",
+        "           ▂              █  row groups by rows, least to most",
+        "partition  day: 3 values, 2026-01-01 … null",
+        "writer     petastore 0.1.0",
+        "meadow: 12,345 rows, 4 fields, 7 row groups, 987.7 MB",
+    ]
+
+
+def test_it_fits_one_screen_however_many_fields_there_are() -> None:
+    fields = tuple(dataclasses.replace(FACTS.fields[0], name=f"f{number:03}") for number in range(200))
+    facts = dataclasses.replace(FACTS, fields=fields, fields_of_varying_size=())
+    shown = screen(facts, height=24)
+    assert len(shown.splitlines()) <= 24
+    assert "… and 193 more fields: --all lists them" in shown
+    assert "f199" in screen(facts, height=24, every_field=True)
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_screen_folds_and_loses_nothing(width: int) -> None:
+    shown = screen(FACTS, width=width)
+    assert max(len(line) for line in shown.splitlines()) <= width
+    assert "".join(shown.split()).count("decompressed") == 1
+
+
+def test_row_groups_of_one_size_need_no_bars() -> None:
+    facts = dataclasses.replace(FACTS, rows_of_row_groups=Spread(5, 5, 5), histogram=())
+    assert "5 rows each, 1.5 MB at the median" in screen(facts)
+    assert "least" not in screen(facts)
+
+
+def test_one_is_singular() -> None:
+    facts = dataclasses.replace(FACTS, rows=1, row_groups=1, files=1, fields=FACTS.fields[:1])
+    assert "1 in 1 row group of 1 file\n" in screen(facts)
+    assert screen(facts).endswith("meadow: 1 row, 1 field, 1 row group, 987.7 MB")
+
+
+def test_a_dataset_whose_rows_all_differ_in_size_says_so() -> None:
+    facts = dataclasses.replace(FACTS, decoded_bytes=0, fields_of_varying_size=("id", "photo", "[when]", "day"))
+    assert "not known beforehand: rows differ in size" in screen(facts)

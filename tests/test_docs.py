@@ -1,0 +1,75 @@
+"""Every Python block of the documentation runs: each page from top to bottom, in a folder and namespace of its own."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NEEDS = re.compile(r"<!-- needs: (?P<names>[a-z, ]+) -->")
+FENCE = re.compile(r"^```+(?P<language>[\w{.-]*)", re.MULTILINE)
+# What a block that is not run may call itself; anything else would be a Python block under another name.
+NOT_RUN = {"", "bash", "console", "json", "mermaid", "text", "toml", "yaml"}
+
+
+def _marks(page: Path) -> list[pytest.MarkDecorator]:
+    found = NEEDS.search(page.read_text(encoding="utf-8"))
+    names = [] if found is None else [name.strip() for name in found["names"].split(",")]
+    return [getattr(pytest.mark, name) for name in names]
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def _blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=_name(page), marks=_marks(page)) for page in PAGES])
+def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sybil = Sybil([PythonCodeBlockParser(doctest_optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)])
+    examples = list(sybil.parse(page).examples())
+    assert len(examples) >= len(_blocks(page))
+    for example in examples:
+        example.evaluate()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_a_block_is_python_and_run_or_says_that_it_is_something_else(page: Path) -> None:
+    closed = re.sub(r"^(```+)(\w+)\n.*?^\1$", r"\1\2", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert {match["language"] for match in FENCE.finditer(closed)} <= NOT_RUN | {"python"}
+
+
+def test_the_readme_begins_with_code_that_runs() -> None:
+    first_screen = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:40])
+    assert "```python" in first_screen
+    assert "docs/images/" in first_screen
+
+
+@pytest.mark.slow
+def test_the_training_tutorial_runs_on_two_ranks(tmp_path: Path) -> None:
+    """As its reader would: the script saved as a file and started by torchrun."""
+    write, train = _blocks(ROOT / "docs" / "tutorials" / "train-on-two-ranks.md")[:2]
+    (tmp_path / "write.py").write_text(write, encoding="utf-8")
+    (tmp_path / "train.py").write_text(train, encoding="utf-8")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "write.py"], cwd=tmp_path, check=True, env=environment)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]
+    ran = subprocess.run(
+        torchrun, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment, timeout=100
+    )
+    assert ran.returncode == 0, ran.stderr
+    steps = re.findall(r"rank \d of 2: (\d+) steps", ran.stdout)
+    assert len(steps) == 2, ran.stdout
+    assert steps[0] == steps[1]

@@ -1,0 +1,168 @@
+"""`import petastore` is quick and starts nothing, and what a module promises by name is there."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+import petastore
+
+PACKAGE = Path(petastore.__file__).parent
+OPTIONAL = (
+    "torch",
+    "tensorflow",
+    "jax",
+    "pyspark",
+    "pandas",
+    "cv2",
+    "simplejpeg",
+    "PIL",
+    "typer",
+    "rich",
+    "s3fs",
+    "gcsfs",
+)
+# Modules that are about one optional dependency and load it when they are imported.
+ABOUT = {"petastore.adapters.torch": "torch", "petastore.adapters.tensorflow": "tensorflow", "petastore.cli": "typer"}
+FRONT = {
+    "Dataset",
+    "TransformSpec",
+    "Unischema",
+    "UnischemaField",
+    "dict_to_spark_row",
+    "errors",
+    "make_batch_reader",
+    "make_reader",
+    "materialize_dataset",
+    "open_dataset",
+    "write_dataset",
+}
+
+
+def _modules() -> list[str]:
+    names = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = ("petastore", *path.relative_to(PACKAGE).with_suffix("").parts)
+        if not any(part.startswith("_") and part != "__init__" for part in parts):
+            names.append(".".join(part for part in parts if part != "__init__"))
+    return names
+
+
+def _is_about_something_optional(module: str) -> bool:
+    return any(module == name or module.startswith(name + ".") for name in ABOUT)
+
+
+def _child(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_takes_less_than_three_tenths_of_a_second() -> None:
+    """The best of several children: the machine may be busy with something else."""
+    code = "import time; start = time.perf_counter(); import petastore; print(time.perf_counter() - start)"
+    assert min(float(_child(code)) for _ in range(5)) < 0.3
+
+
+def test_importing_loads_no_framework_and_starts_no_thread() -> None:
+    code = (
+        "import json, sys, threading, petastore; "
+        "print(json.dumps([sorted(m for m in sys.modules if '.' not in m), threading.active_count()]))"
+    )
+    loaded, threads = json.loads(_child(code))
+    assert not set(loaded) & set(OPTIONAL)
+    assert threads == 1
+
+
+def test_no_module_loads_an_optional_dependency_that_it_is_not_about() -> None:
+    names = [name for name in _modules() if not _is_about_something_optional(name)]
+    code = (
+        f"import importlib, json, sys; [importlib.import_module(name) for name in {names!r}]; "
+        "print(json.dumps(sorted(m for m in sys.modules if '.' not in m)))"
+    )
+    assert not set(json.loads(_child(code))) & set(OPTIONAL)
+
+
+def test_the_front_door_has_the_names_that_its_users_know() -> None:
+    assert set(petastore.__all__) >= FRONT
+    assert set(dir(petastore)) >= FRONT
+
+
+@pytest.mark.parametrize(
+    "module",
+    [pytest.param(name, marks=pytest.mark.tf if name.endswith("tensorflow") else ()) for name in _modules()],
+)
+def test_what_a_module_lists_in_all_is_there_once(module: str) -> None:
+    """In sorted order too, as ruff checks (RUF022)."""
+    imported = importlib.import_module(module)
+    assert isinstance(imported.__all__, list)
+    assert len(set(imported.__all__)) == len(imported.__all__)
+    for name in imported.__all__:
+        assert getattr(imported, name) is not None
+
+
+CORE_ONLY = """
+import importlib.metadata, sys
+import numpy as np
+from petastore import Unischema, UnischemaField, make_batch_reader, make_reader, write_dataset
+from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
+
+installed = {d.metadata["Name"].lower() for d in importlib.metadata.distributions()}
+assert installed == {"petastore", "pyarrow", "fsspec", "numpy"}, installed
+
+schema = Unischema("core", [
+    UnischemaField("id", np.int64, (), ScalarCodec(), False),
+    UnischemaField("name", np.str_),
+    UnischemaField("weight", np.float32, nullable=True),
+    UnischemaField("grid", np.uint8, (2, 3), NdarrayCodec(), False),
+    UnischemaField("cloud", np.float64, (None, 3), CompressedNdarrayCodec(), False),
+])
+rows = [
+    {"id": i, "name": f"row {i}", "weight": None if i % 3 == 0 else i / 2,
+     "grid": np.full((2, 3), i, np.uint8), "cloud": np.ones((i + 1, 3)) * i}
+    for i in range(20)
+]
+write_dataset(sys.argv[1], schema, rows, rows_per_row_group=6)
+with make_reader(sys.argv[1], shuffle_row_groups=False) as reader:
+    back = list(reader)
+assert [row.id for row in back] == list(range(20))
+for row, wrote in zip(back, rows, strict=True):
+    assert row.name == wrote["name"] and row.weight == wrote["weight"]
+    np.testing.assert_array_equal(row.grid, wrote["grid"])
+    np.testing.assert_array_equal(row.cloud, wrote["cloud"])
+with make_batch_reader(sys.argv[1], schema_fields=["id"], shuffle_row_groups=False) as reader:
+    assert np.concatenate([batch.id for batch in reader]).tolist() == list(range(20))
+print("read", len(back))
+"""
+
+
+def _link_distribution(name: str, site: Path) -> None:
+    """Install one distribution into another environment by links to the files of this one."""
+    distribution = importlib.metadata.distribution(name)
+    for top in {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}:
+        (site / top).symlink_to(Path(str(distribution.locate_file(top))))
+
+
+def test_three_packages_are_enough_to_write_and_read_scalars_and_arrays(tmp_path: Path) -> None:
+    """A virtual environment of its own that holds pyarrow, fsspec, numpy and petastore and nothing else."""
+    home = tmp_path / "venv"
+    venv.create(home, with_pip=False, symlinks=True)
+    site = next((home / "lib").glob("python3.*/site-packages"))
+    for name in ("pyarrow", "fsspec", "numpy"):
+        _link_distribution(name, site)
+    (site / "petastore").symlink_to(PACKAGE)
+    metadata = Path(str(importlib.metadata.distribution("petastore").locate_file("")))
+    for information in metadata.glob("petastore-*.dist-info"):
+        (site / information.name).symlink_to(information)
+    ran = subprocess.run(
+        [home / "bin" / "python", "-I", "-W", "error", "-c", CORE_ONLY, tmp_path / "dataset"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "read 20\n"), ran.stderr

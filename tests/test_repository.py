@@ -1,0 +1,93 @@
+"""What the repository promises about itself holds: its verbs, its pins, its dependencies, its licence."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VERBS = {"check", "clean", "demo", "docs", "format", "help", "setup", "test"}
+
+
+@pytest.fixture(scope="module")
+def project(repository: Path) -> dict[str, Any]:
+    return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_core_depends_on_three_packages_and_nothing_else(project: dict[str, Any]) -> None:
+    names = [re.split(r"[<>=]", dependency)[0] for dependency in project["project"]["dependencies"]]
+    assert names == ["pyarrow", "fsspec", "numpy"]
+
+
+def test_the_extras_are_those_that_errors_can_name(project: dict[str, Any], repository: Path) -> None:
+    extras = project["project"]["optional-dependencies"]
+    named = {
+        extra
+        for path in (repository / "petastore").rglob("*.py")
+        for extra in re.findall(r"extra=\"([a-z-]+)\"", path.read_text(encoding="utf-8"))
+    }
+    assert named <= set(extras)
+    assert set(re.findall(r"[\w-]+", extras["all"][0])) - {"petastore"} == set(extras) - {"all"}
+
+
+def test_every_package_is_pinned_to_one_release(repository: Path) -> None:
+    lines = (repository / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert "torch==2.13.0" in pins
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
+
+
+def test_make_lists_its_verbs(repository: Path) -> None:
+    shown = subprocess.run(
+        ["make", "-C", repository, "--no-print-directory"], capture_output=True, text=True, check=True
+    )
+    assert set(re.findall(r"^  ([a-z]+) ", shown.stdout, re.MULTILINE)) == VERBS
+
+
+@pytest.mark.parametrize("verb", ["demo", "test", "check"])
+def test_a_verb_sets_everything_up_in_a_fresh_clone(verb: str, repository: Path, tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(repository / name, tmp_path)
+    plan = subprocess.run(["make", "-n", verb], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert plan.index("-m venv") < plan.index("--constraint constraints.txt --editable")
+
+
+def test_setting_up_without_a_python_says_what_is_missing(repository: Path, tmp_path: Path) -> None:
+    shutil.copy(repository / "Makefile", tmp_path)
+    ran = subprocess.run(
+        ["make", "setup", "PYTHON="],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": os.defpath},
+    )
+    assert ran.returncode != 0
+    assert "no Python ≥ 3.11" in ran.stderr
+
+
+def test_ci_runs_the_verbs_and_nothing_of_its_own(repository: Path) -> None:
+    script = repository / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    verbs = re.findall(r"^step '[^']+' make (\w+)$", script.read_text(encoding="utf-8"), re.MULTILINE)
+    assert verbs == ["setup", "check", "test"]
+
+
+def test_the_licence_is_the_whole_apache_text(repository: Path, project: dict[str, Any]) -> None:
+    text = (repository / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert project["project"]["license"] == "Apache-2.0"
+
+
+def test_the_site_asks_no_other_host_for_anything(repository: Path) -> None:
+    """It can be read offline, and nobody is told who reads it."""
+    text = (repository / "mkdocs.yml").read_text(encoding="utf-8")
+    assert "font: false" in text
+    assert not re.search(r"cdn|unpkg|googleapis", text)
