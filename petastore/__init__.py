@@ -1,1 +1,71 @@
-"""Train deep models straight from Parquet."""
+"""Train deep models straight from Parquet.
+
+The front names are few and loaded on first use: `import petastore` itself loads no framework and starts nothing.
+Codecs, adapters, Spark helpers and test laws are reached by their modules: `petastore.codecs`,
+`petastore.adapters.torch`, `petastore.adapters.tensorflow`, `petastore.spark`, `petastore.testing`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from petastore.dataset import Dataset, open_dataset
+    from petastore.errors import PetastoreError
+    from petastore.front import make_batch_reader, make_reader
+    from petastore.plan import Plan
+    from petastore.readers import Batch, Reader, TransformSpec
+    from petastore.schema import Unischema, UnischemaField
+    from petastore.spark import dict_to_spark_row, encode_dataframe, materialize_dataset
+    from petastore.writers import write_dataset
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "Batch",
+    "Dataset",
+    "PetastoreError",
+    "Plan",
+    "Reader",
+    "TransformSpec",
+    "Unischema",
+    "UnischemaField",
+    "dict_to_spark_row",
+    "encode_dataframe",
+    "make_batch_reader",
+    "make_reader",
+    "materialize_dataset",
+    "open_dataset",
+    "write_dataset",
+]
+
+_HOMES = {
+    "Batch": "petastore.readers",
+    "Dataset": "petastore.dataset",
+    "PetastoreError": "petastore.errors",
+    "Plan": "petastore.plan",
+    "Reader": "petastore.readers",
+    "TransformSpec": "petastore.readers",
+    "Unischema": "petastore.schema",
+    "UnischemaField": "petastore.schema",
+    "dict_to_spark_row": "petastore.spark",
+    "encode_dataframe": "petastore.spark",
+    "make_batch_reader": "petastore.front",
+    "make_reader": "petastore.front",
+    "materialize_dataset": "petastore.spark",
+    "open_dataset": "petastore.dataset",
+    "write_dataset": "petastore.writers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'petastore' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -124,8 +124,10 @@ class CodecError(PetastoreError, ValueError):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions are rebuilt from `args`; the place would be lost on the way out of a Spark worker.
-        place = {"column": self.column, "file": self.file, "row_group": self.row_group, "row": self.row}
-        return functools.partial(type(self), self.problem, **place), ()
+        rebuild = functools.partial(
+            type(self), self.problem, column=self.column, file=self.file, row_group=self.row_group, row=self.row
+        )
+        return rebuild, ()
 
 
 class EncodeError(CodecError):

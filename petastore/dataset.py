@@ -1,0 +1,278 @@
+"""A dataset: what lies at a URL, read once when it is opened."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import posixpath
+import secrets
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from petastore.codecs.registry import codec_from_json, codec_of
+from petastore.inventory import Inventory
+from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
+from petastore.plan.plan import Plan
+from petastore.plan.request import SHARDED_DEFAULT_SEED, Order, ReadRequest, Shard, Tail, whole_number
+from petastore.plan.unit import ReadUnit
+from petastore.schema.document import parse_document
+from petastore.schema.field import UnischemaField
+from petastore.schema.select import select_fields
+from petastore.schema.stored import check_stored_schema
+from petastore.schema.unischema import Unischema
+from petastore.storage.footers import (
+    Footer,
+    FooterCache,
+    agreed_arrow_schema,
+    inventory_of,
+    list_data_files,
+    read_footers,
+)
+from petastore.storage.location import Location, open_location
+from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, unlisted_files
+from petastore.storage.partitions import partition_fields, partition_value
+from petastore.storage.rowgroups import read_row_group
+
+__all__ = ["Dataset", "open_dataset"]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Dataset:
+    """One version of a dataset: its schema and its inventory, and the way to its row groups.
+
+    Frozen, picklable and thread-safe. Nothing is read but by `read` and `arrow_schema`.
+    """
+
+    location: Location
+    """Where it lies."""
+
+    schema: Unischema
+    """What a row is: as the writer declared it, or as plain Parquet says."""
+
+    inventory: Inventory
+    """What exists."""
+
+    partition_names: tuple[str, ...]
+    """Columns that come from directory names, outermost first."""
+
+    writer: str
+    """Who wrote it, for people."""
+
+    has_schema_document: bool
+    """Whether the schema was declared by the writer, or else inferred from plain Parquet."""
+
+    footers: FooterCache = dataclasses.field(default_factory=FooterCache, compare=False)
+    """Footers that were read already."""
+
+    @property
+    def url(self) -> str:
+        """The URL for people, without credentials."""
+        return self.location.url
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the data files in the filesystem, sorted."""
+        return [self.location.join(file.path) for file in self.inventory.files]
+
+    @functools.cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema of the data files, without partition columns; reads one footer if none was read yet."""
+        if not self.inventory.files:
+            return pa.schema([])
+        return self.footers.get(self.location, self.inventory.files[0]).arrow_schema
+
+    def plan(
+        self,
+        *,
+        columns: Iterable[str | UnischemaField] | None = None,
+        seed: int | None = None,
+        shuffle_row_groups: bool = True,
+        shuffle_rows: bool = False,
+        shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
+        lanes: int | None = None,
+        block_rows: int | None = None,
+        shard: Shard | None = None,
+        epochs: int | None = 1,
+        tail: str | Tail = Tail.EVEN,
+    ) -> Plan:
+        """What is to be read, by whom and in what order. Pure: touches no storage.
+
+        Args:
+            columns: Names, regular expressions over whole names, or fields; None is all.
+            seed: Any integer. None is a fresh one, visible in the plan, for an unsharded plan that shuffles; for a
+                sharded one it is `SHARDED_DEFAULT_SEED`, since ranks must agree without asking.
+            shuffle_row_groups: Permute row groups, anew in each epoch.
+            shuffle_rows: Permute rows, anew in each epoch.
+            shuffle_memory: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes better.
+            lanes: Row groups that are read side by side; None lets `shuffle_memory` choose, and is one a shard where
+                rows are not shuffled.
+            block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
+            shard: Which part is wanted; None is all.
+            epochs: How often; None is without end.
+            tail: What becomes of the last global batch: see `petastore.plan.Tail`.
+
+        Raises:
+            RequestError: Something that was asked for cannot be.
+        """
+        shard = shard or Shard()
+        fields = tuple(self.schema) if columns is None else select_fields(self.schema, columns, among=self.url)
+        whole_number(shuffle_memory, name="shuffle_memory", least=1)
+        if shuffle_rows:
+            lanes, block_rows = shuffled_lanes(
+                self.inventory, shuffle_memory=shuffle_memory, lanes=lanes, block_rows=block_rows
+            )
+        order = Order(
+            seed=_seed(seed, shard, shuffles=shuffle_row_groups or shuffle_rows),
+            shuffle_row_groups=shuffle_row_groups,
+            shuffle_rows=shuffle_rows,
+            lanes=shard.count if lanes is None else lanes,
+            block_rows=1 if block_rows is None else block_rows,
+        )
+        names = tuple(field.name for field in fields)
+        return Plan(self.inventory, ReadRequest(names, order, shard, epochs, Tail.parse(tail)))
+
+    def read(self, unit: ReadUnit) -> pa.Table:
+        """The stored cells of a work item, one chunk a column; partition columns are not in it.
+
+        Raises:
+            DatasetChangedError: The file is not the one that the inventory describes.
+            DecodeError: Its pages are damaged.
+            StorageError: It cannot be read.
+        """
+        columns = [name for name in unit.columns if name not in self.partition_names]
+        if not columns:
+            return pa.table({})
+        table = read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers)
+        return table.combine_chunks()
+
+    def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:
+        """Of each partition column among `columns`: its stored cell for each row group, as one Arrow array."""
+        values = {}
+        for level, name in enumerate(self.partition_names):
+            if name in columns:
+                field = self.schema[name]
+                of_files = [partition_value(file.partitions[level][1], field) for file in self.inventory.files]
+                values[name] = codec_of(field).encode_column(of_files, field).take(pa.array(self.inventory.file))
+        return values
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.url!r}, {len(self.schema)} fields, {self.inventory!r})"
+
+
+def open_dataset(
+    url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+) -> Dataset:
+    """Opens a dataset: petastore's own, or plain Parquet.
+
+    Args:
+        url_or_urls: A directory, one Parquet file, or a list of either with one scheme and host. Plain local paths
+            work.
+        storage_options: Passed to the fsspec filesystem of the URL's scheme.
+        filesystem: A pyarrow or fsspec filesystem to use instead.
+
+    Raises:
+        DatasetNotFoundError: There is no dataset there.
+        MetadataError: Schema document, inventory or a footer is damaged or newer than this release.
+        SchemaError: Files disagree with each other, or with the schema.
+        DatasetChangedError: Files are not those that the inventory describes.
+        RequestError: The URL is none.
+
+    Example:
+        >>> import tempfile, petastore
+        >>> schema = petastore.Unischema("user", [petastore.UnischemaField("id", "int64")])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = petastore.write_dataset(folder + "/users", schema, [{"id": 1}, {"id": 2}])
+        ...     dataset = open_dataset(folder + "/users")
+        >>> dataset.schema == schema, dataset.inventory
+        (True, Inventory(1 file, 1 row group, 2 rows))
+    """
+    location = open_location(url_or_urls, storage_options=storage_options, filesystem=filesystem)
+    manifest = read_manifest(location) if location.paths is None else None
+    return _from_footers(location) if manifest is None else _from_manifest(location, manifest)
+
+
+def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
+    strangers = unlisted_files(location, manifest)
+    if strangers:
+        warnings.warn(
+            f"{location.url} holds {len(strangers):,} data file(s) that its inventory does not list and that are not "
+            f"read: {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}. An interrupted write left them, "
+            "or something else than petastore wrote them; to take them in, write them through materialize_dataset",
+            UserWarning,
+            stacklevel=3,
+        )
+    partitions = partition_fields(manifest.inventory.files)
+    if manifest.schema_document is None:
+        dataset = Dataset(location, Unischema("", []), manifest.inventory, (), manifest.writer, False)
+        schema = _inferred(dataset.arrow_schema, partitions)
+    else:
+        schema = _with_partitions(_declared(manifest.schema_document, location.url), partitions)
+    return Dataset(
+        location=location,
+        schema=schema,
+        inventory=manifest.inventory,
+        partition_names=tuple(field.name for field in partitions),
+        writer=manifest.writer,
+        has_schema_document=manifest.schema_document is not None,
+    )
+
+
+def _from_footers(location: Location) -> Dataset:
+    footers = read_footers(location, list_data_files(location))
+    stored = agreed_arrow_schema(footers)
+    partitions = partition_fields([footer.file for footer in footers])
+    names = tuple(field.name for field in partitions)
+    document = _find_document(location, footers)
+    if document is None:
+        schema = _inferred(stored, partitions)
+    else:
+        schema = _with_partitions(_declared(document, location.url), partitions)
+        check_stored_schema(schema, stored, source=footers[0].file.path, partition_names=names)
+    return Dataset(
+        location=location,
+        schema=schema,
+        inventory=inventory_of(footers),
+        partition_names=names,
+        writer=str(footers[0].metadata.created_by),
+        has_schema_document=document is not None,
+    )
+
+
+def _find_document(location: Location, footers: Sequence[Footer]) -> str | None:
+    """The schema document of the dataset, or of the dataset that these files or this partition are a part of."""
+    found = read_schema_document(location) or footers[0].schema_document
+    while found is None and "=" in posixpath.basename(location.root):
+        location = dataclasses.replace(location, root=posixpath.dirname(location.root), paths=None)
+        found = read_schema_document(location)
+    return found
+
+
+def _declared(document: str, source: str) -> Unischema:
+    return Unischema(*parse_document(document, codec_from_json=codec_from_json, source=source))
+
+
+def _with_partitions(declared: Unischema, partitions: Sequence[UnischemaField]) -> Unischema:
+    """The declared schema, and after it the partition columns that it does not declare."""
+    missing = [field for field in partitions if field.name not in declared]
+    return Unischema(declared.name, [*declared, *missing]) if missing else declared
+
+
+def _inferred(stored: pa.Schema, partitions: Sequence[UnischemaField]) -> Unischema:
+    names = {field.name for field in partitions}
+    inside = Unischema.from_arrow_schema(pa.schema([field for field in stored if field.name not in names]))
+    return Unischema("inferred_schema", [*inside, *partitions])
+
+
+def _seed(seed: int | None, shard: Shard, *, shuffles: bool) -> int:
+    if seed is not None:
+        return seed
+    if shard.count > 1 or not shuffles:
+        return SHARDED_DEFAULT_SEED
+    return secrets.randbits(63)

@@ -1,0 +1,44 @@
+"""How a plan is run: options that change the speed, never the answer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from petastore.errors import RequestError
+from petastore.plan.request import whole_number
+from petastore.readers.pools import InlinePool, Pool, ThreadPool
+from petastore.readers.pools.thread import available_cpus
+
+__all__ = ["Workers"]
+
+_POOLS = ("thread", "dummy")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Workers:
+    """Who does the work of a reader.
+
+    Example:
+        >>> Workers("dummy").pool().workers
+        0
+        >>> Workers("fibre")
+        Traceback (most recent call last):
+        petastore.errors.RequestError: reader_pool_type='fibre' is not known; it is one of 'thread', 'dummy'
+    """
+
+    kind: str = "thread"
+    """`"thread"`, or `"dummy"`: everything in the thread that iterates."""
+
+    count: int | None = None
+    """Tasks that run at a time; None is one for each CPU that the process may use."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in _POOLS:
+            known = ", ".join(map(repr, _POOLS))
+            raise RequestError(f"reader_pool_type={self.kind!r} is not known; it is one of {known}")
+        if self.count is not None:
+            object.__setattr__(self, "count", whole_number(self.count, name="workers_count", least=1))
+
+    def pool(self) -> Pool:
+        """A pool of this kind, open; whoever asks for it closes and joins it."""
+        return InlinePool() if self.kind == "dummy" else ThreadPool(self.count or available_cpus())

@@ -1,0 +1,181 @@
+"""The pipeline: row groups are fetched and spans assembled by a pool, and handed over in plan order.
+
+Where the code disagrees with this, the code is wrong:
+
+* **All succeeds.** Spans arrive in the order of the plan, whatever the order in which workers finish. The consumer
+  pulls: work is planned and submitted only by `next()`, and never more than `ahead` spans of it.
+* **A stage fails.** The error arrives at the consumer in the place of the span that it belongs to, once, with its own
+  traceback; the spans before it arrive first. Afterwards the pipeline is closed.
+* **The consumer leaves early.** `close()` starts no further task and forgets what is waiting; `join()` returns when the
+  tasks that ran have ended.
+* **`close()` comes from another thread** while one waits in `next()`: that one wakes at once, with `ReaderClosedError`.
+* **The interpreter exits.** Nothing is submitted without a `next()`, so the pool's threads end after the tasks that
+  they have, at most `ahead` spans' worth.
+
+Who owns what: a fetched row group belongs to the spans that need it and, until the plan releases it, to the pipeline;
+an assembled span belongs to the consumer.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from petastore.errors import ReaderClosedError
+from petastore.plan.plan import Span
+from petastore.readers.assemble import AssembledSpan
+from petastore.readers.pools.pool import Pool
+
+__all__ = ["Pipeline"]
+
+Fetch = Callable[[int], Any]
+Assemble = Callable[[Span, Mapping[int, Any]], AssembledSpan]
+
+
+class Pipeline(Iterator[AssembledSpan]):
+    """Runs the spans of a plan.
+
+    `next()` belongs to one thread at a time; `close` and `join` may be called from any.
+
+    Args:
+        spans: The plan's spans; advanced in the consumer's thread.
+        fetch: Reads a row group, given by its number in the dataset.
+        assemble: Makes the columns of a span from the row groups that it needs.
+        pool: Runs both; it is the pipeline's own from now on.
+        ahead: Spans that are planned and worked on at a time, the one asked for included; at least 1.
+    """
+
+    def __init__(self, spans: Iterator[Span], *, fetch: Fetch, assemble: Assemble, pool: Pool, ahead: int) -> None:
+        self._spans = spans
+        self._fetch = fetch
+        self._assemble = assemble
+        self._pool = pool
+        self._ahead = ahead
+        self._tables: dict[int, Future[Any]] = {}
+        self._jobs: collections.deque[_SpanJob] = collections.deque()
+        self._planned = 0
+        self._changed = threading.Condition()
+        self._closed = False
+        self.waited_s = 0.0
+        """Seconds that the consumer has waited for spans; near 0 means that reading is ahead of training."""
+
+    def __next__(self) -> AssembledSpan:
+        self._plan_ahead()
+        if not self._jobs:
+            self.close()
+            raise StopIteration
+        job = self._jobs[0]
+        self._wait_for(job)
+        self._jobs.popleft()
+        try:
+            return job.result()
+        except BaseException:
+            self.close()
+            raise
+
+    def _plan_ahead(self) -> None:
+        while len(self._jobs) < self._ahead and not self._closed:
+            span = next(self._spans, None)
+            if span is None:
+                return
+            for group in span.fetch:
+                self._tables[group] = self._pool.submit(functools.partial(self._fetch, group), priority=self._planned)
+            tables = {group: self._tables[group] for group in span.needed.tolist()}
+            for group in span.release:
+                del self._tables[group]
+            self._jobs.append(_SpanJob(span, tables, self._assemble, self._pool, self._planned, self._notify))
+            self._planned += 1
+
+    def _wait_for(self, job: _SpanJob) -> None:
+        began = time.perf_counter()
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or job.is_done)
+        self.waited_s += time.perf_counter() - began
+        if self._closed:
+            raise ReaderClosedError("the reader was stopped while a batch was waited for")
+
+    def _notify(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called, or everything was handed over, or a stage failed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Starts no further task and wakes whoever waits. Does not wait itself; may be called again."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._pool.close()
+
+    def join(self) -> None:
+        """Waits until no task runs, after `close`; nothing is held afterwards. May be called again."""
+        self._pool.join()
+        self._jobs.clear()
+        self._tables.clear()
+
+
+class _SpanJob:
+    """One span on its way: assembled as soon as the last row group that it needs is there."""
+
+    def __init__(
+        self,
+        span: Span,
+        tables: Mapping[int, Future[Any]],
+        assemble: Assemble,
+        pool: Pool,
+        priority: int,
+        notify: Callable[[], None],
+    ) -> None:
+        self._span = span
+        self._tables: Mapping[int, Future[Any]] | None = tables
+        self._assemble = assemble
+        self._pool = pool
+        self._priority = priority
+        self._notify = notify
+        self._lacking = len(tables)
+        self._lock = threading.Lock()
+        self._assembled: Future[AssembledSpan] | None = None
+        self._failed: BaseException | None = None
+        for future in tables.values():
+            future.add_done_callback(self._fetched)
+
+    def _fetched(self, table: Future[Any]) -> None:
+        with self._lock:
+            self._lacking -= 1
+            complete = self._lacking == 0
+            if not table.cancelled() and table.exception() is not None:
+                self._failed = self._failed or table.exception()
+        if complete and self._failed is None and not table.cancelled():
+            assembled = self._pool.submit(self._run, priority=self._priority)
+            assembled.add_done_callback(self._finished)
+        elif self._failed is not None:
+            self._notify()
+
+    def _run(self) -> AssembledSpan:
+        tables = self._tables or {}
+        # The span lets go of its row groups before it is handed over: they are the pipeline's to keep, or nobody's.
+        self._tables = None
+        return self._assemble(self._span, {group: table.result() for group, table in tables.items()})
+
+    def _finished(self, assembled: Future[AssembledSpan]) -> None:
+        self._assembled = assembled
+        self._notify()
+
+    @property
+    def is_done(self) -> bool:
+        return self._assembled is not None or self._failed is not None
+
+    def result(self) -> AssembledSpan:
+        if self._failed is not None:
+            raise self._failed
+        if self._assembled is None:
+            raise ReaderClosedError("the reader was stopped before this batch was assembled")
+        return self._assembled.result()

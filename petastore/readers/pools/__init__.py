@@ -1,0 +1,7 @@
+"""Pools: who runs a reader's tasks."""
+
+from petastore.readers.pools.inline import InlinePool
+from petastore.readers.pools.pool import Pool, Task
+from petastore.readers.pools.thread import ThreadPool
+
+__all__ = ["InlinePool", "Pool", "Task", "ThreadPool"]

@@ -1,0 +1,300 @@
+"""The reader: a plan, run."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from petastore.dataset import Dataset
+from petastore.errors import ReaderClosedError, RequestError
+from petastore.plan.cursor import Cursor
+from petastore.plan.plan import Plan
+from petastore.plan.request import Shard, Tail
+from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
+from petastore.readers.batch import Batch
+from petastore.readers.options import Workers
+from petastore.readers.pipeline import Pipeline
+from petastore.readers.transform import TransformSpec, transform_schema
+from petastore.schema.row import row_type
+from petastore.schema.unischema import Unischema
+
+__all__ = ["Reader"]
+
+_SPAN_BYTES = 8 * 1024 * 1024
+"""Decoded bytes that are assembled in one go: enough to make what is done once a span cheap, few enough to be there
+soon."""
+
+_LARGEST_BATCH = 65_536
+"""Rows of the batches that a batched reader gives when nobody says how many."""
+
+_UNKNOWN_VALUE_BYTES = 64
+"""What a value is taken to need where neither schema nor footers tell."""
+
+
+class Reader:
+    """Runs a plan: iterates rows, or batches of columns.
+
+    A reader is its own iterator, over all epochs of the plan. `batches(n)` gives batches of n rows instead; adapters
+    use only that. Reading begins with the first `next`; nothing runs before. Not to be iterated by two threads at
+    once; `stop` may be called from any thread.
+
+    Args:
+        dataset: Where the plan's row groups are.
+        plan: What is read, in what order.
+        workers: Who does the work; the order does not depend on it.
+        transform: A function for rows, or for DataFrames where `batched`.
+        batched: Whether iteration gives column batches, or else rows.
+
+    Raises:
+        RequestError: The transform, or the column `valid` of `tail="pad"`, contradicts the schema.
+        NoDataAvailableError: `tail="even"` with fewer rows than shards.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        plan: Plan,
+        *,
+        workers: Workers,
+        transform: TransformSpec | None = None,
+        batched: bool = False,
+    ) -> None:
+        self._pipeline: Pipeline | None = None
+        self._rows: Iterator[Any] | None = None
+        self._cursor = Cursor()
+        self._workers = workers
+        self.dataset = dataset
+        """The dataset that is read."""
+        self.plan = plan
+        """What is read, by whom and in what order."""
+        self.batched_output = batched
+        """Whether iteration gives column batches, or else rows."""
+        self.last_row_consumed = False
+        """Whether iteration has come to the end of the last epoch."""
+        self.stopped = False
+        """Whether `stop` was called."""
+        self._view = Unischema(f"{dataset.schema.name}_view", [dataset.schema[name] for name in plan.request.columns])
+        self.schema = self._view if transform is None else transform_schema(self._view, transform)
+        """What comes out: the fields after selection and transform."""
+        if plan.request.tail is Tail.PAD and VALID_COLUMN in self.schema:
+            raise RequestError(
+                f"tail='pad' adds a column {VALID_COLUMN!r}, but the dataset has one already; leave it out by "
+                "schema_fields, or use another tail"
+            )
+        self._assembler = Assembler(
+            inventory=dataset.inventory,
+            view=self._view,
+            schema=self.schema,
+            partition_values=dataset.partition_values(plan.request.columns),
+            transform=transform,
+            batched=batched,
+        )
+        plan.steps_per_epoch(self._own_batch_size)  # refuses what cannot be shared, at the call
+
+    @property
+    def num_epochs(self) -> int | None:
+        """Epochs of one iteration; None is without end."""
+        return self.plan.request.epochs
+
+    @property
+    def shard(self) -> Shard:
+        """Which part of the dataset this reader gives."""
+        return self.plan.request.shard
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of an epoch of this reader, known before the first read."""
+        return self.plan.rows_per_epoch(self._own_batch_size)
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        """Batches of an epoch: the same on every rank, known before the first read."""
+        return self.plan.steps_per_epoch(batch_size)
+
+    def __len__(self) -> int:
+        """What one iteration gives: rows, or batches of a batched reader.
+
+        Raises:
+            TypeError: The reader is endless.
+        """
+        if self.num_epochs is None:
+            raise TypeError(
+                "a reader with num_epochs=None is endless; steps_per_epoch(batch_size) says what an epoch is"
+            )
+        each = self.steps_per_epoch(self._own_batch_size) if self.batched_output else self.num_rows
+        return each * self.num_epochs
+
+    def __bool__(self) -> bool:
+        return True  # a reader without rows is a reader all the same
+
+    @functools.cached_property
+    def _own_batch_size(self) -> int:
+        """Rows that iteration takes at a time: 1 for rows; for batches a row group of the largest size."""
+        if not self.batched_output:
+            return 1
+        largest = int(self.plan.inventory.rows.max(initial=1))
+        return max(min(largest, _LARGEST_BATCH), 1)
+
+    def batches(self, batch_size: int) -> Iterator[Batch]:
+        """Batches of this many rows, from where the reader stands, through all remaining epochs.
+
+        Leaving early is fine: `reset()` and ask again.
+
+        Args:
+            batch_size: Rows of a batch; the last one of an epoch depends on `tail`.
+
+        Raises:
+            ReaderClosedError: After `stop`.
+            RequestError: `batch_size` is not a whole number above 0.
+            NoDataAvailableError: `tail="even"` with fewer rows than shards.
+            DecodeError: A cell is not what its field declares.
+            TransformError: From the user's function.
+        """
+        self.plan.steps_per_epoch(batch_size)
+        return self._batches(batch_size)
+
+    def _batches(self, batch_size: int) -> Iterator[Batch]:
+        for span in self._spans(batch_size):
+            for batch in span.batches():
+                self._cursor = batch.cursor
+                yield batch
+
+    def _spans(self, batch_size: int) -> Iterator[AssembledSpan]:
+        """Assembled spans from the cursor on; the pipeline ends with the last one, or when the caller leaves."""
+        if self.stopped:
+            raise ReaderClosedError("this reader was stopped; open another one")
+        self._end_pipeline()
+        pool = self._workers.pool()
+        pipeline = Pipeline(
+            self.plan.spans(batch_size, rows_per_span=self._rows_per_span, after=self._cursor),
+            fetch=lambda group: self.dataset.read(self.plan.unit(group)),
+            assemble=self._assembler.assemble,
+            pool=pool,
+            ahead=pool.workers + 1,
+        )
+        self._pipeline = pipeline
+        try:
+            yield from pipeline
+            self.last_row_consumed = True
+        finally:
+            pipeline.close()
+            pipeline.join()
+
+    @functools.cached_property
+    def _rows_per_span(self) -> int:
+        # A free shape may decode to far more than is stored; what the footers say is the best that is known before.
+        known = [field.decoded_bytes for field in self._view]
+        inventory = self.plan.inventory
+        stored = math.ceil(inventory.decoded_bytes.sum() / max(inventory.num_rows, 1))
+        unknown = max(stored, _UNKNOWN_VALUE_BYTES) if None in known else 0
+        return max(_SPAN_BYTES // max(sum(size for size in known if size is not None) + unknown, 1), 1)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        """The next row as a named tuple, or the next batch as a named tuple of columns.
+
+        Raises:
+            StopIteration: All epochs are done.
+            ReaderClosedError: After `stop`.
+        """
+        if self.stopped:
+            raise ReaderClosedError("this reader was stopped; open another one")
+        if self._rows is None:
+            self._rows = self._batch_tuples() if self.batched_output else self._row_tuples()
+        return next(self._rows)
+
+    def next(self) -> Any:
+        """`next(reader)`, as Petastorm spells it."""
+        return next(self)
+
+    @functools.cached_property
+    def _row_type(self) -> Any:
+        names = tuple(self.schema.fields) + ((VALID_COLUMN,) if self.plan.request.tail is Tail.PAD else ())
+        return row_type(self.schema.name if self.schema.name.isidentifier() else "Row", names)
+
+    def _batch_tuples(self) -> Iterator[Any]:
+        for batch in self.batches(self._own_batch_size):
+            yield self._row_type._make(batch.columns.values())
+
+    def _row_tuples(self) -> Iterator[Any]:
+        make = self._row_type._make
+        for span in self._spans(self._own_batch_size):
+            columns = [_values(column.rows(0, len(column.values))) for column in span.columns.values()]
+            # With `even`, the last batch of a rank may hold two rows or none: rows, not batches, are counted here.
+            batch_of_row = np.repeat(np.arange(span.span.num_batches), np.diff(span.span.offsets)).tolist()
+            for batch, row in zip(batch_of_row, zip(*columns, strict=True), strict=True):
+                self._cursor = span.span.cursor_after(batch)
+                yield make(row)
+
+    def reset(self) -> None:
+        """Begins again before the first row, at any time.
+
+        Raises:
+            ReaderClosedError: After `stop`.
+        """
+        if self.stopped:
+            raise ReaderClosedError("this reader was stopped; open another one")
+        self._end_pipeline()
+        self._rows = None
+        self._cursor = Cursor()
+        self.last_row_consumed = False
+
+    def _end_pipeline(self) -> None:
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
+            pipeline.join()
+
+    def stop(self) -> None:
+        """Ends reading; whoever waits in `next` wakes with `ReaderClosedError`. May be called again, by any thread."""
+        self.stopped = True
+        if self._pipeline is not None:
+            self._pipeline.close()
+
+    def join(self) -> None:
+        """Waits until no worker runs any more, after `stop`. May be called again."""
+        self._end_pipeline()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self.join()
+
+    def __del__(self) -> None:
+        pipeline = getattr(self, "_pipeline", None)
+        if pipeline is not None and not pipeline.is_closed:
+            pipeline.close()
+            warnings.warn(
+                f"{self!r} was not stopped; use it in a `with` block", ResourceWarning, stacklevel=1, source=self
+            )
+
+    def __repr__(self) -> str:
+        request = self.plan.request
+        what = "batches" if self.batched_output else "rows"
+        epochs = (
+            "endless" if request.epochs is None else f"{request.epochs:,} epoch{'' if request.epochs == 1 else 's'}"
+        )
+        return (
+            f"Reader({what} of {self.dataset.url}; shard {request.shard.index} of {request.shard.count}, "
+            f"{self.num_rows:,} of {self.plan.num_rows:,} rows, {len(request.columns)} columns, {epochs}, "
+            f"seed {request.order.seed})"
+        )
+
+
+def _values(column: Any) -> Any:
+    """The values of a column one by one; None where one is missing."""
+    if isinstance(column, np.ma.MaskedArray):
+        gone: Any = np.ma.getmaskarray(column).reshape(len(column), -1).any(axis=1)
+        return [None if none else value for none, value in zip(gone.tolist(), column.data, strict=True)]
+    return column

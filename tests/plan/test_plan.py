@@ -1,0 +1,203 @@
+"""The laws of plans, over uneven datasets, and orders that are pinned by hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.errors import NoDataAvailableError, RequestError
+from petastore.inventory import Inventory
+from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard, Tail
+from petastore.plan.lanes import shuffled_lanes
+from petastore.testing import plan_laws as laws
+
+RANKS = [1, 2, 3, 5, 7, 8, 16]
+GOLDEN = Path(__file__).parent / "golden" / "orders.json"
+
+
+def shuffled(seed: int = 7, *, lanes: int = 6, block_rows: int = 50) -> Order:
+    return Order(seed=seed, shuffle_row_groups=True, shuffle_rows=True, lanes=lanes, block_rows=block_rows)
+
+
+def plan_of(rows: list[int], order: Order, *, epochs: int | None = 1) -> Plan:
+    return Plan(Inventory.of_rows(rows), ReadRequest(("id",), order, Shard(), epochs))
+
+
+@given(laws.inventories(), laws.orders(), st.sampled_from(RANKS), st.integers(1, 70), st.sampled_from(Tail))
+def test_ranks_step_together_and_every_row_is_seen_once(
+    inventory: Inventory, order: Order, ranks: int, batch_size: int, tail: Tail
+) -> None:
+    plans = laws.ranks_of(inventory, order, ranks=ranks, tail=tail, epochs=2)
+    if tail is Tail.EVEN and 0 < inventory.num_rows < ranks:
+        for plan in plans:
+            with pytest.raises(NoDataAvailableError, match=f"{inventory.num_rows:,} row.*{ranks} ranks"):
+                plan.steps_per_epoch(batch_size)
+        return
+    laws.check_equal_steps(plans, batch_size)
+    laws.check_every_row_once(plans, batch_size)
+
+
+@given(laws.inventories(), laws.orders(), st.sampled_from([48, 240]), st.sampled_from([Tail.DROP, Tail.PAD, Tail.EVEN]))
+def test_global_batches_do_not_depend_on_the_number_of_ranks(
+    inventory: Inventory, order: Order, global_batch: int, tail: Tail
+) -> None:
+    laws.check_global_batches_ignore_ranks(
+        inventory, order, global_batch=global_batch, tail=tail, ranks=[1, 2, 3, 4, 5, 8, 16, 24, 48]
+    )
+
+
+@given(laws.inventories(), laws.orders(), st.sampled_from(RANKS), st.integers(1, 70), st.sampled_from(Tail))
+def test_row_groups_are_at_hand_when_a_span_needs_them(
+    inventory: Inventory, order: Order, ranks: int, batch_size: int, tail: Tail
+) -> None:
+    if tail is Tail.EVEN and 0 < inventory.num_rows < ranks:
+        return
+    for plan in laws.ranks_of(inventory, order, ranks=ranks, tail=tail):
+        laws.check_row_groups_at_hand(plan, batch_size)
+
+
+@given(laws.inventories(), laws.orders(), st.integers(1, 40), st.integers(1, 300))
+def test_how_many_batches_a_span_holds_does_not_change_them(
+    inventory: Inventory, order: Order, batch_size: int, rows_per_span: int
+) -> None:
+    plan = Plan(inventory, ReadRequest(("id",), order, epochs=2))
+    some = [batch.rows.tolist() for batch in laws.walk(plan, batch_size, rows_per_span=rows_per_span)]
+    assert some == [batch.rows.tolist() for batch in laws.walk(plan, batch_size, rows_per_span=1)]
+
+
+@given(laws.inventories(max_groups=8, max_rows=20), laws.orders(), st.integers(1, 12))
+def test_going_on_after_any_batch_gives_what_would_have_followed(
+    inventory: Inventory, order: Order, batch_size: int
+) -> None:
+    plan = Plan(inventory, ReadRequest(("id",), order, epochs=2))
+    whole = [batch.rows.tolist() for batch in laws.walk(plan, batch_size)]
+    cursors = [
+        span.cursor_after(batch)
+        for span in plan.spans(batch_size, rows_per_span=64)
+        for batch in range(span.num_batches)
+    ]
+    starts = np.cumsum(inventory.rows) - inventory.rows
+    for step, cursor in enumerate(cursors):
+        suffix = [
+            (starts[span.groups] + span.rows)[first:stop].tolist()
+            for span in plan.spans(batch_size, rows_per_span=64, after=cursor)
+            for first, stop in zip(span.offsets[:-1], span.offsets[1:], strict=True)
+        ]
+        assert suffix == whole[step + 1 :]
+
+
+def test_an_unshuffled_plan_gives_the_rows_in_file_order() -> None:
+    order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
+    batches = laws.walk(plan_of([3, 0, 4, 1], order), 3)
+    assert [batch.rows.tolist() for batch in batches] == [[0, 1, 2], [3, 4, 5], [6, 7]]
+
+
+def test_each_shard_of_an_unshuffled_plan_is_one_run_of_rows() -> None:
+    order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=3, block_rows=1)
+    plans = laws.ranks_of(Inventory.of_rows([5, 7, 6]), order, ranks=3, tail=Tail.EVEN)
+    rows = [np.concatenate([batch.rows for batch in laws.walk(plan, 2)]).tolist() for plan in plans]
+    assert rows == [list(range(6)), list(range(6, 12)), list(range(12, 18))]
+
+
+def test_every_epoch_has_another_order() -> None:
+    batches = laws.walk(plan_of([50] * 4, shuffled(), epochs=3), 200)
+    assert len({tuple(batch.rows.tolist()) for batch in batches}) == 3
+
+
+def test_the_next_seed_is_not_the_next_epoch() -> None:
+    fifth = laws.walk(plan_of([50] * 4, shuffled(5), epochs=2), 200)
+    sixth = laws.walk(plan_of([50] * 4, shuffled(6), epochs=1), 200)
+    assert fifth[1].rows.tolist() != sixth[0].rows.tolist()
+
+
+def test_zero_is_a_seed_like_the_others() -> None:
+    first, again, other = (laws.walk(plan_of([50] * 4, shuffled(seed)), 200)[0].rows.tolist() for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_no_rows_give_no_batches() -> None:
+    for tail in Tail:
+        for plan in laws.ranks_of(Inventory.of_rows([0, 0]), shuffled(), ranks=2, tail=tail):
+            assert plan.steps_per_epoch(4) == 0
+            assert laws.walk(plan, 4) == []
+
+
+def test_no_rows_end_even_an_endless_plan() -> None:
+    assert laws.walk(plan_of([0], shuffled(), epochs=None), 4) == []
+
+
+def test_pad_gives_ranks_without_rows_of_their_own_marked_repeats() -> None:
+    plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=5, tail=Tail.PAD)
+    batches = [laws.walk(plan, 3) for plan in plans]
+    assert [len(batch) for batch in batches] == [1] * 5
+    assert all(len(batch[0].rows) == 3 for batch in batches)
+    assert sorted(np.concatenate([batch[0].rows[batch[0].valid] for batch in batches]).tolist()) == [0, 1]
+
+
+def test_wrap_goes_round_as_often_as_it_must() -> None:
+    plans = laws.ranks_of(Inventory.of_rows([2]), shuffled(), ranks=3, tail=Tail.WRAP)
+    rows = np.concatenate([laws.walk(plan, 4)[0].rows for plan in plans])
+    assert np.bincount(rows).tolist() == [6, 6]
+
+
+def test_row_groups_are_read_by_one_rank_where_ranks_divide_lanes() -> None:
+    inventory = Inventory.of_rows(np.random.RandomState(0).randint(700, 1300, 600))
+    lanes, block_rows = shuffled_lanes(inventory, shuffle_memory=2**30, lanes=None, block_rows=None)
+    order = shuffled(lanes=lanes, block_rows=block_rows)
+    for ranks in (1, 2, 4, 8, 16, 24):
+        plans = laws.ranks_of(inventory, order, ranks=ranks, tail=Tail.EVEN)
+        reads = sum(len(span.fetch) for plan in plans for span in plan.spans(5040 // ranks, rows_per_span=65536))
+        assert reads / 600 <= 1.1, f"{ranks} ranks"
+
+
+def test_two_interpreters_agree() -> None:
+    program = (
+        "from petastore.testing import plan_laws as laws\n"
+        "from petastore.inventory import Inventory\n"
+        "from petastore.plan import Order, Plan, ReadRequest\n"
+        "order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=50)\n"
+        "plan = Plan(Inventory.of_rows([30, 0, 41, 7]), ReadRequest(('id',), order, epochs=2))\n"
+        "print([batch.rows.tolist() for batch in laws.walk(plan, 8)], plan.fingerprint)\n"
+    )
+    said = {
+        subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+        for _ in range(2)
+    }
+    here = plan_of([30, 0, 41, 7], shuffled(), epochs=2)
+    assert said == {f"{[batch.rows.tolist() for batch in laws.walk(here, 8)]} {here.fingerprint}\n"}
+
+
+@pytest.mark.parametrize("golden", json.loads(GOLDEN.read_text()), ids=lambda golden: golden["name"])
+def test_an_order_is_what_it_always_was(golden: dict[str, object]) -> None:
+    """Users resume trainings of older releases: these orders may never change."""
+    order = Order(**golden["order"])  # type: ignore[arg-type]
+    plan = Plan(Inventory.of_rows(golden["rows"]), ReadRequest(("id",), order, epochs=2))  # type: ignore[arg-type]
+    assert [batch.rows.tolist() for batch in laws.walk(plan, 8)] == golden["batches"]
+
+
+@pytest.mark.parametrize("epochs", [0, -1, 1.5, True])
+def test_epochs_are_whole_numbers_from_one(epochs: object) -> None:
+    with pytest.raises(RequestError, match="num_epochs"):
+        ReadRequest(("id",), shuffled(), epochs=epochs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batch_size", [0, -3, 2.0, "4"])
+def test_batch_sizes_are_whole_numbers_from_one(batch_size: object) -> None:
+    with pytest.raises(RequestError, match="batch_size"):
+        plan_of([3], shuffled()).steps_per_epoch(batch_size)  # type: ignore[arg-type]
+
+
+def test_a_cursor_at_the_end_gives_nothing_more() -> None:
+    assert list(plan_of([3], shuffled()).spans(2, rows_per_span=9, after=Cursor(1, 0))) == []
+
+
+def test_fingerprints_tell_plans_apart() -> None:
+    plans = [plan_of([3, 4], shuffled(seed)) for seed in (1, 2)] + [plan_of([4, 3], shuffled(1))]
+    assert len({plan.fingerprint for plan in plans}) == 3
