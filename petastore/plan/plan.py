@@ -40,8 +40,14 @@ class Span:
     valid: NDArray[np.bool_] | None
     """With `Tail.PAD`: False where a row is a repeat, shape (rows,). Else None."""
 
-    cursors: tuple[Cursor, ...]
-    """The cursor after each batch."""
+    epoch: int
+    """The epoch that all rows belong to."""
+
+    consumed: NDArray[np.int64]
+    """Positions of the epoch that all ranks together have consumed after each batch, shape (batches,)."""
+
+    ends_epoch: bool
+    """Whether the last batch is the last one of its epoch."""
 
     needed: NDArray[np.int32]
     """The row groups of `groups`, each once, ascending."""
@@ -55,7 +61,13 @@ class Span:
     @property
     def num_batches(self) -> int:
         """Batches in the span."""
-        return len(self.cursors)
+        return len(self.consumed)
+
+    def cursor_after(self, batch: int) -> Cursor:
+        """The cursor after a batch, given by its place in the span."""
+        if self.ends_epoch and batch == self.num_batches - 1:
+            return Cursor(self.epoch + 1, 0)
+        return Cursor(self.epoch, int(self.consumed[batch]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,20 +180,19 @@ class Plan:
         needed = np.unique(groups)
         fetch = [group for group in needed.tolist() if group not in at_hand]
         at_hand.update(zip(fetch, order.last_positions(np.array(fetch, dtype=np.int32)).tolist(), strict=True))
-        is_last = steps.stop == batches.steps
-        consumed = batches.stop_of(steps.stop - 1)
-        release = [group for group, last in at_hand.items() if is_last or last < consumed]
+        consumed = batches.consumed_after(steps)
+        ends_epoch = steps.stop == batches.steps
+        release = [group for group, last in at_hand.items() if ends_epoch or last < consumed[-1]]
         for group in release:
             del at_hand[group]
-        cursors = [Cursor(epoch, batches.stop_of(step)) for step in steps]
-        if is_last:
-            cursors[-1] = Cursor(epoch + 1, 0)
         return Span(
             groups=groups,
             rows=rows,
             offsets=share.offsets,
             valid=share.valid,
-            cursors=tuple(cursors),
+            epoch=epoch,
+            consumed=consumed,
+            ends_epoch=ends_epoch,
             needed=needed,
             fetch=tuple(fetch),
             release=tuple(release),

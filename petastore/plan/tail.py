@@ -87,11 +87,12 @@ class EpochBatches:
         joins_the_batch_before = self.tail is Tail.EVEN and left < self.ranks and full > 0
         return full if joins_the_batch_before else full + 1
 
-    def stop_of(self, step: int) -> int:
-        """The position after a step: what has been consumed, at most `num_rows`."""
-        if step + 1 >= self.steps and self.tail is not Tail.DROP:
-            return self.num_rows
-        return self.start + (step + 1) * self.global_batch
+    def consumed_after(self, steps: range) -> NDArray[np.int64]:
+        """Positions that are consumed after each of some steps, at most `num_rows`; shape (steps,)."""
+        consumed = self.start + np.arange(steps.start + 1, steps.stop + 1, dtype=np.int64) * self.global_batch
+        if steps.stop == self.steps and self.tail is not Tail.DROP:
+            consumed[-1] = self.num_rows
+        return consumed
 
     def rows_of(self, shard: Shard) -> int:
         """Rows that a rank gets in the epoch, repeats included."""
@@ -111,7 +112,7 @@ class EpochBatches:
             first: First step.
             stop: Step after the last one, at most `steps`.
         """
-        irregular = self.stop_of(stop - 1) - self.start != stop * self.global_batch
+        irregular = self.consumed_after(range(stop - 1, stop))[0] - self.start != stop * self.global_batch
         regular = self._full_batches(shard, first, stop - 1 if irregular else stop)
         if not irregular:
             positions, valid = regular, np.ones(len(regular), dtype=np.bool_)
