@@ -15,12 +15,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_VERSION := 26.3
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install --quiet --constraint constraints.txt
+INSTALL := $(PIP) install -qq --constraint constraints.txt
 
 # Dated files inside the virtual environment say what it holds, so that deleting it forgets them too.
 BARE := $(VENV)/.holds-pip-$(PIP_VERSION)
 ENOUGH_FOR_DEMO := $(VENV)/.holds-demo
 ALL := $(VENV)/.holds-all
+
+# The docs theme prints a notice of its own about mkdocs 2, which `constraints.txt` does not install.
+export NO_MKDOCS_2_WARNING := 1
 
 # What a command line of the user's may add: `make test T=tests/plan`, `make demo A=--help`.
 T ?=
@@ -77,9 +80,9 @@ $(BARE):
 	@test -n '$(PYTHON)' || { echo 'setup: no Python ≥ 3.11 on PATH; name one: make setup PYTHON=/path/to/python' >&2; exit 1; }
 	@echo "setup: $(VENV) with $$('$(PYTHON)' --version) of $(PYTHON)"
 	@if '$(PYTHON)' -c 'import ensurepip' 2>/dev/null; \
-		then '$(PYTHON)' -m venv --clear $(VENV); $(PIP) install --quiet pip==$(PIP_VERSION); \
+		then '$(PYTHON)' -m venv --clear $(VENV); $(PIP) install -qq pip==$(PIP_VERSION); \
 		else '$(PYTHON)' -m venv --clear --without-pip $(VENV); \
-			'$(PYTHON)' -m pip --disable-pip-version-check --python $(BIN)/python install --quiet pip==$(PIP_VERSION); fi
+			'$(PYTHON)' -m pip --disable-pip-version-check --python $(BIN)/python install -qq pip==$(PIP_VERSION); fi
 	@touch $@
 
 $(ENOUGH_FOR_DEMO): $(BARE) pyproject.toml constraints.txt

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import json
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+import petastore
 from petastore.cli.inspect import dataset_facts
 from petastore.cli.render import render_facts
 from petastore.errors import PetastoreError, RequestError
@@ -31,12 +31,12 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"petastore {importlib.metadata.version('petastore')}")
+        print(f"petastore {petastore.__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def petastore(
+def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
     ] = False,
