@@ -1,0 +1,28 @@
+"""How values are stored: one value ⇄ one stored cell, and whole columns at once.
+
+| codec | stores | cell |
+|---|---|---|
+| none (`PlainCodec`) | scalars, lists | the Parquet type of the same meaning |
+| `ScalarCodec(spark_type)` | a scalar | the Spark type that was chosen |
+| `NdarrayCodec()` | an array | `.npy` bytes |
+| `CompressedNdarrayCodec()` | an array | `.npz` bytes (deflate) |
+| `CompressedImageCodec("png" or "jpeg", quality)` | an image, (H, W) or (H, W, 3) RGB | the image file |
+
+`petastore.schema.codec.Codec` is the promise that all of them keep; `register` makes one of your own known.
+"""
+
+from petastore.codecs.compressed import CompressedNdarrayCodec
+from petastore.codecs.image import CompressedImageCodec
+from petastore.codecs.ndarray import NdarrayCodec
+from petastore.codecs.plain import PlainCodec
+from petastore.codecs.registry import register
+from petastore.codecs.scalar import ScalarCodec
+
+__all__ = [
+    "CompressedImageCodec",
+    "CompressedNdarrayCodec",
+    "NdarrayCodec",
+    "PlainCodec",
+    "ScalarCodec",
+    "register",
+]

@@ -1,0 +1,287 @@
+"""A whole Arrow column of scalars into one NumPy array, without a Python object a row where the type allows it.
+
+Each function equals `petastore.codecs.scalars.decode_scalar` value by value. Numbers are viewed in Arrow's own buffer,
+checked as a whole, and copied once. Where the check fails, the first bad row is named.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from petastore.codecs.scalars import InexactError, decode_scalar, exact_time
+from petastore.errors import DecodeError
+from petastore.schema.field import UnischemaField
+
+__all__ = ["decode_scalars", "plain_layout", "put_numbers", "refuse_nulls"]
+
+_TIME_UNITS_OF_DATES = {pa.date32(): "D", pa.date64(): "ms"}
+
+
+def refuse_nulls(cells: pa.Array, field: UnischemaField) -> None:
+    """Refuse a column with missing cells: they are taken out before a codec sees them.
+
+    Raises:
+        DecodeError: There is one; names the first.
+    """
+    if cells.null_count:
+        row = pc.index(cells.is_null(), True).as_py()
+        raise DecodeError("the cell is null, and nulls have no value to decode", column=field.name, row=row)
+
+
+def plain_layout(cells: pa.Array) -> pa.Array:
+    """The same values without extension type or run-end encoding; dictionaries stay."""
+    if isinstance(cells, pa.ExtensionArray):
+        return plain_layout(cells.storage)
+    if isinstance(cells, pa.RunEndEncodedArray):
+        return plain_layout(pc.run_end_decode(cells))
+    return cells
+
+
+def decode_scalars(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
+    """A column without dimensions into `out` of shape `(rows,)` and dtype `field.dtype`.
+
+    Raises:
+        DecodeError: A value is null, out of range, inexact, or the column is of another kind; `row` is set.
+    """
+    refuse_nulls(cells, field)
+    cells = plain_layout(cells)
+    if len(cells) == 0:
+        return
+    if isinstance(cells, pa.DictionaryArray):
+        _decode_dictionary(cells, field, out)
+    elif field.numpy_dtype is np.object_:
+        _put_objects(cells.to_pylist(), out)
+    elif field.numpy_dtype in (np.str_, np.bytes_):
+        _decode_text(cells, field, out)
+    elif field.numpy_dtype is Decimal:
+        _decode_decimals(cells, field, out)
+    elif field.dtype.kind in "mM":
+        _decode_times(cells, field, out)
+    else:
+        _decode_numbers(cells, field, out)
+
+
+def _decode_dictionary(cells: pa.DictionaryArray, field: UnischemaField, out: NDArray[Any]) -> None:
+    # Each distinct value is decoded once. A bad value that no row uses must not matter, and a bad one that is used must
+    # be named by its row: both are settled on the plain column.
+    distinct = np.empty(len(cells.dictionary), field.dtype)
+    try:
+        decode_scalars(cells.dictionary, field, distinct)
+    except DecodeError:
+        decode_scalars(cells.dictionary_decode(), field, out)
+    else:
+        np.take(distinct, cells.indices.to_numpy(zero_copy_only=False), out=out)
+
+
+def _put_objects(values: list[Any], out: NDArray[Any]) -> None:
+    out[:] = np.fromiter(values, np.object_, count=len(values))
+
+
+def _decode_each(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
+    """Value by value: for kinds that are Python objects anyway, and to find the row that is bad."""
+    for row, cell in enumerate(cells):
+        try:
+            out[row] = decode_scalar(field, cell.as_py())
+        except (DecodeError, UnicodeDecodeError) as problem:
+            text = problem.problem if isinstance(problem, DecodeError) else "the cell is not UTF-8"
+            raise DecodeError(text, column=field.name, row=row) from None
+
+
+def _wrong_kind(cells: pa.Array, field: UnischemaField) -> DecodeError:
+    return DecodeError(
+        f"the column is stored as {cells.type}, which cannot be read as {field.dtype_name}; declare a dtype that fits",
+        column=field.name,
+    )
+
+
+def _is_text(stored: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(stored) or types.is_large_string(stored) or types.is_string_view(stored))
+
+
+def _is_binary(stored: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_binary(stored)
+        or types.is_large_binary(stored)
+        or types.is_binary_view(stored)
+        or types.is_fixed_size_binary(stored)
+    )
+
+
+def _decode_text(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
+    wanted_text = field.numpy_dtype is np.str_
+    if _is_text(cells.type) == wanted_text and (_is_text(cells.type) or _is_binary(cells.type)):
+        try:
+            out[:] = cells.to_numpy(zero_copy_only=False)
+        except (UnicodeDecodeError, pa.ArrowException):
+            _decode_each(cells, field, out)
+    elif _is_text(cells.type) or _is_binary(cells.type):
+        _decode_each(cells, field, out)
+    else:
+        raise _wrong_kind(cells, field)
+
+
+def _decode_decimals(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
+    types = pa.types
+    if types.is_decimal(cells.type):
+        out[:] = cells.to_numpy(zero_copy_only=False)
+    elif types.is_integer(cells.type) or _is_text(cells.type):
+        _decode_each(cells, field, out)
+    else:
+        raise _wrong_kind(cells, field)
+
+
+def _decode_times(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
+    types, stored, kind = pa.types, cells.type, field.dtype.kind
+    if kind == "M" and types.is_date(stored):
+        source = _integers(cells).view(f"datetime64[{_TIME_UNITS_OF_DATES[stored]}]")
+    elif kind == "M" and types.is_timestamp(stored):
+        source = _integers(cells).view(f"datetime64[{stored.unit}]")
+    elif kind == "m" and (types.is_time(stored) or types.is_duration(stored)):
+        source = _integers(cells).view(f"timedelta64[{stored.unit}]")
+    elif kind == "m" and stored == pa.int64():
+        source = _integers(cells).view(field.dtype)
+    else:
+        raise _wrong_kind(cells, field)
+    if source.dtype == out.dtype:
+        np.copyto(out, source)
+        return
+    try:
+        out[:] = source.astype(out.dtype)
+    except OverflowError:
+        _refuse_where(np.array([not _fits_unit(time, out.dtype) for time in source]), source, field)
+    _refuse_where(out.astype(source.dtype) != source, source, field)
+
+
+def _fits_unit(time: Any, dtype: np.dtype[Any]) -> bool:
+    try:
+        exact_time(time, dtype)
+    except InexactError:
+        return False
+    return True
+
+
+def _integers(cells: pa.Array) -> NDArray[np.int64]:
+    """The 64-bit (or widened 32-bit) integers under dates and times."""
+    width = pa.int32() if cells.type.bit_width == 32 else pa.int64()
+    return cells.view(width).to_numpy(zero_copy_only=True).astype(np.int64, copy=False)
+
+
+def _decode_numbers(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
+    types = pa.types
+    if types.is_boolean(cells.type) or types.is_integer(cells.type) or types.is_floating(cells.type):
+        put_numbers(cells.to_numpy(zero_copy_only=False), field, out)
+    elif types.is_decimal(cells.type):
+        _decode_numbers_in_decimals(cells, field, out)
+    else:
+        raise _wrong_kind(cells, field)
+
+
+def put_numbers(source: NDArray[Any], field: UnischemaField, out: NDArray[Any]) -> None:
+    """Numbers of one dtype into an array of another, exactly; only floats are rounded to narrower floats.
+
+    Raises:
+        DecodeError: A number has no exact equal; names its position as the row.
+    """
+    # NumPy calls int64 to float64 safe, although it rounds above 2**53.
+    rounds = out.dtype.kind == "f" and source.dtype.kind in "iu" and source.dtype.itemsize == 8
+    if np.can_cast(source.dtype, out.dtype, "safe") and not rounds:
+        np.copyto(out, source)
+        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.copyto(out, source, casting="unsafe")
+    if source.dtype.kind == "f" and out.dtype.kind == "f":
+        _refuse_where(np.isinf(out) & ~np.isinf(source), source, field)
+    elif source.dtype.kind == "f":
+        _refuse_where(~_holds_floats(source, out.dtype), source, field)
+    elif out.dtype.kind == "f":
+        _refuse_where(~_keeps_integers(source, out), source, field)
+    elif out.dtype.kind == "b":
+        _refuse_where((source != 0) & (source != 1), source, field)
+    else:
+        _refuse_out_of_range(source, field, out.dtype)
+
+
+def _holds_floats(source: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.bool_]:
+    """Which floats are whole and within an integer dtype; a boolean is never taken from a float."""
+    if dtype.kind == "b":
+        return np.zeros(source.shape, np.bool_)
+    limits = np.iinfo(dtype)
+    source = source.astype(np.float64, copy=False)
+    # 2**63 is a float and int64's maximum is not: compare with the first number above.
+    within = (source >= float(limits.min)) & (source < float(limits.max + 1))
+    return within & (np.trunc(source) == source)
+
+
+def _keeps_integers(source: NDArray[Any], converted: NDArray[Any]) -> NDArray[np.bool_]:
+    limits = np.iinfo(source.dtype)
+    converted = converted.astype(np.float64, copy=False)
+    within = np.isfinite(converted) & (converted < float(limits.max + 1))
+    back = np.where(within, converted, 0).astype(source.dtype)
+    return within & (back == source)
+
+
+def _refuse_out_of_range(source: NDArray[Any], field: UnischemaField, dtype: np.dtype[Any]) -> None:
+    limits, held = np.iinfo(dtype), np.iinfo(source.dtype)
+    if limits.min > held.min:
+        _refuse_where(source < limits.min, source, field)
+    if limits.max < held.max:
+        _refuse_where(source > limits.max, source, field)
+
+
+def _refuse_where(bad: NDArray[np.bool_], source: Any, field: UnischemaField) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DecodeError(
+            f"the cell {source[row]} cannot be read as {field.dtype_name} without losing something",
+            column=field.name,
+            row=row,
+        )
+
+
+def _decode_numbers_in_decimals(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
+    if field.dtype.kind == "b":
+        raise _wrong_kind(cells, field)
+    if field.dtype.kind == "f":
+        _decode_floats_in_decimals(cells, field, out)
+        return
+    try:
+        # Fails where a fraction would be lost; both Arrow's and our numbers are then whole.
+        whole = pc.cast(cells, pa.decimal128(38, 0))
+    except pa.ArrowInvalid:
+        _decode_each(cells, field, out)
+        return
+    low, high = _decimal_words(whole)
+    if field.dtype == np.dtype(np.uint64):
+        _refuse_where(high != 0, cells, field)
+        np.copyto(out, low)
+        return
+    signed = low.view(np.int64)
+    _refuse_where(high != signed >> 63, cells, field)
+    put_numbers(signed, field, out)
+
+
+def _decimal_words(cells: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Low and high 64 bits of 128-bit decimals, as strided views of Arrow's buffer."""
+    words = np.frombuffer(cells.buffers()[1], np.uint64, count=2 * len(cells), offset=16 * cells.offset)
+    return words[0::2], words[1::2].view(np.int64)
+
+
+def _decode_floats_in_decimals(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
+    """Decimals as the nearest floats.
+
+    A quotient of two exact floats is the nearest float to the quotient, and up to 15 digits and 10**22 are exact; more
+    digits go through Python, as the cell face does.
+    """
+    if pa.types.is_decimal128(cells.type) and cells.type.precision <= 15 and 0 <= cells.type.scale <= 22:
+        unscaled = _decimal_words(cells)[0].view(np.int64)
+        put_numbers(unscaled / 10.0**cells.type.scale, field, out)
+    else:
+        put_numbers(np.array([float(number) for number in cells.to_pylist()], np.float64), field, out)

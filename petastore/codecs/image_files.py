@@ -1,0 +1,201 @@
+"""Image files ⇄ pixels: PNG through OpenCV, JPEG through libjpeg-turbo (simplejpeg); see docs/decisions/0004.
+
+A file's header is read first, and a size or kind that the field does not declare is refused before memory is taken.
+Both libraries are imported when the first image passes, not before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.codecs.declared import shape_fits
+from petastore.errors import MissingExtraError
+from petastore.schema.field import UnischemaField
+
+__all__ = ["MAX_PIXELS", "ImageError", "image_bytes", "read_image", "read_image_into"]
+
+MAX_PIXELS = 2**28
+"""More pixels are refused: 16,384 × 16,384."""
+
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PNG_END = b"\x00\x00\x00\x00IEND\xaeB`\x82"
+_JPEG_SIGNATURE = b"\xff\xd8\xff"
+_PNG_GRAY, _PNG_RGB, _PNG_PALETTE = 0, 2, 3
+
+
+class ImageError(ValueError):
+    """The bytes are no image as declared; the message says why. Never leaves the codecs."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Header:
+    """What a file says about its pixels before they are decoded."""
+
+    format: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+def image_bytes(image: NDArray[Any], image_format: str, quality: int) -> bytes:
+    """The file of an image.
+
+    Args:
+        image: (height, width) or (height, width, 3) RGB; `uint8`, or `uint16` for PNG.
+        image_format: `"png"` or `"jpeg"`.
+        quality: Of JPEG.
+
+    Raises:
+        ImageError: The library refuses it.
+        MissingExtraError: The library is not installed.
+    """
+    native = np.ascontiguousarray(image, image.dtype.newbyteorder("="))
+    return _jpeg_bytes(native, quality) if image_format == "jpeg" else _png_bytes(native)
+
+
+def _jpeg_bytes(image: NDArray[Any], quality: int) -> bytes:
+    gray = image.ndim == 2
+    pixels = image[..., None] if gray else image
+    colors, subsampling = ("GRAY", "Gray") if gray else ("RGB", "420")
+    try:
+        encoded: bytes = _simplejpeg().encode_jpeg(pixels, quality, colors, subsampling)
+    except ValueError as problem:
+        raise ImageError(str(problem)) from None
+    return encoded
+
+
+def _png_bytes(image: NDArray[Any]) -> bytes:
+    cv2 = _cv2()
+    pixels = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
+    try:
+        done, encoded = cv2.imencode(".png", pixels)
+    except cv2.error as problem:
+        raise ImageError(str(problem)) from None
+    if not done:
+        raise ImageError("OpenCV could not encode it")
+    return bytes(encoded.tobytes())
+
+
+def read_image(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[Any]:
+    """The image of a file, in memory of its own.
+
+    Raises:
+        ImageError: The bytes are damaged, or hold another dtype or shape than declared.
+        MissingExtraError: The library is not installed.
+    """
+    header = _checked_header(cell, field)
+    image: NDArray[Any] = np.empty(header.shape, header.dtype)
+    _decode_into(cell, header, image)
+    return image
+
+
+def read_image_into(cell: NDArray[np.uint8], field: UnischemaField, out: NDArray[Any]) -> None:
+    """The image of a file into an array of the declared shape and dtype, C-contiguous.
+
+    Raises:
+        ImageError: The bytes are damaged, or hold another dtype or shape than declared.
+        MissingExtraError: The library is not installed.
+    """
+    _decode_into(cell, _checked_header(cell, field), out)
+
+
+def _checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> _Header:
+    start = cell[:32].tobytes()
+    if start.startswith(_PNG_SIGNATURE):
+        header = _png_header(cell)
+    elif start.startswith(_JPEG_SIGNATURE):
+        header = _jpeg_header(cell)
+    else:
+        raise ImageError(f"it begins with {start[:8]!r}, which is neither PNG nor JPEG")
+    height, width = header.shape[:2]
+    if height * width > MAX_PIXELS:
+        raise ImageError(f"it has {height:,}×{width:,} pixels, more than {MAX_PIXELS:,}")
+    if header.dtype != field.dtype or not shape_fits(header.shape, field.shape):
+        found = "×".join(map(str, header.shape))
+        raise ImageError(
+            f"the {header.format} is {found} of {header.dtype}, but the field declares {field.dtype_name} of shape "
+            f"{field.shape}"
+        )
+    return header
+
+
+def _png_header(cell: NDArray[np.uint8]) -> _Header:
+    start = cell[:33].tobytes()
+    if len(start) < 33 or start[12:16] != b"IHDR":
+        raise ImageError("the png ends inside its header")
+    # OpenCV gives what it could read of a file that was cut.
+    if cell[-len(_PNG_END) :].tobytes() != _PNG_END:
+        raise ImageError("the png is cut off: it lacks its end")
+    width, height = int.from_bytes(start[16:20], "big"), int.from_bytes(start[20:24], "big")
+    depth, colors = start[24], start[25]
+    if colors not in (_PNG_GRAY, _PNG_RGB, _PNG_PALETTE) or depth not in (1, 2, 4, 8, 16):
+        raise ImageError("the png has an alpha channel; encode it again without" if colors in (4, 6) else "damaged png")
+    shape = (height, width) if colors == _PNG_GRAY else (height, width, 3)
+    return _Header("png", shape, np.dtype(np.uint16 if depth == 16 else np.uint8))
+
+
+def _jpeg_header(cell: NDArray[np.uint8]) -> _Header:
+    try:
+        height, width, colors, _ = _simplejpeg().decode_jpeg_header(cell.data)
+    except ValueError as problem:
+        raise ImageError(f"the jpeg is damaged ({problem})") from None
+    if colors in ("CMYK", "YCCK"):
+        raise ImageError("the jpeg is of four channels (CMYK); encode it again as RGB")
+    shape = (height, width) if colors.lower() == "gray" else (height, width, 3)
+    return _Header("jpeg", shape, np.dtype(np.uint8))
+
+
+def _decode_into(cell: NDArray[np.uint8], header: _Header, out: NDArray[Any]) -> None:
+    if header.format == "jpeg":
+        _decode_jpeg(cell, out)
+    else:
+        _decode_png(cell, out)
+
+
+def _decode_jpeg(cell: NDArray[np.uint8], out: NDArray[Any]) -> None:
+    try:
+        _simplejpeg().decode_jpeg(cell.data, "GRAY" if out.ndim == 2 else "RGB", buffer=out)
+    except ValueError as problem:
+        raise ImageError(f"the jpeg is damaged ({problem})") from None
+
+
+def _decode_png(cell: NDArray[np.uint8], out: NDArray[Any]) -> None:
+    cv2 = _cv2()
+    wanted = cv2.IMREAD_GRAYSCALE if out.ndim == 2 else cv2.IMREAD_COLOR
+    try:
+        image = cv2.imdecode(cell, wanted | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION)
+    except cv2.error as problem:
+        raise ImageError(f"the png is damaged ({problem})") from None
+    if image is None or image.shape != out.shape or image.dtype != out.dtype:
+        raise ImageError("the png is damaged")
+    if out.ndim == 2:
+        np.copyto(out, image)
+    else:
+        cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=out)
+
+
+@functools.cache
+def _cv2() -> ModuleType:
+    try:
+        import cv2
+    except ImportError:
+        raise MissingExtraError(
+            "CompressedImageCodec('png')", package="opencv-python-headless", extra="image"
+        ) from None
+    module: ModuleType = cv2
+    return module
+
+
+@functools.cache
+def _simplejpeg() -> ModuleType:
+    try:
+        import simplejpeg
+    except ImportError:
+        raise MissingExtraError("CompressedImageCodec('jpeg')", package="simplejpeg", extra="image") from None
+    module: ModuleType = simplejpeg
+    return module

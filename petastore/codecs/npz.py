@@ -1,0 +1,147 @@
+"""The one-member archive that `numpy.savez_compressed(arr=value)` writes: read and written without `zipfile` a cell.
+
+```text
+local header (30 bytes) · name `arr.npy` · zip64 sizes · deflated .npy · central directory · end records
+```
+
+What the archive says is checked before memory is taken, and its checksum afterwards. Archives of another layout (sizes
+after the data, for instance) are read through `zipfile` under the same bounds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import struct
+import zipfile
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MEMBER", "NpzError", "archive_bytes", "member_of"]
+
+MEMBER = "arr.npy"
+"""Name of the member, as `numpy.savez_compressed(arr=…)` gives it."""
+
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+_ZIP64_SIZES = struct.Struct("<2H2Q")
+_STORED, _DEFLATED = 0, 8
+_ENCRYPTED, _SIZES_FOLLOW = 0x1, 0x8
+_IN_ZIP64 = 0xFFFFFFFF
+# Deflate cannot expand by more than this.
+_MOST_EXPANSION = 1032
+
+
+class NpzError(ValueError):
+    """The bytes are no archive that we read; the message says why. Never leaves the codecs."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Member:
+    method: int
+    checksum: int
+    start: int
+    stored_size: int
+    size: int
+
+
+def member_of(cell: NDArray[np.uint8], most: int | None) -> bytes:
+    """The `.npy` bytes in an archive.
+
+    Args:
+        cell: The archive, as uint8.
+        most: More bytes than this are refused before they are taken; None where the field does not say.
+
+    Raises:
+        NpzError: It is damaged, has another member, or more bytes than it may.
+    """
+    member = _local_member(cell)
+    if member is None:
+        return _through_zipfile(cell, most)
+    _check_size(member.size, member.stored_size, most)
+    stored = cell[member.start : member.start + member.stored_size]
+    if len(stored) != member.stored_size:
+        raise NpzError("it ends inside its member")
+    content = stored.tobytes() if member.method == _STORED else _inflated(stored, member.size)
+    if len(content) != member.size or zlib.crc32(content) != member.checksum:
+        raise NpzError("its checksum does not fit its content")
+    return content
+
+
+def _check_size(size: int, stored_size: int, most: int | None) -> None:
+    if size > stored_size * _MOST_EXPANSION + _MOST_EXPANSION:
+        raise NpzError(f"it claims {size:,} bytes, more than {stored_size:,} bytes can be inflated to")
+    if most is not None and size > most:
+        raise NpzError(f"it holds {size:,} bytes, and the field needs at most {most:,}")
+
+
+def _local_member(cell: NDArray[np.uint8]) -> _Member | None:
+    """The first member by its local header; None where that does not tell all."""
+    start = cell[: _LOCAL_HEADER.size].tobytes()
+    if len(start) < _LOCAL_HEADER.size or start[:4] != b"PK\x03\x04":
+        raise NpzError("it does not begin as a zip archive does")
+    (_, _, flags, method, _, _, checksum, stored_size, size, name_size, extra_size) = _LOCAL_HEADER.unpack(start)
+    first = _LOCAL_HEADER.size + name_size + extra_size
+    after = cell[_LOCAL_HEADER.size : first].tobytes()
+    if flags & _ENCRYPTED:
+        raise NpzError("it is encrypted")
+    if after[:name_size] != MEMBER.encode() or method not in (_STORED, _DEFLATED) or flags & _SIZES_FOLLOW:
+        return None
+    if stored_size == _IN_ZIP64 or size == _IN_ZIP64:
+        extra = after[name_size:]
+        if len(extra) != _ZIP64_SIZES.size:
+            return None
+        kind, length, size, stored_size = _ZIP64_SIZES.unpack(extra)
+        if (kind, length) != (1, 16):
+            return None
+    return _Member(method, checksum, first, stored_size, size)
+
+
+def _inflated(stored: NDArray[np.uint8], size: int) -> bytes:
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        # One byte more than declared shows a stream that does not end where it says.
+        content = inflater.decompress(stored.data, size + 1)
+    except zlib.error as problem:
+        raise NpzError(f"its content is damaged ({problem})") from None
+    if not inflater.eof or len(content) != size:
+        raise NpzError(f"its content has not the {size:,} bytes that it declares")
+    return content
+
+
+def _through_zipfile(cell: NDArray[np.uint8], most: int | None) -> bytes:
+    try:
+        with zipfile.ZipFile(io.BytesIO(cell.data)) as archive:
+            names = archive.namelist()
+            if names != [MEMBER]:
+                raise NpzError(f"it has the members {names[:5]}, and {MEMBER!r} alone was expected")
+            member = archive.getinfo(MEMBER)
+            if member.compress_type not in (_STORED, _DEFLATED) or member.flag_bits & _ENCRYPTED:
+                raise NpzError("its member is encrypted or compressed otherwise than by deflate")
+            _check_size(member.file_size, member.compress_size, most)
+            with archive.open(member) as opened:
+                content = opened.read(member.file_size + 1)
+    except NpzError:
+        raise
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        OSError,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+        ValueError,
+    ) as problem:
+        raise NpzError(f"it is no archive that can be read ({problem})") from None
+    if len(content) != member.file_size:
+        raise NpzError(f"its content has not the {member.file_size:,} bytes that it declares")
+    return content
+
+
+def archive_bytes(array: NDArray[Any]) -> bytes:
+    """Exactly the bytes that `numpy.savez_compressed(arr=array)` writes."""
+    written = io.BytesIO()
+    np.savez_compressed(written, arr=array)
+    return written.getvalue()
