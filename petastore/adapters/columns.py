@@ -1,0 +1,115 @@
+"""What a column needs before any framework can hold it as a tensor: all values present, times as nanoseconds. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.errors import DecodeError
+
+__all__ = ["missing_rows", "nanoseconds", "present"]
+
+_NANOSECONDS = {
+    "W": 7 * 86_400 * 10**9,
+    "D": 86_400 * 10**9,
+    "h": 3_600 * 10**9,
+    "m": 60 * 10**9,
+    "s": 10**9,
+    "ms": 10**6,
+    "us": 10**3,
+    "ns": 1,
+}
+"""In one unit; years, months and what is finer than a nanosecond are not here."""
+
+
+def present(name: str, column: NDArray[Any]) -> NDArray[Any]:
+    """The column as a plain array without a copy, refused if values are missing.
+
+    Args:
+        name: The column's name, for the message.
+        column: An array `(rows, ...)`; a `numpy.ma.MaskedArray` may hide values, an object array may hold None.
+
+    Raises:
+        DecodeError: Values are missing; a tensor has no place for that, and inventing values would be silent.
+
+    Example:
+        >>> present("age", np.ma.masked_equal([7, -1, 9], -1))
+        Traceback (most recent call last):
+        petastore.errors.DecodeError: column 'age': 1 of 3 values is missing, and a tensor cannot say so; leave the
+            column out with schema_fields, or fill it in a transform_spec
+        >>> present("age", np.ma.masked_equal([7, 8, 9], -1))
+        array([7, 8, 9])
+    """
+    missing = int(missing_rows(column).sum())
+    if missing:
+        raise DecodeError(
+            f"{missing:,} of {len(column):,} values {'is' if missing == 1 else 'are'} missing, and a tensor cannot say "
+            "so; leave the column out with schema_fields, or fill it in a transform_spec",
+            column=name,
+        )
+    return column.data if isinstance(column, np.ma.MaskedArray) else column
+
+
+def missing_rows(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Of each row: whether its value, or a part of it, is missing.
+
+    Example:
+        >>> missing_rows(np.ma.masked_equal([[1, 2], [0, 3]], 0)), missing_rows(np.array(["a", None], dtype=object))
+        (array([False,  True]), array([False,  True]))
+    """
+    if isinstance(column, np.ma.MaskedArray):
+        if column.mask is np.ma.nomask:
+            return np.zeros(len(column), dtype=np.bool_)
+        mask = np.ma.getmaskarray(column)
+        return np.logical_or.reduce(mask, axis=tuple(range(1, mask.ndim)), dtype=np.bool_)
+    if column.dtype == np.dtype(object):
+        return np.fromiter((value is None for value in column), dtype=np.bool_, count=len(column))
+    return np.zeros(len(column), dtype=np.bool_)
+
+
+def nanoseconds(name: str, times: NDArray[Any]) -> NDArray[np.int64]:
+    """Times as whole nanoseconds: since 1970-01-01 for `datetime64`, of the duration for `timedelta64`.
+
+    NaT is the smallest int64, as in NumPy itself.
+
+    Raises:
+        DecodeError: A value has no whole number of nanoseconds in int64: before 1677-09-21, after 2262-04-11, finer
+            than a nanosecond, or a duration in months.
+
+    Example:
+        >>> nanoseconds("at", np.array(["1970-01-01T00:00:01"], dtype="datetime64[ms]"))
+        array([1000000000])
+        >>> nanoseconds("at", np.array(["3000-01-01"], dtype="datetime64[D]"))
+        Traceback (most recent call last):
+        petastore.errors.DecodeError: column 'at': 3000-01-01 is no whole number of nanoseconds in 64 bits; leave the
+            column out with schema_fields, or convert it in a transform_spec
+    """
+    native = times.astype(times.dtype.newbyteorder("="), copy=False)
+    counted = _in_fixed_units(name, native)
+    unit, count = np.datetime_data(counted.dtype)
+    step = count * _NANOSECONDS[unit]
+    ticks = counted.view(np.int64)
+    if step == 1 and counted is native:
+        return ticks
+    limit = (2**63 - 1) // step
+    # NumPy wraps silently where a unit cannot hold a value; only the way back shows it.
+    wrong = ((counted.astype(native.dtype) != native) | (ticks > limit) | (ticks < -limit)) & ~np.isnat(native)
+    if wrong.any():
+        raise DecodeError(
+            f"{native[wrong][0]} is no whole number of nanoseconds in 64 bits; leave the column out with "
+            "schema_fields, or convert it in a transform_spec",
+            column=name,
+        )
+    return np.where(np.isnat(native), ticks, ticks * step)
+
+
+def _in_fixed_units(name: str, times: NDArray[Any]) -> NDArray[Any]:
+    """The times in a unit of whole nanoseconds: their own, days for years, nanoseconds for what is finer."""
+    unit, _ = np.datetime_data(times.dtype)
+    if unit in _NANOSECONDS:
+        return times
+    if unit in "YM" and times.dtype.kind == "m":
+        raise DecodeError("months and years have no fixed length in nanoseconds", column=name)
+    return times.astype("datetime64[D]" if unit in "YM" else f"{times.dtype.kind}8[ns]")

@@ -1,0 +1,269 @@
+"""TensorFlow: a `tf.data.Dataset` with a full `element_spec`, fed with whole batches of columns.
+
+Python is called once a batch, never once a row: where rows are asked for, TensorFlow takes batches apart by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.adapters.columns import nanoseconds, present
+from petastore.adapters.passes import Passes
+from petastore.errors import MissingExtraError, RequestError
+from petastore.plan.request import Tail
+from petastore.readers.assemble import VALID_COLUMN
+from petastore.schema.field import UnischemaField
+
+try:
+    import tensorflow as tf
+except ImportError:
+    raise MissingExtraError("petastore.adapters.tensorflow", package="tensorflow", extra="tf") from None
+
+__all__ = ["make_tf_dataset"]
+
+_BYTES_A_CALL = 4 * 1024 * 1024
+_ROWS_A_CALL = 1024
+_BYTES_OF_A_FREE_VALUE = 64 * 1024
+_BYTES_OF_A_TEXT = 64
+_LARGEST_BATCH = 65_536
+
+
+def make_tf_dataset(reader: Any, batch_size: int | None = None) -> Any:
+    """The reader's rows or batches as a `tf.data.Dataset` of dicts from column name to tensor.
+
+    One iteration gives all epochs of the reader; each further one (`repeat()`, the next epoch of `fit`) starts again
+    from the first row. Two iterations at once end the older one with an error. Where the number of elements is known,
+    `cardinality()` says it. A dataset of a sharded reader has its auto-sharding set to OFF: TensorFlow would shard
+    what is sharded already, and drop most of it without a word.
+
+    ```text
+    field                            batches                                rows
+    numbers, booleans                (None, *shape), dtype as declared      shape
+    a shape with None                RaggedTensor (None, *shape)            tensor, None where the shape is free
+    text, bytes                      tf.string                              tf.string
+    Decimal                          tf.string: "1.5" of 1.50               tf.string
+    datetime64, timedelta64          int64 nanoseconds                      int64 nanoseconds
+    missing values                   an error that names the column         the same
+    "valid" of tail="pad"            bool (None,)                           bool ()
+    ```
+
+    Errors come out of the iterator as TensorFlow's own, with the message of the reader inside.
+
+    Args:
+        reader: What `make_reader` or `make_batch_reader` gave. Stop it after the last iteration, not before.
+        batch_size: Rows of a batch on this rank, as the reader cuts them (its `tail` decides about the last one). None
+            gives rows.
+
+    Returns:
+        A `tf.data.Dataset`. It lives in this process: datasets made from Python cannot be sent to a tf.data service.
+
+    Raises:
+        RequestError: A column is of a type that TensorFlow does not have, or `batch_size` is no number of rows.
+
+    Example:
+        >>> import petastore, tempfile
+        >>> fields = [petastore.UnischemaField("id", "uint16"), petastore.UnischemaField("name", str)]
+        >>> url = tempfile.mkdtemp() + "/people"
+        >>> people = [{"id": 7, "name": "Ada"}, {"id": 8, "name": "Blaise"}]
+        >>> _ = petastore.write_dataset(url, petastore.Unischema("people", fields), people)
+        >>> with petastore.make_reader(url, shuffle_row_groups=False) as reader:
+        ...     dataset = make_tf_dataset(reader, batch_size=2)
+        ...     [batch["name"].numpy().tolist() for batch in dataset], dataset.element_spec["id"]
+        ([[b'Ada', b'Blaise']], TensorSpec(shape=(None,), dtype=tf.uint16, name=None))
+    """
+    whole = isinstance(batch_size, (int, np.integer)) and not isinstance(batch_size, bool) and batch_size >= 1
+    if batch_size is not None and not whole:
+        raise RequestError(f"batch_size is a number of rows from 1, or None for rows, but {batch_size!r} was given")
+    columns = [_column(field, rows=batch_size is None) for field in _fields(reader)]
+    passes = Passes(reader)
+    if batch_size is None:
+        dataset = _rows(_dataset(lambda: _many_rows(reader, passes), columns), columns)
+        elements_per_epoch = reader.plan.rows_per_epoch(_rows_cut_by_the_reader(reader))
+    else:
+        dataset = _dataset(lambda: passes.start(int(batch_size)), columns)
+        elements_per_epoch = reader.steps_per_epoch(int(batch_size))
+    elements = tf.data.INFINITE_CARDINALITY if reader.num_epochs is None else elements_per_epoch * reader.num_epochs
+    options = tf.data.Options()
+    if reader.shard.count > 1:
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return dataset.apply(tf.data.experimental.assert_cardinality(elements)).with_options(options)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Column:
+    """How a column travels from NumPy into TensorFlow."""
+
+    name: str
+    spec: Any
+    """What `convert` gives for a whole batch, as a nest of `tf.TypeSpec`."""
+    convert: Callable[[NDArray[Any]], Any]
+    """A column `(rows, ...)` as what `spec` says."""
+    finish_row: Callable[[Any], Any] | None = None
+    """For rows: one row of what `spec` says as the tensor that users get, in graph code; None where it is that."""
+
+
+def _dataset(batches: Callable[[], Iterator[Mapping[str, Any]]], columns: list[_Column]) -> Any:
+    def generate() -> Iterator[dict[str, Any]]:
+        for batch in batches():
+            yield {column.name: column.convert(batch[column.name]) for column in columns}
+
+    return tf.data.Dataset.from_generator(generate, output_signature={column.name: column.spec for column in columns})
+
+
+def _many_rows(reader: Any, passes: Passes) -> Iterator[Mapping[str, Any]]:
+    """The rows that iterating the reader gives, in that order, many at a time."""
+    batches = passes.start(_rows_cut_by_the_reader(reader))
+    if reader.batched_output:
+        yield from batches
+        return
+    # Larger batches would each be ordered lane by lane, and so be mixed worse than the rows one by one.
+    at_a_time = _rows_a_call(reader)
+    while run := list(itertools.islice(batches, at_a_time)):
+        yield _joined_batches(run)
+
+
+def _rows(batches: Any, columns: list[_Column]) -> Any:
+    rows = batches.unbatch()
+    finish = {column.name: column.finish_row for column in columns if column.finish_row is not None}
+    if not finish:
+        return rows
+
+    def finished(row: dict[str, Any]) -> dict[str, Any]:
+        return {name: finish[name](value) if name in finish else value for name, value in row.items()}
+
+    return rows.map(finished)
+
+
+def _column(field: UnischemaField, *, rows: bool) -> _Column:
+    name, shape, dtype = field.name, field.shape, _tf_dtype(field)
+    if None in shape and rows:
+        return _free_rows(name, shape, dtype)
+    if None in shape:
+        ragged_rank = len(shape) - tuple(reversed(shape)).index(None)
+        spec = tf.RaggedTensorSpec((None, *shape), dtype, ragged_rank=ragged_rank)
+        return _Column(name, spec, lambda column: _ragged(name, column, shape, ragged_rank))
+    return _Column(name, tf.TensorSpec((None, *shape), dtype), lambda column: _dense(name, column, shape))
+
+
+def _free_rows(name: str, shape: tuple[int | None, ...], dtype: Any) -> _Column:
+    """Values of free shapes travel flat beside their shapes: `unbatch` takes ragged rows apart, but loses shapes."""
+    spec = (tf.RaggedTensorSpec((None, None), dtype, ragged_rank=1), tf.TensorSpec((None, len(shape)), tf.int64))
+
+    def convert(column: NDArray[Any]) -> Any:
+        cells = _cells(name, column)
+        shapes = _shapes(cells, len(shape))
+        flat = tf.RaggedTensor.from_row_lengths(_joined(name, cells, ()), shapes.prod(axis=1), validate=False)
+        return flat, shapes
+
+    def finish_row(parts: Any) -> Any:
+        return tf.ensure_shape(tf.reshape(parts[0], parts[1]), shape)
+
+    return _Column(name, spec, convert, finish_row)
+
+
+def _dense(name: str, column: NDArray[Any], shape: tuple[int | None, ...]) -> NDArray[Any]:
+    values = present(name, column)
+    if values.dtype == np.dtype(object) and shape:
+        values = _joined(name, list(values), ()).reshape(len(column), *shape)
+    return _plain(name, values)
+
+
+def _ragged(name: str, column: NDArray[Any], shape: tuple[int | None, ...], ragged_rank: int) -> Any:
+    """The ragged tensor (rows, *shape) of a column of arrays, built from the innermost dimension outwards."""
+    cells = _cells(name, column)
+    shapes = _shapes(cells, len(shape))
+    tail = tuple(size for size in shape[ragged_rank:] if size is not None)
+    tensor = tf.convert_to_tensor(_joined(name, cells, tail))
+    for axis in reversed(range(ragged_rank)):
+        size = shape[axis]
+        # Of each cell: how many lists of this dimension it has, one for each index into the dimensions before it.
+        lists = shapes[:, :axis].prod(axis=1)
+        if size is None:
+            tensor = tf.RaggedTensor.from_row_lengths(tensor, np.repeat(shapes[:, axis], lists), validate=False)
+        else:
+            tensor = tf.RaggedTensor.from_uniform_row_length(tensor, size, nrows=int(lists.sum()), validate=False)
+    return tensor
+
+
+def _cells(name: str, column: NDArray[Any]) -> list[Any]:
+    return list(present(name, column))
+
+
+def _shapes(cells: list[Any], dimensions: int) -> NDArray[np.int64]:
+    """The shape of each cell, `(rows, dimensions)`."""
+    return np.array([np.shape(cell) for cell in cells], dtype=np.int64).reshape(len(cells), dimensions)
+
+
+def _joined(name: str, cells: list[Any], tail: tuple[int, ...]) -> NDArray[Any]:
+    """The values of all cells one after another, `(values, *tail)`."""
+    flat = np.concatenate([np.asarray(cell).reshape(-1) for cell in cells])
+    return _plain(name, flat).reshape(len(flat) // max(math.prod(tail), 1), *tail)
+
+
+def _plain(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Values in a dtype and byte order that TensorFlow takes."""
+    if values.dtype.kind in "mM":
+        return nanoseconds(name, values)
+    if values.dtype.kind in "OSU":
+        return _texts(values)
+    return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def _texts(values: NDArray[Any]) -> NDArray[Any]:
+    texts = values.astype(object, copy=False)
+    first = next(iter(texts.flat), None)
+    if not isinstance(first, Decimal):
+        return texts
+    return np.array([str(value.normalize()) for value in texts.flat], dtype=object).reshape(texts.shape)
+
+
+def _tf_dtype(field: UnischemaField) -> Any:
+    if field.numpy_dtype in (np.str_, np.bytes_, Decimal):
+        return tf.string
+    if field.dtype.kind in "mM":
+        return tf.int64
+    try:
+        if field.dtype != np.dtype(object):
+            return tf.as_dtype(field.dtype)
+    except TypeError:
+        pass
+    raise RequestError(
+        f"column {field.name!r} is {field.dtype_name}, and TensorFlow has no such type; leave it out with "
+        "schema_fields, or convert it in a transform_spec"
+    )
+
+
+def _fields(reader: Any) -> list[UnischemaField]:
+    padded = reader.plan.request.tail is Tail.PAD
+    return [*reader.schema, *([UnischemaField(VALID_COLUMN, np.bool_)] if padded else [])]
+
+
+def _rows_cut_by_the_reader(reader: Any) -> int:
+    """Rows at a time as the reader itself iterates: one, or the largest row group where it gives column batches."""
+    largest = int(reader.plan.inventory.rows.max(initial=1))
+    return max(min(largest, _LARGEST_BATCH), 1) if reader.batched_output else 1
+
+
+def _rows_a_call(reader: Any) -> int:
+    """Rows that Python hands over at once where users see single rows: some megabytes of them."""
+    known = [_BYTES_OF_A_FREE_VALUE if None in field.shape else field.decoded_bytes for field in reader.schema]
+    row_bytes = sum(_BYTES_OF_A_TEXT if size is None else size for size in known)
+    return max(1, min(_ROWS_A_CALL, _BYTES_A_CALL // max(row_bytes, 1)))
+
+
+def _joined_batches(batches: list[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: _concatenated([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def _concatenated(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        return np.ma.concatenate(parts)  # type: ignore[no-untyped-call]
+    return np.concatenate(parts)
