@@ -1,4 +1,4 @@
-"""Files of a dataset and their Parquet footers: what exists where no manifest says it.
+"""Parquet footers: what a file says about itself, and what the files of a dataset agree on.
 
 A footer is read with one request of 64 KiB at the end of the file (a second one only where the footer is larger),
 parsed from memory, and trusted in nothing: sizes are bounded before memory is taken, and counts must add up.
@@ -10,7 +10,6 @@ import collections
 import dataclasses
 import functools
 import hashlib
-import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyarrow import fs
 
-from petastore.errors import DatasetChangedError, DatasetNotFoundError, MetadataError, SchemaError, StorageError
+from petastore.errors import DatasetChangedError, MetadataError, SchemaError, StorageError
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.document import DOCUMENT_KEY
 from petastore.storage.leaves import leaves_by_column
+from petastore.storage.listing import list_data_files
 from petastore.storage.location import Location
 from petastore.storage.partitions import parse_partitions
 
@@ -47,8 +46,6 @@ _TAIL_BYTES = 64 * 1024
 _MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 _THREADS = 16
-_SUFFIXES = (".parquet", ".parq", ".pq")
-_WRITING = re.compile(r"(?:^|/)_petastore/writing-([0-9a-f]{32})$")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -111,85 +108,6 @@ def _check_counts(counts: NDArray[np.int64], num_rows: int, path: str) -> None:
     total = sum(counts[0].tolist())
     if total != num_rows:
         raise MetadataError(f"{path}: the footer says {num_rows:,} rows, but its row groups have {total:,}")
-
-
-def list_data_files(location: Location) -> list[str]:
-    """Paths of the data files, relative to the root and sorted.
-
-    Data files end in `.parquet`, `.parq` or `.pq`, or, where there is none such, have no suffix at all, as Hive writes
-    them. Names beginning with `_` or `.` are left out at every level (but `_key=value` is a partition), and so are the
-    files of a `write_dataset` that has not ended. Where `location.paths` names files or directories, only those are
-    listed, and a file that is named is taken whatever it is called.
-
-    Raises:
-        DatasetNotFoundError: Nothing is there, or nothing that is a data file.
-        MetadataError: A `.parquet` file has no bytes.
-        StorageError: The storage refused.
-    """
-    found = _listing(location)
-    unfinished = {match[1] for path in found if (match := _WRITING.search(path))}
-    named = set(location.paths or ())
-    data = {path: info for path, info in found.items() if path in named or not _is_hidden(path)}
-    written = {path: info for path, info in data.items() if not any(token in path for token in unfinished)}
-    files = {path: info for path, info in written.items() if path in named or path.endswith(_SUFFIXES)}
-    files = files or {path: info for path, info in written.items() if info.size and "." not in info.base_name}
-    for path, info in files.items():
-        if info.size == 0:
-            raise MetadataError(
-                f"{location.url}: {path} has no bytes, so it is no Parquet; delete it or write it again"
-            )
-    if not files:
-        raise DatasetNotFoundError(_nothing_found(location, found, data))
-    return sorted(files)
-
-
-def _is_hidden(path: str) -> bool:
-    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
-
-
-def _nothing_found(location: Location, found: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    if data:
-        return (
-            f"{location.url} holds only files of a write that has not ended or was interrupted; "
-            'write it again with mode="overwrite"'
-        )
-    if not found:
-        return f"{location.url} is an empty directory; there is no Parquet file in it"
-    shown = ", ".join(sorted(found)[:5]) + (", …" if len(found) > 5 else "")
-    return f"{location.url} has no Parquet file in it; found only {shown}"
-
-
-def _listing(location: Location) -> dict[str, Any]:
-    """Of each file below the root, hidden ones too: its `pyarrow.fs.FileInfo`."""
-    found: dict[str, Any] = {}
-    handler = getattr(location.filesystem, "handler", None)
-    if isinstance(handler, fs.FSSpecHandler):
-        handler.fs.invalidate_cache()  # fsspec remembers listings, and others write too
-    for relative in (None,) if location.paths is None else location.paths:
-        start = location.root if relative is None else location.join(relative)
-        try:
-            info = location.filesystem.get_file_info(start)
-            listed = [info] if info.is_file else _below(location.filesystem, info, start)
-        except OSError as problem:
-            raise StorageError(
-                f"{location.url}: {relative or 'the directory'} cannot be listed: {problem}"
-            ) from problem
-        if listed is None:
-            raise DatasetNotFoundError(f"{location.url}: there is nothing at {relative or 'that path'}")
-        found.update({_relative(location, item.path): item for item in listed if item.is_file})
-    return found
-
-
-def _below(filesystem: Any, info: Any, start: str) -> list[Any] | None:
-    # An object store has no directories: asking for one that holds objects may find nothing.
-    listed = list(filesystem.get_file_info(fs.FileSelector(start, recursive=True, allow_not_found=True)))
-    return None if not listed and info.type == fs.FileType.NotFound else listed
-
-
-def _relative(location: Location, path: str) -> str:
-    root = location.root.strip("/")
-    path = path.lstrip("/")
-    return path[len(root) :].lstrip("/") if root and path.startswith(root) else path
 
 
 def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Footer:

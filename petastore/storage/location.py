@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import posixpath
 import re
@@ -13,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
-from petastore.errors import MissingExtraError, RequestError
+from petastore.errors import MissingExtraError, RequestError, StorageError
 
 __all__ = ["Location", "open_location"]
 
@@ -93,6 +94,7 @@ def open_location(
 
     Raises:
         RequestError: There is no URL, it cannot be understood, or the URLs of a list do not belong together.
+        StorageError: The storage cannot be reached.
         MissingExtraError: The scheme needs a package that is not installed.
 
     Example:
@@ -128,7 +130,13 @@ def _checked_url(url: Any) -> str:
 
 
 def _whole_or_file(filesystem: Any, root: str, shown: str) -> Location:
-    if filesystem.get_file_info(root).type == fs.FileType.File:
+    try:
+        info = filesystem.get_file_info(root)
+    except TypeError as problem:  # some filesystems look at their options only when they connect
+        raise RequestError(f"{shown}: the storage_options are refused: {_hidden(str(problem))}") from None
+    except OSError as problem:
+        raise StorageError(f"{shown} cannot be reached: {_hidden(str(problem))}") from problem
+    if info.type == fs.FileType.File:
         directory, name = posixpath.split(root)
         return Location(shown, filesystem, directory, (name,))
     return Location(shown, filesystem, root)
@@ -143,7 +151,7 @@ def _of_many(urls: list[str], storage_options: Mapping[str, Any] | None, filesys
         )
     opened, first = _filesystem_and_path(urls[0], storage_options, filesystem)
     paths = [first, *(_path_in(opened, url, filesystem) for url in urls[1:])]
-    for previous, path in zip(sorted(paths), sorted(paths)[1:], strict=False):
+    for previous, path in itertools.pairwise(sorted(paths, key=lambda path: path.split("/"))):
         if path == previous or path.startswith(previous.rstrip("/") + "/"):
             raise RequestError(f"the URLs of one dataset overlap: {path} is or lies in {previous}; name each file once")
     root = posixpath.commonpath(paths)
@@ -193,7 +201,7 @@ def _filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, fi
     match = _USER_AND_PASSWORD.search(url)
     if match and match[0][2:] in path + "@":
         raise RequestError(
-            f"{_hidden(url)}: this kind of URL takes no user and password; give them as storage_options instead"
+            f"{_shown(url)}: this kind of URL takes no user and password; give them as storage_options instead"
         )
     return opened, path
 
@@ -228,6 +236,8 @@ def _from_fsspec(url: str, storage_options: Mapping[str, Any] | None) -> Any:
         raise RequestError(f"{_shown(url)}: {scheme}:// does not take these storage_options: {names}") from None
     except ValueError as problem:
         raise RequestError(f"{_shown(url)}: {_hidden(str(problem))}") from None
+    except OSError as problem:
+        raise StorageError(f"{_shown(url)} cannot be reached: {_hidden(str(problem))}") from problem
     return _wrapped(opened)
 
 

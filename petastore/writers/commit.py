@@ -6,6 +6,7 @@ changed for readers; after it all has.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
@@ -16,8 +17,9 @@ from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema, storage_type
 from petastore.schema.document import dump_document
 from petastore.storage.footers import Footer, inventory_of, list_data_files, read_footers
+from petastore.storage.listing import unfinished_writes, writing_marker
 from petastore.storage.location import Location
-from petastore.storage.manifest import Manifest, manifest_token, write_common_metadata, write_manifest
+from petastore.storage.manifest import Manifest, manifest_token, read_manifest, write_common_metadata, write_manifest
 from petastore.storage.partitions import partition_fields, partition_value
 from petastore.writers.exclusive import committing
 
@@ -63,6 +65,7 @@ def commit_dataset(
     """
 
     def change() -> Manifest:
+        _forget_ended_writes(location)
         footers = read_footers(location, list_data_files(location) if files is None else files)
         for footer in footers:
             check_stored(footer, schema)
@@ -70,6 +73,17 @@ def commit_dataset(
         return Manifest(inventory_of(footers), dump_document(schema.name, schema), writer)
 
     return publish(location, schema, change)
+
+
+def _forget_ended_writes(location: Location) -> None:
+    """Delete the markers of writes whose files the manifest lists: they were killed just after they succeeded."""
+    tokens = unfinished_writes(location)
+    manifest = read_manifest(location) if tokens else None
+    for file in manifest.inventory.files if manifest is not None else ():
+        for token in tokens:
+            if token in file.path:
+                with contextlib.suppress(FileNotFoundError):
+                    location.filesystem.delete_file(location.join(writing_marker(token)))
 
 
 def publish(location: Location, schema: Unischema, change: Callable[[], Manifest]) -> Inventory:

@@ -18,9 +18,11 @@ from pyarrow import fs
 
 from petastore.storage.location import Location
 
-__all__ = ["committing"]
+__all__ = ["LOCK", "committing"]
 
-_LOCK = "_petastore/.lock"
+LOCK = "_petastore/.lock"
+"""Path of the lock file, relative to the root; it holds nothing."""
+
 _guard = threading.Lock()
 _in_process: dict[tuple[str, str], threading.Lock] = collections.defaultdict(threading.Lock)
 
@@ -50,7 +52,7 @@ def _file_lock(location: Location) -> Iterator[None]:
     except ImportError:  # Windows
         yield
         return
-    path = Path(location.join(_LOCK))
+    path = Path(location.join(LOCK))
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:

@@ -1,0 +1,159 @@
+"""The data files of one write: from the first byte until they are part of the dataset, or gone.
+
+Files carry the token of their write in their names. While the marker `_petastore/writing-<token>` exists, petastore
+leaves them out; where a rename is cheap they also carry a leading `_` until all are complete, so that other tools
+leave them out too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from petastore.errors import MetadataError, PetastoreError, StorageError
+from petastore.schema import Unischema
+from petastore.schema.arrow import storage_schema
+from petastore.schema.document import DOCUMENT_KEY, dump_document
+from petastore.storage.listing import writing_marker
+from petastore.storage.location import Location
+from petastore.storage.manifest import read_manifest
+from petastore.writers.layout import Layout
+
+__all__ = ["DataFiles"]
+
+
+class DataFiles:
+    """Writes row groups to new files; not thread-safe.
+
+    Args:
+        location: The dataset's directory; it is made.
+        schema: What the rows are.
+        layout: Where files end.
+        options: Of `pyarrow.parquet.ParquetWriter`.
+        first_number: Number in the name of the first file.
+
+    Raises:
+        StorageError: The storage refused.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        schema: Unischema,
+        layout: Layout,
+        options: Mapping[str, Any],
+        *,
+        first_number: int = 0,
+    ) -> None:
+        self._location = location
+        self._stored = storage_schema(schema)
+        self._document = dump_document(schema.name, schema)
+        self._layout = layout
+        self._options = options
+        self._first_number = first_number
+        self._token = uuid.uuid4().hex
+        self._names: list[str] = []
+        self._hidden = "_" if location.has_cheap_rename else ""
+        self._sink: Any = None
+        self._writer: Any = None
+        self._rows = 0
+        with _storage_errors(location):
+            location.filesystem.create_dir(location.join("_petastore"), recursive=True)
+            with location.filesystem.open_output_stream(location.join(writing_marker(self._token))) as sink:
+                sink.write(b"petastore is writing the files with this token in their names\n")
+
+    def write(self, group: pa.Table) -> None:
+        """Write one row group, and end the file where the layout says so.
+
+        Raises:
+            StorageError: The storage refused.
+        """
+        with _storage_errors(self._location):
+            if self._writer is None:
+                self._open()
+            self._writer.write_table(group, row_group_size=max(1, group.num_rows))
+            self._rows += group.num_rows
+            if self._is_full():
+                self._close()
+
+    def _is_full(self) -> bool:
+        if self._layout.rows_per_file is not None:
+            return self._rows >= self._layout.rows_per_file
+        return bool(self._sink.tell() >= self._layout.file_bytes)
+
+    def _open(self) -> None:
+        name = f"part-{self._first_number + len(self._names):05d}-{self._token}.parquet"
+        self._names.append(name)
+        self._sink = self._location.filesystem.open_output_stream(self._location.join(self._hidden + name))
+        self._writer = pq.ParquetWriter(self._sink, self._stored, **self._options)
+        self._rows = 0
+
+    def _close(self) -> None:
+        self._writer.add_key_value_metadata({DOCUMENT_KEY: self._document})
+        self._writer.close()
+        self._sink.close()
+        self._writer = self._sink = None
+
+    def finish(self, *, at_least_one: bool) -> list[str]:
+        """Complete the files and give them their final names; they stay left out until `end`.
+
+        Args:
+            at_least_one: Write a file without rows if there is none yet, so that the dataset has a schema.
+
+        Returns:
+            Paths relative to the root.
+
+        Raises:
+            StorageError: The storage refused.
+        """
+        with _storage_errors(self._location):
+            if at_least_one and not self._names:
+                self._open()
+            if self._writer is not None:
+                self._close()
+            for name in self._names if self._hidden else ():
+                self._location.filesystem.move(self._location.join(self._hidden + name), self._location.join(name))
+        return list(self._names)
+
+    def end(self) -> None:
+        """Say that the write has ended: the files are part of the dataset, or are gone."""
+        self._delete(writing_marker(self._token))
+
+    def undo(self) -> None:
+        """Delete the files, unless the manifest lists them: then the write did succeed."""
+        for closable in (self._writer, self._sink):
+            # A half-written file is about to be deleted; why it cannot be closed does not matter any more.
+            with contextlib.suppress(OSError, pa.ArrowException, ValueError):
+                if closable is not None:
+                    closable.close()
+        if not self._is_listed():
+            for name in self._names:
+                self._delete(name)
+                self._delete(self._hidden + name)
+        self.end()
+
+    def _is_listed(self) -> bool:
+        try:
+            manifest = read_manifest(self._location)
+        except MetadataError:
+            return False
+        return manifest is not None and any(self._token in file.path for file in manifest.inventory.files)
+
+    def _delete(self, relative: str) -> None:
+        with contextlib.suppress(OSError):
+            self._location.filesystem.delete_file(self._location.join(relative))
+
+
+@contextlib.contextmanager
+def _storage_errors(location: Location) -> Iterator[None]:
+    try:
+        yield
+    except PetastoreError:
+        raise
+    except OSError as problem:
+        raise StorageError(f"{location.url} cannot be written: {problem}") from problem

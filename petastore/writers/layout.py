@@ -1,0 +1,98 @@
+"""Where row groups and files end. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from petastore.errors import RequestError
+
+__all__ = ["Layout", "row_groups"]
+
+_DEFAULT_ROW_GROUP_MB = 32
+_FILE_BYTES = 256 * 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The sizes that were asked for.
+
+    Example:
+        >>> Layout.of(rows_per_row_group=1500, row_group_size_mb=None, rows_per_file=None).rows_per_row_group
+        1500
+    """
+
+    rows_per_row_group: int | None
+    """Rows of each row group but the last of a file; None where bytes decide."""
+
+    row_group_bytes: int
+    """Arrow bytes of the encoded columns of a row group, about; used where `rows_per_row_group` is None."""
+
+    rows_per_file: int | None
+    """Rows of each file but the last; None where bytes decide."""
+
+    file_bytes: int = _FILE_BYTES
+    """A file that has reached this many stored bytes is ended; used where `rows_per_file` is None."""
+
+    @classmethod
+    def of(cls, *, rows_per_row_group: Any, row_group_size_mb: Any, rows_per_file: Any) -> Layout:
+        """The layout that these parameters of `write_dataset` ask for.
+
+        Raises:
+            RequestError: One is no positive number, or both rows and bytes of a row group are given.
+        """
+        if rows_per_row_group is not None and row_group_size_mb is not None:
+            raise RequestError(
+                f"rows_per_row_group={rows_per_row_group!r} and row_group_size_mb={row_group_size_mb!r} both say where "
+                "a row group ends; give one of them"
+            )
+        for name, rows in (("rows_per_row_group", rows_per_row_group), ("rows_per_file", rows_per_file)):
+            if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int) or rows < 1):
+                raise RequestError(
+                    f"{name}={rows!r} is no number of rows; give an integer of at least 1, or leave it out"
+                )
+        size = _DEFAULT_ROW_GROUP_MB if row_group_size_mb is None else row_group_size_mb
+        if isinstance(size, bool) or not isinstance(size, (int, float)) or not 0 < size < math.inf:
+            raise RequestError(f"row_group_size_mb={size!r} is no size; give a positive number of MiB, or leave it out")
+        return cls(rows_per_row_group, max(1, int(size * 1024 * 1024)), rows_per_file)
+
+
+def row_groups(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa.Table]:
+    """Cut a stream of batches into row groups, across the borders of batches.
+
+    A row group also ends where `rows_per_file` ends a file, so whole row groups fill whole files.
+
+    Example:
+        >>> batches = [pa.record_batch({"id": list(range(n))}) for n in (4, 3, 2)]
+        >>> layout = Layout.of(rows_per_row_group=5, row_group_size_mb=None, rows_per_file=7)
+        >>> [group.num_rows for group in row_groups(batches, layout)]
+        [5, 2, 2]
+    """
+    held: list[pa.RecordBatch] = []
+    rows = size = in_file = 0
+    for batch in batches:
+        rest = batch
+        while rest.num_rows:
+            room = _room(rest, layout, rows, size, in_file)
+            part, rest = rest.slice(0, room), rest.slice(room)
+            held.append(part)
+            rows, size = rows + part.num_rows, size + part.nbytes
+            if part.num_rows == room:
+                yield pa.Table.from_batches(held)
+                in_file = (in_file + rows) % layout.rows_per_file if layout.rows_per_file else 0
+                held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _room(batch: pa.RecordBatch, layout: Layout, rows: int, size: int, in_file: int) -> int:
+    """Rows until the row group is full, at least 1."""
+    if layout.rows_per_row_group is not None:
+        room = layout.rows_per_row_group - rows
+    else:
+        room = max(1, math.ceil((layout.row_group_bytes - size) * batch.num_rows / max(1, batch.nbytes)))
+    return room if layout.rows_per_file is None else min(room, layout.rows_per_file - in_file - rows)

@@ -1,0 +1,139 @@
+"""`write_dataset`: a dataset from rows in this process, without Spark.
+
+What a write leaves behind when it is interrupted:
+
+* Before the manifest is renamed into place, readers see the old dataset, or none. A raised exception also deletes the
+  files written so far. After a killed process they stay, but are hidden: on filesystems they carry a leading `_` until
+  all are complete, and the file `_petastore/writing-<token>` tells petastore to leave out every file with that token.
+* Afterwards readers see the new dataset. Old files of an overwritten dataset may stay; the manifest does not list them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from petastore.errors import RequestError
+from petastore.inventory import Inventory
+from petastore.schema import Unischema
+from petastore.storage.footers import read_footers
+from petastore.storage.location import open_location
+from petastore.writers.commit import publish
+from petastore.writers.encode import encode_rows, in_chunks
+from petastore.writers.files import DataFiles
+from petastore.writers.layout import Layout, row_groups
+from petastore.writers.parquet import writer_options
+from petastore.writers.target import Mode, Target
+
+__all__ = ["write_dataset"]
+
+_MODES = ("error", "overwrite", "append")
+
+
+def write_dataset(
+    url: str | os.PathLike[str],
+    schema: Unischema,
+    rows: Iterable[Any],
+    *,
+    mode: Mode = "error",
+    rows_per_row_group: int | None = None,
+    row_group_size_mb: float | None = None,
+    rows_per_file: int | None = None,
+    compression: str | None = "snappy",
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+    progress: Callable[[int], object] | None = None,
+) -> Inventory:
+    """Write rows as a dataset, in one process and without Spark.
+
+    Rows are encoded in chunks and written one row group at a time: memory holds a chunk and a row group, not the data.
+    Nothing changes for readers before the last step.
+
+    Args:
+        url: The dataset's directory: a URL of any fsspec scheme or a local path. It is made where it does not exist.
+        schema: What the rows are.
+        rows: Dicts or named tuples, from any iterable. A nullable field may be left out or None.
+        mode: What to do where something is there already: `"error"` refuses; `"overwrite"` replaces the dataset when
+            all is written and then deletes the old files; `"append"` adds to a dataset with an equal schema. Writers
+            that append at the same time all add their rows.
+        rows_per_row_group: Rows of each row group; only the last of a file has fewer.
+        row_group_size_mb: MiB of encoded columns of a row group, about, as they lie in memory before Parquet's own
+            encoding and compression; 32 where neither this nor `rows_per_row_group` is given.
+        rows_per_file: Rows of each file; only the last has fewer. Without it a file ends near 256 MiB.
+        compression: `"snappy"`, `"lz4"`, `"zstd"`, `"gzip"`, `"brotli"` or `"none"`; cells that a codec has compressed
+            are stored as they are.
+        storage_options: Keyword arguments of the fsspec filesystem.
+        filesystem: A pyarrow or fsspec filesystem to use instead.
+        progress: Called with the number of rows written so far, after each row group.
+
+    Returns:
+        The inventory of the whole dataset.
+
+    Raises:
+        RequestError: The parameters contradict each other.
+        DatasetExistsError: Something is there, and the mode is `"error"`.
+        SchemaError: A field cannot be stored, or the dataset to append to has another schema.
+        EncodeError: A row does not fit the schema; field and row are named. Nothing is changed.
+        DatasetChangedError: Another writer committed while the dataset was being overwritten. Nothing is changed.
+        StorageError: The storage refused. Nothing is changed.
+
+    Example:
+        >>> from petastore.schema import UnischemaField
+        >>> schema = Unischema("squares", [UnischemaField("n", "int64"), UnischemaField("square", "int64")])
+        >>> rows = ({"n": n, "square": n * n} for n in range(10))
+        >>> write_dataset("memory://squares", schema, rows, rows_per_row_group=4, mode="overwrite")
+        Inventory(1 file, 3 row groups, 10 rows)
+    """
+    _check_request(url, schema, rows, mode)
+    layout = Layout.of(
+        rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=rows_per_file
+    )
+    options = writer_options(schema, compression)
+    location = open_location(url, storage_options=storage_options, filesystem=filesystem)
+    target = Target(location, schema, mode, writer=_writer())
+    files = DataFiles(location, schema, layout, options, first_number=target.first_number)
+    try:
+        done = 0
+        for group in row_groups(_encoded(rows, schema), layout):
+            files.write(group)
+            done += group.num_rows
+            if progress is not None:
+                progress(done)
+        names = files.finish(at_least_one=target.needs_a_file)
+        inventory = publish(location, schema, functools.partial(target.next_manifest, read_footers(location, names)))
+    except BaseException:
+        files.undo()
+        raise
+    files.end()
+    target.delete_replaced(inventory)
+    return inventory
+
+
+def _check_request(url: Any, schema: Any, rows: Any, mode: Any) -> None:
+    if not isinstance(url, (str, os.PathLike)):
+        raise RequestError(f"write_dataset takes one URL or path, but {url!r} was given")
+    if not isinstance(schema, Unischema) or not len(schema):
+        raise RequestError(f"write_dataset takes a Unischema with at least one field, but {schema!r} was given")
+    if mode not in _MODES:
+        raise RequestError(f"mode={mode!r} is not known; choose one of {', '.join(map(repr, _MODES))}")
+    if not isinstance(rows, Iterable) or isinstance(rows, (Mapping, str, bytes)):
+        raise RequestError(f"rows is an iterable of dicts, one a row, but a {type(rows).__name__} was given")
+
+
+def _encoded(rows: Iterable[Any], schema: Unischema) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for chunk in in_chunks(rows, schema):
+        yield encode_rows(chunk, schema, first_row=first)
+        first += len(chunk)
+
+
+def _writer() -> str:
+    try:
+        return f"petastore {importlib.metadata.version('petastore')} write_dataset"
+    except importlib.metadata.PackageNotFoundError:
+        return "petastore write_dataset"

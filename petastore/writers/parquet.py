@@ -1,0 +1,78 @@
+"""How encoded columns become Parquet: compression, dictionaries and statistics of each column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from petastore.errors import RequestError
+from petastore.schema import Unischema
+from petastore.schema.arrow import storage_schema
+from petastore.storage.leaves import leaf_paths
+
+__all__ = ["COMPRESSIONS", "writer_options"]
+
+COMPRESSIONS = ("snappy", "lz4", "zstd", "gzip", "brotli", "none")
+"""What a column can be compressed with."""
+
+# Cells of these codecs do not shrink any more; compressing them again costs time on both sides.
+_COMPRESSED_CELLS = {"compressed_image", "compressed_ndarray"}
+
+
+def writer_options(schema: Unischema, compression: str | None) -> dict[str, Any]:
+    """Keyword arguments of `pyarrow.parquet.ParquetWriter` for files of this schema.
+
+    No dictionary is tried for binary cells and floating-point numbers, which seldom repeat, and no statistics are kept
+    of binary cells. Cells that a codec has compressed are not compressed again. Pages carry checksums.
+
+    Raises:
+        RequestError: There is no such compression.
+
+    Example:
+        >>> from petastore.schema import UnischemaField
+        >>> schema = Unischema("user", [UnischemaField("id", "int64"), UnischemaField("raw", bytes)])
+        >>> options = writer_options(schema, "zstd")
+        >>> options["compression"], options["use_dictionary"]
+        ({'id': 'zstd', 'raw': 'zstd'}, ['id'])
+    """
+    chosen = "none" if compression is None else str(compression).lower()
+    if chosen not in COMPRESSIONS:
+        raise RequestError(f"compression={compression!r} is not known; choose one of {', '.join(COMPRESSIONS)}")
+    stored = storage_schema(schema)
+    leaves = _leaf_paths(stored)
+    types = {leaf: _leaf_type(stored.field(name).type) for name, paths in leaves.items() for leaf in paths}
+    return {
+        "compression": {
+            leaf: "none" if _is_compressed(schema, name) else chosen for name, paths in leaves.items() for leaf in paths
+        },
+        "use_dictionary": [
+            leaf for leaf, kind in types.items() if not _is_blob(kind) and not pa.types.is_floating(kind)
+        ],
+        "write_statistics": [leaf for leaf, kind in types.items() if not _is_blob(kind)],
+        "write_page_checksum": True,
+        "store_schema": False,
+    }
+
+
+def _is_compressed(schema: Unischema, name: str) -> bool:
+    codec = schema[name].codec
+    return codec is not None and codec.codec_id in _COMPRESSED_CELLS
+
+
+def _is_blob(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _leaf_type(arrow_type: pa.DataType) -> pa.DataType:
+    return _leaf_type(arrow_type.value_type) if pa.types.is_list(arrow_type) else arrow_type
+
+
+def _leaf_paths(stored: pa.Schema) -> dict[str, list[str]]:
+    """Of each column: the paths of its leaves as Parquet spells them, found by writing an empty file."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, stored, store_schema=False):
+        pass
+    parquet = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    return leaf_paths(stored, [parquet.column(leaf).path for leaf in range(len(parquet))])

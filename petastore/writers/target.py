@@ -1,0 +1,174 @@
+"""The directory that a write aims at: what was there when it began, and what its mode makes of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from petastore.errors import DatasetChangedError, DatasetExistsError, DatasetNotFoundError, SchemaError
+from petastore.inventory import DataFile, Inventory
+from petastore.schema import Unischema
+from petastore.schema.document import dump_document
+from petastore.storage.footers import Footer, read_footers
+from petastore.storage.listing import files_below, is_data_file, list_data_files
+from petastore.storage.location import Location
+from petastore.storage.manifest import Manifest, manifest_token, read_manifest, read_schema_document
+from petastore.writers.commit import check_stored
+from petastore.writers.exclusive import LOCK
+
+__all__ = ["Mode", "Target", "schema_difference"]
+
+Mode: TypeAlias = Literal["error", "overwrite", "append"]
+
+_NUMBERED = re.compile(r"(?:^|/)_?part-([0-9]{5,9})[^/]*$")
+# What else an overwrite removes: summaries of old files, and what killed writes left.
+_LEFTOVER = re.compile(r"_metadata|_part-[0-9]{5,}-[0-9a-f]{32}\.parquet|_petastore/writing-[0-9a-f]{32}")
+
+
+class Target:
+    """What was at the URL when the write began, and what the mode makes of it.
+
+    Args:
+        location: The dataset's directory; it need not exist.
+        schema: What the rows to write are.
+        mode: `"error"`, `"overwrite"` or `"append"`, as in `write_dataset`.
+        writer: Who writes, for people.
+
+    Raises:
+        DatasetExistsError: Something is there, and the mode is `"error"`; or the URL is a file.
+        SchemaError: The dataset to append to has another schema, or none.
+    """
+
+    def __init__(self, location: Location, schema: Unischema, mode: Mode, *, writer: str) -> None:
+        if location.paths is not None:
+            raise DatasetExistsError(f"{location.url} is a file; a dataset is a directory, so choose another URL")
+        self._location = location
+        self._schema = schema
+        self._mode = mode
+        self._writer = writer
+        self._document = dump_document(schema.name, schema)
+        self._token = manifest_token(location)
+        try:
+            self._found = [path for path in files_below(location) if path != LOCK]
+        except DatasetNotFoundError:
+            self._found = []
+        if mode == "error" and self._found:
+            raise DatasetExistsError(
+                f"{location.url} is not empty: it holds {min(self._found)} ({len(self._found):,} files in all). Choose "
+                'another URL, or mode="append" or mode="overwrite"'
+            )
+        if mode == "append":
+            self._old_parts()
+
+    @property
+    def needs_a_file(self) -> bool:
+        """Whether a write without rows must leave a file, so that the dataset has a schema."""
+        return self._mode != "append" or not any(is_data_file(path) for path in self._found)
+
+    @property
+    def first_number(self) -> int:
+        """Number of the first new file; files are read sorted by name, so rows that are appended come last."""
+        if self._mode != "append":
+            return 0
+        numbers = [int(match[1]) for path in self._found if (match := _NUMBERED.search(path))]
+        return max(numbers, default=-1) + 1
+
+    def next_manifest(self, footers: list[Footer]) -> Manifest:
+        """The manifest that follows the one that stands now.
+
+        Raises:
+            DatasetExistsError, DatasetChangedError: Another writer committed since the write began, and appending to
+                what it wrote is not what was asked.
+        """
+        mine = [(footer.file, footer.groups) for footer in footers]
+        if self._mode == "append":
+            return Manifest(Inventory.concatenate([*self._old_parts(), *mine]), self._document, self._writer)
+        if manifest_token(self._location) != self._token:
+            kind = DatasetExistsError if self._mode == "error" else DatasetChangedError
+            raise kind(
+                f"{self._location.url}: another writer committed a dataset there while this one was being written; "
+                "its rows are kept and these are not. Write again"
+            )
+        return Manifest(Inventory.concatenate(mine), self._document, self._writer)
+
+    def _old_parts(self) -> list[tuple[DataFile, dict[str, Any]]]:
+        """Files and row groups of the dataset to append to, whose schema must be equal."""
+        manifest = read_manifest(self._location)
+        if manifest is not None:
+            self._check_equal(manifest.schema_document)
+            return _parts(manifest.inventory)
+        try:
+            footers = read_footers(self._location, list_data_files(self._location))
+        except DatasetNotFoundError:
+            return []
+        self._check_equal(read_schema_document(self._location))
+        for footer in footers:
+            check_stored(footer, self._schema)
+        return [(footer.file, footer.groups) for footer in footers]
+
+    def _check_equal(self, document: str | None) -> None:
+        if document is None:
+            raise SchemaError(
+                f"{self._location.url} holds Parquet files without a petastore schema, so nothing says that these rows "
+                "belong to them; give them one with petastore.writers.commit.commit_dataset, then append"
+            )
+        if document != self._document:
+            raise SchemaError(
+                f"{self._location.url} has another schema than the rows to append: "
+                f"{schema_difference(document, self._document)}. Append with the same schema, or write elsewhere"
+            )
+
+    def delete_replaced(self, inventory: Inventory) -> None:
+        """After an overwrite: delete what was there before; the manifest lists it no more."""
+        if self._mode != "overwrite":
+            return
+        kept = {file.path for file in inventory.files}
+        for path in self._found:
+            if path in kept or not (is_data_file(path) or _LEFTOVER.fullmatch(path)):
+                continue
+            try:
+                self._location.filesystem.delete_file(self._location.join(path))
+            except FileNotFoundError:
+                continue
+            except OSError as problem:
+                warnings.warn(f"{self._location.url}: the replaced file {path} stays: {problem}", stacklevel=3)
+
+
+def _parts(inventory: Inventory) -> list[tuple[DataFile, dict[str, Any]]]:
+    borders = np.searchsorted(inventory.file, np.arange(len(inventory.files) + 1))
+    return [
+        (
+            file,
+            {name: getattr(inventory, name)[start:stop] for name in ("rows", "stored_bytes", "decoded_bytes")},
+        )
+        for file, start, stop in zip(inventory.files, borders, borders[1:], strict=False)
+    ]
+
+
+def schema_difference(theirs: str, ours: str) -> str:
+    """What differs between two schema documents, for people.
+
+    Example:
+        >>> schema_difference('{"name": "a", "fields": []}', '{"name": "b", "fields": []}')
+        "it is called 'a', these 'b'"
+    """
+    try:
+        old, new = json.loads(theirs), json.loads(ours)
+        before = {field["name"]: field for field in old["fields"]}
+        after = {field["name"]: field for field in new["fields"]}
+        found = [] if old["name"] == new["name"] else [f"it is called {old['name']!r}, these {new['name']!r}"]
+    except (ValueError, KeyError, TypeError) as problem:
+        return f"its schema document is damaged ({problem})"
+    for name in {**before, **after}:
+        if name not in after or name not in before:
+            found.append(f"{'these rows lack' if name in before else 'it lacks'} the field {name!r}")
+        elif before[name] != after[name]:
+            changed = [key for key in {**before[name], **after[name]} if before[name].get(key) != after[name].get(key)]
+            found += [
+                f"{key} of {name!r} is {before[name].get(key)!r}, not {after[name].get(key)!r}" for key in changed
+            ]
+    return "; ".join(found) or "the fields stand in another order"
