@@ -78,9 +78,11 @@ class EpochOrder:
         Returns:
             Row groups (int32) and rows inside the row group (int64), both of shape (n,).
         """
+        lanes, offsets = positions % self.lanes, positions // self.lanes
+        if not self._order.shuffle_rows:
+            return self._on_line(self._lane_starts[lanes] + offsets)
         groups = np.empty(len(positions), dtype=np.int32)
         rows = np.empty(len(positions), dtype=np.int64)
-        lanes, offsets = positions % self.lanes, positions // self.lanes
         for lane, where in _runs(lanes):
             blocks, inside = self._blocks_of(lane, offsets[where])
             for block, of_block in _runs(blocks):
@@ -89,6 +91,12 @@ class EpochOrder:
                 groups[chosen] = block_groups[inside[of_block]]
                 rows[chosen] = block_rows[inside[of_block]]
         return groups, rows
+
+    def _on_line(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Row groups and rows inside them, at some places of the line."""
+        # index: (n,) place of each row's row group on the line
+        index = np.searchsorted(self._line_starts, line, side="right") - 1
+        return self._line_groups[index].astype(np.int32), line - self._line_starts[index]
 
     def last_position(self, group_line_index: int) -> int:
         """The last position whose block touches a row group, given by its place on the line."""
@@ -131,13 +139,7 @@ class EpochOrder:
         block_rows, shift = self._order.block_rows, self._shift(lane)
         first = max(block * block_rows - shift, 0)
         stop = min((block + 1) * block_rows - shift, int(self._lane_sizes[lane]))
-        line = np.arange(first, stop, dtype=np.int64) + self._lane_starts[lane]
-        # index: (rows of block,) place of each row's row group on the line
-        index = np.searchsorted(self._line_starts, line, side="right") - 1
-        groups = self._line_groups[index].astype(np.int32)
-        rows = line - self._line_starts[index]
-        if not self._order.shuffle_rows:
-            return groups, rows
+        groups, rows = self._on_line(np.arange(first, stop, dtype=np.int64) + self._lane_starts[lane])
         permuted = hashed_permutation(mix(_ROWS, self._order.seed, self._epoch, lane, block), stop - first)
         return groups[permuted], rows[permuted]
 

@@ -14,7 +14,7 @@ import numpy as np
 from petastore.dataset import Dataset
 from petastore.errors import ReaderClosedError, RequestError
 from petastore.plan.cursor import Cursor
-from petastore.plan.plan import Plan
+from petastore.plan.plan import Plan, Span
 from petastore.plan.request import Shard, Tail
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.batch import Batch
@@ -67,7 +67,7 @@ class Reader:
     ) -> None:
         self._pipeline: Pipeline | None = None
         self._rows: Iterator[Any] | None = None
-        self._cursor = Cursor()
+        self._received: tuple[Span, int] | None = None
         self._workers = workers
         self.dataset = dataset
         """The dataset that is read."""
@@ -106,6 +106,14 @@ class Reader:
     def shard(self) -> Shard:
         """Which part of the dataset this reader gives."""
         return self.plan.request.shard
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where the reader stands: after the last row or batch that it gave; the same on every rank."""
+        if self._received is None:
+            return Cursor()
+        span, place = self._received
+        return span.cursor_after(place)
 
     @property
     def num_rows(self) -> int:
@@ -160,8 +168,8 @@ class Reader:
 
     def _batches(self, batch_size: int) -> Iterator[Batch]:
         for span in self._spans(batch_size):
-            for batch in span.batches():
-                self._cursor = batch.cursor
+            for place, batch in enumerate(span.batches()):
+                self._received = span.span, place
                 yield batch
 
     def _spans(self, batch_size: int) -> Iterator[AssembledSpan]:
@@ -171,7 +179,7 @@ class Reader:
         self._end_pipeline()
         pool = self._workers.pool()
         pipeline = Pipeline(
-            self.plan.spans(batch_size, rows_per_span=self._rows_per_span, after=self._cursor),
+            self.plan.spans(batch_size, rows_per_span=self._rows_per_span, after=self.cursor),
             fetch=lambda group: self.dataset.read(self.plan.unit(group)),
             assemble=self._assembler.assemble,
             pool=pool,
@@ -195,6 +203,9 @@ class Reader:
         return max(_SPAN_BYTES // max(sum(size for size in known if size is not None) + unknown, 1), 1)
 
     def __iter__(self) -> Self:
+        """The reader itself: a loop goes on where the last one left; after the end, the next one begins again."""
+        if self.last_row_consumed and not self.stopped:
+            self.reset()
         return self
 
     def __next__(self) -> Any:
@@ -230,7 +241,7 @@ class Reader:
             # With `even`, the last batch of a rank may hold two rows or none: rows, not batches, are counted here.
             batch_of_row = np.repeat(np.arange(span.span.num_batches), np.diff(span.span.offsets)).tolist()
             for batch, row in zip(batch_of_row, zip(*columns, strict=True), strict=True):
-                self._cursor = span.span.cursor_after(batch)
+                self._received = span.span, batch
                 yield make(row)
 
     def reset(self) -> None:
@@ -243,7 +254,7 @@ class Reader:
             raise ReaderClosedError("this reader was stopped; open another one")
         self._end_pipeline()
         self._rows = None
-        self._cursor = Cursor()
+        self._received = None
         self.last_row_consumed = False
 
     def _end_pipeline(self) -> None:

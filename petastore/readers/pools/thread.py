@@ -98,10 +98,19 @@ class ThreadPool:
                 future.cancel()
                 return future
             heapq.heappush(self._waiting, (priority, next(self._tickets), future, task))
-            if self._running < self.workers:
-                self._running += 1
-                self._executor.submit(self._run_waiting)
+            began = self._running >= self.workers or self._begin_one_more()
+        if not began:
+            self.close()
         return future
+
+    def _begin_one_more(self) -> bool:
+        """One more thread for what waits; False where the interpreter ends, and nobody will ask for it any more."""
+        try:
+            self._executor.submit(self._run_waiting)
+        except RuntimeError:
+            return False
+        self._running += 1
+        return True
 
     def _run_waiting(self) -> None:
         while True:

@@ -1,0 +1,76 @@
+"""Laws that every pool keeps: subclass `PoolLaws`, say how to make a pool, and inherit the tests."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError
+from typing import Any
+
+import pytest
+
+from petastore.readers.pools.pool import Pool
+
+__all__ = ["PoolLaws"]
+
+
+class PoolLaws:
+    """The promise of `petastore.readers.pools.Pool`, as tests."""
+
+    def make_pool(self) -> Pool:
+        """A new, open pool."""
+        raise NotImplementedError
+
+    def test_the_result_of_a_task_is_that_of_its_future(self) -> None:
+        """Results come back, each to its own task."""
+        pool = self.make_pool()
+        futures = [pool.submit(lambda number=number: number * number, priority=number) for number in range(50)]
+        assert [future.result(10) for future in futures] == [number * number for number in range(50)]
+        pool.close()
+        pool.join()
+
+    def test_what_a_task_raises_is_raised_by_its_future_with_its_traceback(self) -> None:
+        """An error names the line that raised it, and the pool goes on."""
+
+        def fails() -> None:
+            raise ZeroDivisionError("on purpose")
+
+        pool = self.make_pool()
+        with pytest.raises(ZeroDivisionError, match="on purpose") as caught:
+            pool.submit(fails, priority=0).result(10)
+        assert caught.traceback[-1].name == "fails"
+        assert pool.submit(lambda: 7, priority=1).result(10) == 7
+        pool.close()
+        pool.join()
+
+    def test_a_closed_pool_cancels_what_is_submitted(self) -> None:
+        """Nothing runs that was submitted after `close`."""
+        ran: list[int] = []
+        pool = self.make_pool()
+        pool.close()
+        future = pool.submit(lambda: ran.append(1), priority=0)
+        with pytest.raises(CancelledError):
+            future.result(10)
+        pool.join()
+        assert ran == []
+
+    def test_close_and_join_may_be_called_again(self) -> None:
+        """Ending a pool twice is ending it once."""
+        pool = self.make_pool()
+        for _ in range(2):
+            pool.close()
+            pool.join()
+
+    def test_a_callback_may_submit_more(self) -> None:
+        """Work may follow from work without a thread that waits."""
+        pool = self.make_pool()
+        done = threading.Event()
+        seen: list[Any] = []
+
+        def next_one(_: object) -> None:
+            pool.submit(lambda: seen.append(2), priority=1).add_done_callback(lambda _: done.set())
+
+        pool.submit(lambda: seen.append(1), priority=0).add_done_callback(next_one)
+        assert done.wait(10)
+        assert seen == [1, 2]
+        pool.close()
+        pool.join()

@@ -1,0 +1,146 @@
+"""The contract at the head of `petastore/readers/pipeline.py`, case by case."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from petastore.errors import ReaderClosedError
+from petastore.inventory import Inventory
+from petastore.plan import Order, Plan, ReadRequest, Span
+from petastore.readers.assemble import AssembledSpan
+from petastore.readers.pipeline import Pipeline
+from petastore.readers.pools import InlinePool, Pool, ThreadPool
+
+POOLS: list[Callable[[], Pool]] = [InlinePool, lambda: ThreadPool(1), lambda: ThreadPool(4)]
+every_pool = pytest.mark.parametrize("make_pool", POOLS, ids=["inline", "one thread", "four threads"])
+
+
+def spans(groups: int = 20) -> Iterator[Span]:
+    order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
+    plan = Plan(Inventory.of_rows([4] * groups), ReadRequest(("id",), order))
+    return plan.spans(3, rows_per_span=3)
+
+
+def pipeline(pool: Pool, *, fetch: Callable[[int], Any] = lambda group: group, ahead: int = 5) -> Pipeline:
+    return Pipeline(
+        spans(),
+        fetch=fetch,
+        assemble=lambda span, tables: AssembledSpan(span, dict.fromkeys(tables)),
+        pool=pool,
+        ahead=ahead,
+    )
+
+
+def first_rows(assembled: list[AssembledSpan]) -> list[tuple[int, int]]:
+    return [(int(one.span.groups[0]), int(one.span.rows[0])) for one in assembled]
+
+
+@every_pool
+def test_spans_arrive_in_the_order_of_the_plan(make_pool: Callable[[], Pool]) -> None:
+    line = pipeline(make_pool())
+    assert first_rows(list(line)) == [(int(span.groups[0]), int(span.rows[0])) for span in spans()]
+    assert line.is_closed
+    line.join()
+
+
+@every_pool
+def test_a_failing_stage_arrives_in_its_place_once_and_closes(make_pool: Callable[[], Pool]) -> None:
+    def fetch(group: int) -> int:
+        if group == 3:
+            raise ZeroDivisionError("row group 3")
+        return group
+
+    line = pipeline(make_pool(), fetch=fetch)
+    before = [next(line) for _ in range(4)]  # rows 0 to 11: row groups 0 to 2
+    assert len(before) == 4
+    with pytest.raises(ZeroDivisionError, match="row group 3") as caught:
+        next(line)
+    assert caught.traceback[-1].name == "fetch"
+    assert line.is_closed
+    with pytest.raises(ReaderClosedError):
+        next(line)
+    line.join()
+
+
+@every_pool
+def test_no_more_is_fetched_than_the_consumer_may_want_next(make_pool: Callable[[], Pool]) -> None:
+    fetched: list[int] = []
+    line = pipeline(make_pool(), fetch=fetched.append, ahead=4)
+    next(line)
+    assert set(fetched) <= {0, 1, 2}  # four spans of three rows are rows 0 to 11
+    line.close()
+    line.join()
+
+
+def test_leaving_early_starts_no_further_task() -> None:
+    started, go_on, fetched = threading.Event(), threading.Event(), []
+
+    def fetch(group: int) -> int:
+        fetched.append(group)
+        started.set()
+        go_on.wait(10)
+        return group
+
+    def consume() -> None:
+        with pytest.raises(ReaderClosedError):
+            next(line)
+
+    line = pipeline(ThreadPool(1), fetch=fetch)
+    waiter = threading.Thread(target=consume)
+    waiter.start()
+    assert started.wait(10)
+    line.close()
+    go_on.set()
+    line.join()
+    waiter.join(10)
+    assert fetched == [0]
+
+
+def test_closing_from_another_thread_wakes_who_waits() -> None:
+    started, go_on = threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+
+    def fetch(group: int) -> int:
+        started.set()
+        go_on.wait(20)
+        return group
+
+    def consume() -> None:
+        try:
+            next(line)
+        except ReaderClosedError as problem:
+            raised.append(problem)
+
+    line = pipeline(ThreadPool(2), fetch=fetch)
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert started.wait(10)
+    line.close()
+    consumer.join(10)  # while the task still runs
+    assert [type(problem) for problem in raised] == [ReaderClosedError]
+    go_on.set()
+    line.join()
+
+
+def test_an_interpreter_ends_with_a_reader_half_way() -> None:
+    program = (
+        "from petastore.inventory import Inventory\n"
+        "from petastore.plan import Order, Plan, ReadRequest\n"
+        "from petastore.readers.assemble import AssembledSpan\n"
+        "from petastore.readers.pipeline import Pipeline\n"
+        "from petastore.readers.pools import ThreadPool\n"
+        "order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)\n"
+        "plan = Plan(Inventory.of_rows([4] * 1000), ReadRequest(('id',), order, epochs=None))\n"
+        "line = Pipeline(plan.spans(3, rows_per_span=3), fetch=lambda group: group,\n"
+        "                assemble=lambda span, tables: AssembledSpan(span, {}), pool=ThreadPool(4), ahead=5)\n"
+        "next(line)\n"
+        "print('half way')\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    assert (said.stdout, said.stderr) == ("half way\n", "")

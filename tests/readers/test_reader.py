@@ -1,0 +1,355 @@
+"""Readers over real datasets: exact rows for all shards, batch sizes and tails; early leaving; nothing left behind."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import itertools
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import petastore
+from petastore.errors import DecodeError, NoDataAvailableError, ReaderClosedError, RequestError
+
+UNEVEN = [13, 1, 97, 0, 30, 7, 52]
+
+
+def write_groups(directory: Path, rows: list[int], *, files: int = 1) -> str:
+    """Plain Parquet with these row groups, dealt out over some files; `id` counts through them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("word", pa.string())])
+    starts = np.cumsum([0, *rows])
+    per_file = -(-len(rows) // files)
+    for number in range(files):
+        with pq.ParquetWriter(directory / f"part-{number}.parquet", schema) as writer:
+            for group in range(number * per_file, min((number + 1) * per_file, len(rows))):
+                ids = np.arange(starts[group], starts[group + 1])
+                words = pa.array([f"w{one}" for one in ids], pa.string())
+                writer.write_table(pa.table([pa.array(ids), words], schema=schema), row_group_size=max(len(ids), 1))
+    return str(directory)
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_groups(tmp_path_factory.mktemp("uneven") / "data", UNEVEN, files=3)
+
+
+@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("shuffle_rows", [False, True], ids=["groups", "rows"])
+def test_two_ranks_step_together_over_uneven_row_groups(uneven: str, tail: str, shuffle_rows: bool) -> None:
+    for batch_size in range(1, 65):
+        counts, seen = [], collections.Counter[int]()
+        for rank in range(2):
+            with petastore.make_reader(
+                uneven, cur_shard=rank, shard_count=2, tail=tail, shuffle_rows=shuffle_rows, schema_fields=["id"]
+            ) as reader:
+                batches = list(reader.batches(batch_size))
+                counts.append(len(batches))
+                assert len(batches) == reader.steps_per_epoch(batch_size)
+            for batch in batches:
+                seen.update(batch["id"][batch["valid"]].tolist() if tail == "pad" else batch["id"].tolist())
+        assert counts[0] == counts[1]
+        if tail in ("even", "pad"):
+            assert seen == collections.Counter(range(200))
+        elif tail == "drop":
+            assert sum(seen.values()) == 200 // (2 * batch_size) * 2 * batch_size
+            assert max(seen.values(), default=1) == 1
+        else:
+            assert set(seen) == set(range(200))
+
+
+def test_pad_marks_repeats_in_a_boolean_column(uneven: str) -> None:
+    for rank in range(2):
+        with petastore.make_reader(uneven, cur_shard=rank, shard_count=2, tail="pad") as reader:
+            *full, last = reader.batches(64)
+            assert all(batch["valid"].all() and batch.num_rows == 64 for batch in full)
+            assert last["valid"].dtype == np.bool_
+            assert (last.num_rows, int(last["valid"].sum())) == (64, 36)
+
+
+def test_more_shards_than_row_groups_share_the_rows(uneven: str) -> None:
+    rows = []
+    for rank in range(30):
+        with petastore.make_reader(uneven, cur_shard=rank, shard_count=30, schema_fields=["id"]) as reader:
+            rows.append([int(row.id) for row in reader])
+    assert sorted(itertools.chain(*rows)) == list(range(200))
+    assert {len(of_rank) for of_rank in rows} == {6, 7}
+
+
+def test_no_rows_give_no_batches(tmp_path: Path) -> None:
+    url = write_groups(tmp_path / "empty", [0])
+    for tail in ("even", "drop", "pad", "wrap"):
+        with petastore.make_reader(url, cur_shard=0, shard_count=2, tail=tail) as reader:
+            assert (len(reader), list(reader.batches(4)), list(reader)) == (0, [], [])
+
+
+def test_fewer_rows_than_ranks_are_refused_by_even_on_every_rank_alike(tmp_path: Path) -> None:
+    url = write_groups(tmp_path / "three", [3])
+    said = set()
+    for rank in range(5):
+        with pytest.raises(NoDataAvailableError) as caught:
+            petastore.make_reader(url, cur_shard=rank, shard_count=5)
+        said.add(str(caught.value))
+    assert len(said) == 1
+    assert "3 rows" in said.pop()
+
+
+@pytest.mark.parametrize("tail", ["pad", "wrap"])
+def test_fewer_rows_than_ranks_work_with_pad_and_wrap(tmp_path: Path, tail: str) -> None:
+    url = write_groups(tmp_path / "three", [3])
+    seen: set[int] = set()
+    for rank in range(5):
+        with petastore.make_reader(url, cur_shard=rank, shard_count=5, tail=tail) as reader:
+            (batch,) = reader.batches(2)
+            assert batch.num_rows == 2
+            seen.update(batch["id"].tolist())
+    assert seen == {0, 1, 2}
+
+
+@pytest.mark.slow
+def test_a_thousand_openings_of_one_row_group_return_every_row(tmp_path: Path) -> None:
+    url = write_groups(tmp_path / "one", [10])
+    for _ in range(1000):
+        with petastore.make_reader(url, schema_fields=["id"]) as reader:
+            assert [int(row.id) for row in reader] == list(range(10))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    workers=st.integers(1, 5),
+    seed=st.integers(0, 10),
+    shuffle_rows=st.booleans(),
+    batch_size=st.integers(1, 80),
+    lanes=st.sampled_from([None, 1, 3, 6]),
+)
+def test_the_order_does_not_depend_on_pool_or_workers(
+    uneven: str, workers: int, seed: int, shuffle_rows: bool, batch_size: int, lanes: int | None
+) -> None:
+    def batches(**kwargs: Any) -> list[list[int]]:
+        with petastore.make_reader(
+            uneven, seed=seed, shuffle_rows=shuffle_rows, num_epochs=2, lanes=lanes, **kwargs
+        ) as reader:
+            found = list(reader.batches(batch_size))
+        assert all(batch["word"].tolist() == [f"w{one}" for one in batch["id"]] for batch in found)
+        return [batch["id"].tolist() for batch in found]
+
+    assert batches(workers_count=workers) == batches(reader_pool_type="dummy")
+
+
+def test_rows_and_batches_are_the_same_rows(uneven: str) -> None:
+    with petastore.make_reader(uneven, seed=1, shuffle_rows=True) as reader:
+        rows = [(int(row.id), row.word) for row in reader]
+        reader.reset()
+        batches = [
+            pair for batch in reader.batches(7) for pair in zip(batch["id"].tolist(), batch["word"], strict=True)
+        ]
+    assert sorted(rows) == sorted(batches) == [(one, f"w{one}") for one in range(200)]
+
+
+def test_a_batch_reader_gives_batches_of_the_largest_row_group(uneven: str) -> None:
+    with petastore.make_batch_reader(uneven, shuffle_row_groups=False) as reader:
+        batches = list(reader)
+        assert len(reader) == len(batches) == 3
+    assert [len(batch.id) for batch in batches] == [97, 97, 6]
+    assert np.concatenate([batch.id for batch in batches]).tolist() == list(range(200))
+
+
+def test_lengths_are_known_before_the_first_read(uneven: str) -> None:
+    with petastore.make_reader(uneven, num_epochs=3, cur_shard=1, shard_count=3) as reader:
+        assert reader.num_rows == 67
+        assert len(reader) == 201 == len(list(reader))
+        assert reader.steps_per_epoch(10) == 7
+
+
+def test_an_endless_reader_has_no_length_but_goes_on(uneven: str) -> None:
+    with petastore.make_reader(uneven, num_epochs=None) as reader:
+        with pytest.raises(TypeError, match="endless"):
+            len(reader)
+        assert reader
+        assert sum(1 for _ in itertools.islice(reader, 1000)) == 1000
+
+
+def test_reset_begins_again_at_any_time(uneven: str) -> None:
+    with petastore.make_reader(uneven, seed=3, shuffle_rows=True) as reader:
+        whole = [int(row.id) for row in reader]
+        assert reader.last_row_consumed
+        for taken in (0, 1, 50, 199):
+            reader.reset()
+            assert [int(row.id) for row in itertools.islice(reader, taken)] == whole[:taken]
+            assert not reader.last_row_consumed
+        reader.reset()
+        assert [int(row.id) for row in reader] == whole
+
+
+def test_after_leaving_early_the_next_loop_goes_on_and_a_finished_reader_begins_again(uneven: str) -> None:
+    with petastore.make_reader(uneven, shuffle_row_groups=False) as reader:
+        for row in reader:
+            if row.id == 20:
+                break
+        assert next(reader).id == 21
+        assert len(list(reader)) == 178
+        assert len(list(reader)) == 200
+
+
+def test_batches_go_on_where_the_reader_stands(uneven: str) -> None:
+    with petastore.make_reader(uneven, shuffle_row_groups=False) as reader:
+        first = [batch["id"].tolist() for batch in itertools.islice(reader.batches(30), 2)]
+        rest = [batch["id"].tolist() for batch in reader.batches(70)]
+    assert list(itertools.chain(*first, *rest)) == list(range(200))
+
+
+def test_a_kept_batch_keeps_its_data(uneven: str) -> None:
+    with petastore.make_reader(uneven, shuffle_rows=True, num_epochs=3) as reader:
+        kept = [(batch, batch["id"].copy()) for batch in reader.batches(16)]
+    assert all((batch["id"] == copy).all() for batch, copy in kept)
+
+
+def test_a_stopped_reader_says_so(uneven: str) -> None:
+    reader = petastore.make_reader(uneven)
+    next(reader)
+    for _ in range(2):  # stop and join may be called again
+        reader.stop()
+        reader.join()
+    for use in (lambda: next(reader), reader.reset, lambda: list(reader.batches(3))):
+        with pytest.raises(ReaderClosedError):
+            use()
+
+
+def test_stop_wakes_a_thread_that_iterates(uneven: str) -> None:
+    reader = petastore.make_reader(uneven, num_epochs=None, schema_fields=["id"])
+    running = threading.Event()
+    ended: list[str] = []
+
+    def consume() -> None:
+        try:
+            for _ in reader:
+                running.set()
+        except ReaderClosedError:
+            ended.append("closed")
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert running.wait(10)
+    reader.stop()
+    consumer.join(10)
+    reader.join()
+    assert ended == ["closed"]
+
+
+def test_a_reader_that_nobody_stopped_warns_and_leaves_nothing_running(uneven: str) -> None:
+    reader = petastore.make_reader(uneven, num_epochs=None)
+    batches = reader.batches(4)
+    next(batches)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        # The generator belongs to whoever took it; what is left running without `stop` is what the reader iterates.
+        batches.close()  # type: ignore[attr-defined]
+        next(reader)
+        reader._rows, rows = None, reader._rows
+        del reader, batches
+        assert rows is not None
+        rows.close()  # type: ignore[attr-defined]
+        del rows
+        gc.collect()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("petastore")]
+    assert [one.category for one in caught if one.category is not ResourceWarning] == []
+
+
+def test_a_fresh_seed_is_visible_and_ranks_share_a_fixed_one(uneven: str) -> None:
+    with petastore.make_reader(uneven) as first, petastore.make_reader(uneven) as second:
+        assert first.plan.request.order.seed != second.plan.request.order.seed
+    seeds = set()
+    for rank in range(2):
+        with petastore.make_reader(uneven, cur_shard=rank, shard_count=2) as reader:
+            seeds.add(reader.plan.request.order.seed)
+    assert seeds == {0}
+
+
+def test_the_repr_says_what_is_read(uneven: str) -> None:
+    with petastore.make_reader(uneven, seed=5, cur_shard=1, shard_count=4) as reader:
+        assert "shard 1 of 4, 50 of 200 rows, 2 columns, 1 epoch, seed 5" in repr(reader)
+
+
+def test_missing_values_keep_the_dtype(tmp_path: Path) -> None:
+    table = pa.table({"n": pa.array([1, None, 2**60], pa.int64()), "s": ["a", None, "c"]})
+    pq.write_table(table, tmp_path / "part.parquet")
+    with petastore.make_batch_reader(str(tmp_path)) as reader:
+        (batch,) = reader
+        assert batch.n.dtype == np.int64
+        assert batch.n.tolist() == [1, None, 2**60]
+        assert batch.s.tolist() == ["a", None, "c"]
+    with petastore.make_reader(str(tmp_path)) as reader:
+        assert [(row.n, row.s) for row in reader] == [(1, "a"), (None, None), (2**60, "c")]
+
+
+def test_a_valid_column_of_the_dataset_and_pad_exclude_each_other(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"valid": [1]}), tmp_path / "part.parquet")
+    with pytest.raises(RequestError, match="'valid'"):
+        petastore.make_reader(str(tmp_path), tail="pad")
+
+
+def test_any_column_name_works(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a-b": [1], "class": [2], "x.y": [3], "名": [4], "_id": [5]}), tmp_path / "part.parquet")
+    with petastore.make_reader(str(tmp_path)) as reader:
+        row = next(reader)
+        assert row._asdict() == {"a-b": 1, "class": 2, "x.y": 3, "名": 4, "_id": 5}
+        assert row["x.y"] == 3
+
+
+def test_a_cell_that_cannot_be_decoded_is_named_by_file_row_group_and_row(tmp_path: Path) -> None:
+    from petastore.codecs import NdarrayCodec
+
+    schema = petastore.Unischema("s", [petastore.UnischemaField("a", "float32", (2,), NdarrayCodec())])
+    url = str(tmp_path / "data")
+    rows = [{"a": np.zeros(2, np.float32)} for _ in range(9)]
+    petastore.write_dataset(url, schema, rows, rows_per_row_group=4)
+    (file,) = Path(url).glob("*.parquet")
+    table = pq.read_table(file)
+    cells = table["a"].to_pylist()
+    cells[6] = b"no npy at all"
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    pq.write_table(pa.table([cells], schema=table.schema), broken / "part.parquet", row_group_size=4)
+    (broken / "_common_metadata").write_bytes((Path(url) / "_common_metadata").read_bytes())
+    with petastore.make_reader(str(broken)) as reader, pytest.raises(DecodeError) as caught:
+        list(reader)
+    error = caught.value
+    assert (error.column, error.file, error.row_group, error.row) == ("a", "part.parquet", 1, 2)
+
+
+def test_partition_columns_come_from_directory_names(tmp_path: Path) -> None:
+    for day, number in itertools.product(["2026-01-01", "2026-01-02"], [7, 8]):
+        directory = tmp_path / f"day={day}" / f"n={number}"
+        directory.mkdir(parents=True)
+        pq.write_table(pa.table({"id": [number]}), directory / "part.parquet")
+    with petastore.make_reader(str(tmp_path), shuffle_rows=True) as reader:
+        rows = sorted((row.day, int(row.n), int(row.id)) for row in reader)
+    assert rows == [(day, n, n) for day in ("2026-01-01", "2026-01-02") for n in (7, 8)]
+    with petastore.make_reader(str(tmp_path), schema_fields=["day"]) as reader:
+        assert sorted(row.day for row in reader) == ["2026-01-01"] * 2 + ["2026-01-02"] * 2
+
+
+SOURCES: dict[str, Callable[[str], Any]] = {
+    "a directory": lambda url: url,
+    "a directory as a file URL": lambda url: f"file://{url}/",
+    "one file": lambda url: f"{url}/part-0.parquet",
+    "a list of files": lambda url: [f"file://{url}/part-{number}.parquet" for number in (2, 0, 1)],
+    "a path object": Path,
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_all_sources_are_read(uneven: str, source: str) -> None:
+    with petastore.make_reader(SOURCES[source](uneven), schema_fields=["id"]) as reader:
+        expected = 111 if source == "one file" else 200
+        assert sorted(int(row.id) for row in reader) == list(range(expected))
