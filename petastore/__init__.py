@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from petastore.readers import Batch, Reader, TransformSpec
     from petastore.schema import Unischema, UnischemaField
     from petastore.spark import dict_to_spark_row, encode_dataframe, materialize_dataset
-    from petastore.writers import write_dataset
+    from petastore.writers.local import write_dataset
 
 __version__ = "0.1.0.dev0"
 
@@ -55,7 +55,7 @@ _HOMES = {
     "make_reader": "petastore.front",
     "materialize_dataset": "petastore.spark",
     "open_dataset": "petastore.dataset",
-    "write_dataset": "petastore.writers",
+    "write_dataset": "petastore.writers.local",
 }
 
 

@@ -59,6 +59,7 @@ class Pipeline(Iterator[AssembledSpan]):
         self._tables: dict[int, Future[Any]] = {}
         self._jobs: collections.deque[_SpanJob] = collections.deque()
         self._planned = 0
+        self._exhausted = False
         self._changed = threading.Condition()
         self._closed = False
         self.waited_s = 0.0
@@ -66,9 +67,11 @@ class Pipeline(Iterator[AssembledSpan]):
 
     def __next__(self) -> AssembledSpan:
         self._plan_ahead()
-        if not self._jobs:
+        if self._exhausted and not self._jobs:
             self.close()
             raise StopIteration
+        if self._closed:
+            raise ReaderClosedError("the reader was stopped; open another one")
         job = self._jobs[0]
         self._wait_for(job)
         self._jobs.popleft()
@@ -82,6 +85,7 @@ class Pipeline(Iterator[AssembledSpan]):
         while len(self._jobs) < self._ahead and not self._closed:
             span = next(self._spans, None)
             if span is None:
+                self._exhausted = True
                 return
             for group in span.fetch:
                 self._tables[group] = self._pool.submit(functools.partial(self._fetch, group), priority=self._planned)
@@ -116,10 +120,9 @@ class Pipeline(Iterator[AssembledSpan]):
         self._pool.close()
 
     def join(self) -> None:
-        """Waits until no task runs, after `close`; nothing is held afterwards. May be called again."""
+        """Waits until no task runs, after `close`. May be called again."""
+        # What waits to be handed over is the consumer's: a thread that joins must not take it away under its hands.
         self._pool.join()
-        self._jobs.clear()
-        self._tables.clear()
 
 
 class _SpanJob:
