@@ -16,15 +16,18 @@ from sybil.parsers.markdown import PythonCodeBlockParser
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = re.compile(r"<!-- needs: (?P<names>[a-z, ]+) -->")
+LEAVES = re.compile(r"<!-- leaves running: (?P<reason>[^>]+) -->")
 FENCE = re.compile(r"^```+(?P<language>[\w{.-]*)", re.MULTILINE)
 # What a block that is not run may call itself; anything else would be a Python block under another name.
 NOT_RUN = {"", "bash", "console", "json", "mermaid", "text", "toml", "yaml"}
 
 
 def _marks(page: Path) -> list[pytest.MarkDecorator]:
-    found = NEEDS.search(page.read_text(encoding="utf-8"))
-    names = [] if found is None else [name.strip() for name in found["names"].split(",")]
-    return [getattr(pytest.mark, name) for name in names]
+    """Marks that a page asks for in comments."""
+    text = page.read_text(encoding="utf-8")
+    names = [name.strip() for found in NEEDS.finditer(text) for name in found["names"].split(",")]
+    leaves = [pytest.mark.leaves_running(found["reason"]) for found in LEAVES.finditer(text)]
+    return [*(getattr(pytest.mark, name) for name in names), *leaves]
 
 
 def _name(page: Path) -> str:
