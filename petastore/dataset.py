@@ -121,6 +121,7 @@ class Dataset:
         shard = shard or Shard()
         fields = tuple(self.schema) if columns is None else select_fields(self.schema, columns, among=self.url)
         whole_number(shuffle_memory, name="shuffle_memory", least=1)
+        asked = {"seed": seed, "lanes": lanes, "block_rows": block_rows}
         if shuffle_rows:
             lanes, block_rows = shuffled_lanes(
                 self.inventory, shuffle_memory=shuffle_memory, lanes=lanes, block_rows=block_rows
@@ -132,8 +133,15 @@ class Dataset:
             lanes=shard.count if lanes is None else lanes,
             block_rows=1 if block_rows is None else block_rows,
         )
-        names = tuple(field.name for field in fields)
-        return Plan(self.inventory, ReadRequest(names, order, shard, epochs, Tail.parse(tail)))
+        request = ReadRequest(
+            columns=tuple(field.name for field in fields),
+            order=order,
+            shard=shard,
+            epochs=epochs,
+            tail=Tail.parse(tail),
+            chosen=frozenset(name for name, value in asked.items() if value is None),
+        )
+        return Plan(self.inventory, request)
 
     def read(self, unit: ReadUnit) -> pa.Table:
         """The stored cells of a work item, one chunk a column; partition columns are not in it.

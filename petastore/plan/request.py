@@ -155,6 +155,9 @@ class ReadRequest:
     tail: Tail = Tail.EVEN
     """What becomes of the last global batch."""
 
+    chosen: frozenset[str] = frozenset()
+    """Parts of `order` that nobody asked for by name: a state that is restored may bring its own."""
+
     def __post_init__(self) -> None:
         if self.epochs is not None:
             object.__setattr__(self, "epochs", whole_number(self.epochs, name="num_epochs", least=1))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from petastore.errors import ReaderClosedError, RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan, Span
 from petastore.plan.request import Shard, Tail
+from petastore.plan.state import dump_state, resume
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.batch import Batch
 from petastore.readers.options import Workers
@@ -67,6 +69,7 @@ class Reader:
     ) -> None:
         self._pipeline: Pipeline | None = None
         self._rows: Iterator[Any] | None = None
+        self._begin = Cursor()
         self._received: tuple[Span, int] | None = None
         self._workers = workers
         self.dataset = dataset
@@ -111,7 +114,7 @@ class Reader:
     def cursor(self) -> Cursor:
         """Where the reader stands: after the last row or batch that it gave; the same on every rank."""
         if self._received is None:
-            return Cursor()
+            return self._begin
         span, place = self._received
         return span.cursor_after(place)
 
@@ -250,10 +253,46 @@ class Reader:
         Raises:
             ReaderClosedError: After `stop`.
         """
+        self._go_on(self.plan, Cursor())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the reader stands, as a new dict of JSON values under 300 bytes; the same on every rank.
+
+        It counts what was given out, not what was prefetched.
+        """
+        return dump_state(self.plan, self.cursor)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `state_dict` was called: the next row or batch is the one that would have followed.
+
+        Workers, pool, batch size, tail, number of ranks and epochs may be others than then: the rows that were not
+        given out yet follow, none twice.
+
+        Raises:
+            RequestError: The state is none, or of another dataset or order; the difference is named.
+            ReaderClosedError: After `stop`.
+        """
+        self._go_on(*resume(self.plan, state))
+
+    def reshard(self, cur_shard: int, shard_count: int) -> None:
+        """Goes on as another rank, or as one of another number of ranks; every rank calls it after the same step.
+
+        Nothing is communicated: after the same steps all ranks stand at the same place, and share what is left anew.
+
+        Raises:
+            RequestError: There is no such shard.
+            ReaderClosedError: After `stop`.
+        """
+        request = dataclasses.replace(self.plan.request, shard=Shard(cur_shard, shard_count))
+        self._go_on(Plan(self.plan.inventory, request), self.cursor)
+
+    def _go_on(self, plan: Plan, cursor: Cursor) -> None:
         if self.stopped:
             raise ReaderClosedError("this reader was stopped; open another one")
         self._end_pipeline()
         self._rows = None
+        self.plan = plan
+        self._begin = cursor
         self._received = None
         self.last_row_consumed = False
 

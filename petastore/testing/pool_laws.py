@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from concurrent.futures import CancelledError
 from typing import Any
@@ -23,7 +24,7 @@ class PoolLaws:
     def test_the_result_of_a_task_is_that_of_its_future(self) -> None:
         """Results come back, each to its own task."""
         pool = self.make_pool()
-        futures = [pool.submit(lambda number=number: number * number, priority=number) for number in range(50)]
+        futures = [pool.submit(functools.partial(pow, number, 2), priority=number) for number in range(50)]
         assert [future.result(10) for future in futures] == [number * number for number in range(50)]
         pool.close()
         pool.join()

@@ -28,13 +28,7 @@ def spans(groups: int = 20) -> Iterator[Span]:
 
 
 def pipeline(pool: Pool, *, fetch: Callable[[int], Any] = lambda group: group, ahead: int = 5) -> Pipeline:
-    return Pipeline(
-        spans(),
-        fetch=fetch,
-        assemble=lambda span, tables: AssembledSpan(span, dict.fromkeys(tables)),
-        pool=pool,
-        ahead=ahead,
-    )
+    return Pipeline(spans(), fetch=fetch, assemble=lambda span, _: AssembledSpan(span, {}), pool=pool, ahead=ahead)
 
 
 def first_rows(assembled: list[AssembledSpan]) -> list[tuple[int, int]]:

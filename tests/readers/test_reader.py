@@ -258,7 +258,7 @@ def test_a_reader_that_nobody_stopped_warns_and_leaves_nothing_running(uneven: s
         reader._rows, rows = None, reader._rows
         del reader, batches
         assert rows is not None
-        rows.close()  # type: ignore[attr-defined]
+        rows.close()
         del rows
         gc.collect()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("petastore")]

@@ -135,7 +135,7 @@ def test_a_frame_function_may_not_change_the_number_of_rows(url: str) -> None:
 
 
 def test_the_users_own_error_is_the_cause(url: str) -> None:
-    with petastore.make_reader(url, transform_spec=TransformSpec(lambda _: {}["missing"])) as reader:
+    with petastore.make_reader(url, transform_spec=TransformSpec(lambda row: row["missing"])) as reader:
         with pytest.raises(TransformError) as caught:
             next(reader)
         assert isinstance(caught.value.__cause__, KeyError)

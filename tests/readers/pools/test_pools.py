@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 
 from petastore.readers.pools import InlinePool, Pool, ThreadPool
@@ -64,7 +65,7 @@ def test_waiting_tasks_run_in_the_order_of_their_priority() -> None:
 
     pool.submit(holds, priority=0)
     assert started.wait(10)
-    futures = [pool.submit(lambda number=number: order.append(number), priority=number) for number in (5, 1, 3, 1)]
+    futures = [pool.submit(functools.partial(order.append, number), priority=number) for number in (5, 1, 3, 1)]
     go_on.set()
     for future in futures:
         future.result(10)

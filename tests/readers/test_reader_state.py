@@ -1,0 +1,159 @@
+"""A reader goes on where its state was taken: other workers, ranks and batch sizes, and after a SIGKILL."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+from petastore.errors import ReaderClosedError, RequestError
+
+ROWS = 500
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    directory = tmp_path_factory.mktemp("state")
+    for number, part in enumerate(np.array_split(np.arange(ROWS), 5)):
+        pq.write_table(pa.table({"id": part}), directory / f"part-{number}.parquet", row_group_size=17)
+    return str(directory)
+
+
+def test_a_fresh_reader_with_other_workers_goes_on_at_the_next_batch(url: str) -> None:
+    with petastore.make_reader(url, shuffle_rows=True, num_epochs=2) as reader:
+        batches = reader.batches(32)
+        taken = [next(batches)["id"].tolist() for _ in range(9)]
+        state = json.dumps(reader.state_dict())
+        rest = [batch["id"].tolist() for batch in batches]
+    with petastore.make_reader(url, reader_pool_type="dummy", shuffle_rows=True, num_epochs=2) as reader:
+        reader.load_state_dict(json.loads(state))
+        assert [batch["id"].tolist() for batch in reader.batches(32)] == rest
+    assert sorted(itertools.chain(*taken, *rest)) == sorted([*range(ROWS)] * 2)
+
+
+def test_rows_go_on_too(url: str) -> None:
+    with petastore.make_reader(url, seed=4) as reader:
+        taken = [int(row.id) for row in itertools.islice(reader, 123)]
+        state = reader.state_dict()
+        whole = taken + [int(row.id) for row in reader]
+        reader.load_state_dict(state)
+        assert taken + [int(row.id) for row in reader] == whole
+
+
+def test_what_was_prefetched_does_not_count(url: str) -> None:
+    with petastore.make_reader(url, workers_count=4) as reader:
+        batches = reader.batches(10)
+        for step in range(5):
+            assert reader.state_dict()["position"] == 10 * step
+            next(batches)
+
+
+def test_another_number_of_ranks_shares_what_is_left(url: str) -> None:
+    seen: list[int] = []
+    state = None
+    for ranks, batch_size, steps in [(4, 8, 5), (3, 10, 4), (5, 7, 10**6)]:
+        states = []
+        for rank in range(ranks):
+            with petastore.make_reader(url, shuffle_rows=True, seed=0, cur_shard=rank, shard_count=ranks) as reader:
+                if state is not None:
+                    reader.load_state_dict(state)
+                for batch in itertools.islice(reader.batches(batch_size), steps):
+                    seen += batch["id"].tolist()
+                states.append(reader.state_dict())
+        assert all(one == states[0] for one in states)
+        state = states[0]
+    assert sorted(seen) == list(range(ROWS))
+
+
+def test_reshard_goes_on_as_another_rank(url: str) -> None:
+    readers = [petastore.make_reader(url, shuffle_rows=True, cur_shard=rank, shard_count=2) for rank in range(2)]
+    seen: list[int] = []
+    for reader in readers:
+        for batch in itertools.islice(reader.batches(16), 6):
+            seen += batch["id"].tolist()
+    readers.append(petastore.make_reader(url, shuffle_rows=True, cur_shard=0, shard_count=1))
+    readers[2].load_state_dict(readers[0].state_dict())
+    for rank, reader in enumerate(readers):
+        reader.reshard(rank, 3)
+        for batch in reader.batches(16):
+            seen += batch["id"].tolist()
+        reader.stop()
+        reader.join()
+    assert sorted(seen) == list(range(ROWS))
+
+
+def test_a_state_of_another_order_or_dataset_is_refused(url: str, tmp_path: Path) -> None:
+    with petastore.make_reader(url, seed=1) as reader:
+        state = reader.state_dict()
+    with petastore.make_reader(url, seed=2) as reader, pytest.raises(RequestError, match="seed"):
+        reader.load_state_dict(state)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "part.parquet")
+    with petastore.make_reader(str(tmp_path), seed=1) as reader, pytest.raises(RequestError, match="dataset"):
+        reader.load_state_dict(state)
+
+
+def test_a_stopped_reader_takes_no_state(url: str) -> None:
+    reader = petastore.make_reader(url)
+    state = reader.state_dict()
+    reader.stop()
+    with pytest.raises(ReaderClosedError):
+        reader.load_state_dict(state)
+
+
+TRAINING = """
+import json, os, sys
+from pathlib import Path
+import petastore
+
+url, checkpoint, log = sys.argv[1:]
+with petastore.make_reader(url, shuffle_rows=True, num_epochs=1) as reader:
+    if os.path.exists(checkpoint):
+        reader.load_state_dict(json.loads(Path(checkpoint).read_text()))
+    for batch in reader.batches(16):
+        aside = Path(checkpoint + ".new")
+        aside.write_text(json.dumps({**reader.state_dict()}))
+        committed = json.dumps(batch["id"].tolist())
+        print(committed, flush=True)
+        if sys.stdin.readline() != "commit\\n":
+            raise SystemExit("not committed")
+        aside.replace(checkpoint)
+        print("committed", flush=True)
+"""
+
+
+def test_a_training_that_is_killed_again_and_again_sees_every_row_once(url: str, tmp_path: Path) -> None:
+    """SIGKILL at twenty batches, before or after their commit; committed batches hold each row once."""
+    seen: list[int] = []
+    random = np.random.RandomState(0)
+    kills = 0
+    while len(seen) < ROWS:
+        steps = random.randint(1, 3) if kills < 20 else 10**6
+        command = [sys.executable, "-c", TRAINING, url, str(tmp_path / "checkpoint"), str(tmp_path / "log")]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as training:
+            assert training.stdin is not None
+            assert training.stdout is not None
+            for _ in range(steps):
+                line = training.stdout.readline()
+                if not line:
+                    break
+                if kills < 20 and random.randint(3) == 0:
+                    break  # killed between the batch and its commit: it comes again
+                training.stdin.write("commit\n")
+                training.stdin.flush()
+                assert training.stdout.readline() == "committed\n"
+                seen += json.loads(line)
+            training.send_signal(signal.SIGKILL)
+            kills += 1
+            training.stdin.close()
+        assert kills < 60
+    assert kills > 20
+    assert sorted(seen) == list(range(ROWS))
