@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from petastore.codecs.cells import byte_cells, bytes_of_cell
 from petastore.codecs.declared import array_to_write, check_array_field
-from petastore.codecs.ndarray import array_of_unit, decode_npy, put_npy
+from petastore.codecs.ndarray import array_of_unit, decode_npy, put_npy_cells
 from petastore.codecs.npy import MAX_HEADER_BYTES
 from petastore.codecs.npz import NpzError, archive_bytes, member_of
 from petastore.codecs.numpy_to_arrow import cells_array
@@ -101,11 +101,7 @@ class CompressedNdarrayCodec:
             DecodeError: As `decode`, with `row` set.
         """
         found = byte_cells(cells, field)
-        for row in range(len(found)):
-            try:
-                put_npy(_inflated(found[row], field), field, out, row)
-            except DecodeError as problem:
-                raise problem.at(row=row) from None
+        put_npy_cells(lambda row: _inflated(found[row], field), field, out)
 
 
 def _inflated(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[np.uint8]:

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from petastore.errors import EncodeError, SchemaError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["array_to_write", "check_array_field", "same_dtype", "shape_below_empty", "shape_fits", "shape_text"]
+__all__ = [
+    "array_to_write",
+    "arrays_alike",
+    "check_array_field",
+    "same_dtype",
+    "shape_below_empty",
+    "shape_fits",
+    "shape_text",
+]
 
 
 def shape_fits(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
@@ -42,10 +50,12 @@ def shape_text(shape: Sequence[int | None]) -> str:
 
 def same_dtype(dtype: np.dtype[Any], field: UnischemaField) -> bool:
     """Whether an array of `dtype` holds values of the field: byte order, text width and time unit do not matter."""
-    declared = field.numpy_dtype
-    if declared in (np.str_, np.bytes_) or field.dtype.kind in "mM":
-        return dtype.kind == np.dtype(declared).kind
-    return dtype.newbyteorder("=") == field.dtype
+    declared = field.dtype
+    if declared == dtype:
+        return declared.kind != "O"
+    if declared.kind in "OmM":
+        return dtype.kind == np.dtype(field.numpy_dtype).kind != "O"
+    return dtype.newbyteorder("=") == declared
 
 
 def check_array_field(field: UnischemaField, codec: str) -> None:
@@ -69,17 +79,26 @@ def array_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:
     """
     if value is None:
         raise EncodeError("None was given to encode; a null is written by leaving the cell out", column=field.name)
-    declared = f"the field declares {field.dtype_name} of shape {field.shape}"
     if isinstance(value, np.generic) and field.is_scalar:
         value = np.asarray(value)
     if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
-        raise EncodeError(f"{declared}, but {type(value).__name__} came; give a numpy.ndarray", column=field.name)
-    if not same_dtype(value.dtype, field):
-        raise EncodeError(
-            f"{declared}, but an array of {value.dtype} came; convert it with value.astype({field.dtype_name!r}) "
-            "where that is what you mean",
-            column=field.name,
-        )
-    if not shape_fits(value.shape, field.shape):
-        raise EncodeError(f"{declared}, but an array of shape {value.shape} came", column=field.name)
-    return value
+        problem = f"{type(value).__name__} came; give a numpy.ndarray"
+    elif not same_dtype(value.dtype, field):
+        problem = f"an array of {value.dtype} came; convert it with value.astype({field.dtype_name!r}) if you mean that"
+    elif not shape_fits(value.shape, field.shape):
+        problem = f"an array of shape {value.shape} came"
+    else:
+        return value
+    raise EncodeError(f"the field declares {field.dtype_name} of shape {field.shape}, but {problem}", column=field.name)
+
+
+def arrays_alike(values: Sequence[Any]) -> bool:
+    """Whether all values are C-contiguous arrays of one dtype and shape: what holds for one then holds for all."""
+    first = values[0] if len(values) else None
+    if type(first) is not np.ndarray:
+        return False
+    dtype, shape = first.dtype, first.shape
+    return all(
+        type(value) is np.ndarray and value.shape == shape and value.dtype == dtype and value.flags.c_contiguous
+        for value in values
+    )

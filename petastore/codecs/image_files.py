@@ -1,4 +1,4 @@
-"""Image files ⇄ pixels: PNG through OpenCV, JPEG through libjpeg-turbo (simplejpeg); see docs/decisions/0004.
+"""Image files ⇄ pixels: OpenCV writes both formats and reads PNG, simplejpeg reads JPEG (docs/decisions/0004).
 
 A file's header is read first, and a size or kind that the field does not declare is refused before memory is taken.
 Both libraries are imported when the first image passes, not before.
@@ -54,26 +54,13 @@ def image_bytes(image: NDArray[Any], image_format: str, quality: int) -> bytes:
         ImageError: The library refuses it.
         MissingExtraError: The library is not installed.
     """
-    native = np.ascontiguousarray(image, image.dtype.newbyteorder("="))
-    return _jpeg_bytes(native, quality) if image_format == "jpeg" else _png_bytes(native)
-
-
-def _jpeg_bytes(image: NDArray[Any], quality: int) -> bytes:
-    gray = image.ndim == 2
-    pixels = image[..., None] if gray else image
-    colors, subsampling = ("GRAY", "Gray") if gray else ("RGB", "420")
-    try:
-        encoded: bytes = _simplejpeg().encode_jpeg(pixels, quality, colors, subsampling)
-    except ValueError as problem:
-        raise ImageError(str(problem)) from None
-    return encoded
-
-
-def _png_bytes(image: NDArray[Any]) -> bytes:
     cv2 = _cv2()
-    pixels = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
+    native = np.ascontiguousarray(image, image.dtype.newbyteorder("="))
+    # OpenCV takes blue first, and writes red first into the file.
+    pixels = native if native.ndim == 2 else cv2.cvtColor(native, cv2.COLOR_RGB2BGR)
+    options = [cv2.IMWRITE_JPEG_QUALITY, quality] if image_format == "jpeg" else []
     try:
-        done, encoded = cv2.imencode(".png", pixels)
+        done, encoded = cv2.imencode(f".{image_format}", pixels, options)
     except cv2.error as problem:
         raise ImageError(str(problem)) from None
     if not done:
@@ -184,9 +171,7 @@ def _cv2() -> ModuleType:
     try:
         import cv2
     except ImportError:
-        raise MissingExtraError(
-            "CompressedImageCodec('png')", package="opencv-python-headless", extra="image"
-        ) from None
+        raise MissingExtraError("CompressedImageCodec", package="opencv-python-headless", extra="image") from None
     module: ModuleType = cv2
     return module
 
@@ -196,6 +181,6 @@ def _simplejpeg() -> ModuleType:
     try:
         import simplejpeg
     except ImportError:
-        raise MissingExtraError("CompressedImageCodec('jpeg')", package="simplejpeg", extra="image") from None
+        raise MissingExtraError("CompressedImageCodec", package="simplejpeg", extra="image") from None
     module: ModuleType = simplejpeg
     return module

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.codecs.cells import ByteCells, byte_cells, bytes_of_cell, equal_cells_array
-from petastore.codecs.declared import array_to_write, check_array_field, same_dtype, shape_fits
+from petastore.codecs.declared import array_to_write, arrays_alike, check_array_field, same_dtype, shape_fits
 from petastore.codecs.npy import NpyError, NpyHeader, array_bytes, elements_of, header_of, npy_header_bytes
 from petastore.codecs.numpy_to_arrow import cells_array
 from petastore.codecs.scalars import InexactError
@@ -91,6 +91,8 @@ class NdarrayCodec:
         """
         if _is_stack(values) and len(values) and field.shape:
             return _encode_stack(values, field)
+        if field.shape and arrays_alike(values):
+            return _encode_stack(np.stack(values), field)
         cells: list[bytes | None] = []
         for row, value in enumerate(values):
             try:
@@ -109,23 +111,47 @@ class NdarrayCodec:
         """
         found = byte_cells(cells, field)
         if not _decode_alike(found, field, out):
-            for row in range(len(found)):
-                try:
-                    put_npy(found[row], field, out, row)
-                except DecodeError as problem:
-                    raise problem.at(row=row) from None
+            put_npy_cells(found.__getitem__, field, out)
 
 
-def put_npy(cell: NDArray[np.uint8], field: UnischemaField, out: NDArray[Any], row: int) -> None:
-    """The array in the bytes of one cell into its place in `out`.
+def put_npy_cells(cell_of: Callable[[int], NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
+    """The arrays in the bytes of cells, each into its place in `out`.
+
+    Args:
+        cell_of: Gives the `.npy` bytes of a row.
+        field: What was declared.
+        out: As in `decode_column`.
 
     Raises:
-        DecodeError: As `decode_npy`.
+        DecodeError: As `decode_npy`, with `row` set.
     """
     # Rows of numbers are copied where they belong; anything else is an array of its own.
-    copied_in_place = field.shape and field.is_fixed and field.dtype.kind not in "mM"
-    value = npy_view(cell, field) if copied_in_place else decode_npy(cell, field)
-    out[row] = value[()] if field.is_scalar else value
+    in_place = bool(field.shape) and field.is_fixed and field.dtype.kind not in "mM"
+    checked: dict[int, NpyHeader] = {}
+    row = 0
+    try:
+        for row in range(len(out)):
+            value = _checked_view(cell_of(row), field, checked)
+            value = value if in_place else _native(value, field)
+            out[row] = value[()] if field.is_scalar else value
+    except (NpyError, InexactError) as problem:
+        raise _no_array(problem, field).at(row=row) from None
+    except DecodeError as problem:
+        raise problem.at(row=row) from None
+
+
+def _checked_view(cell: NDArray[np.uint8], field: UnischemaField, checked: dict[int, NpyHeader]) -> NDArray[Any]:
+    """The array in one cell, over its memory; `checked` has the headers that were compared with the field already."""
+    header = header_of(cell)
+    if id(header) not in checked:
+        check_header(header, field)
+        checked[id(header)] = header
+    view: NDArray[Any] = elements_of(cell, 0, header, rows=1, step=len(cell))[0]
+    return view
+
+
+def _no_array(problem: ValueError, field: UnischemaField) -> DecodeError:
+    return DecodeError(f"the cell is no array of {field.dtype_name}: {problem}", column=field.name)
 
 
 def decode_npy(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[Any]:
@@ -135,24 +161,9 @@ def decode_npy(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[Any]:
         DecodeError: The bytes are damaged, or hold another dtype or shape than declared.
     """
     try:
-        return _native(npy_view(cell, field), field)
-    except InexactError as problem:
-        raise DecodeError(f"the cell is no array of {field.dtype_name}: {problem}", column=field.name) from None
-
-
-def npy_view(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[Any]:
-    """The array as it lies in the bytes of one cell: their memory, in their byte and memory order.
-
-    Raises:
-        DecodeError: The bytes are damaged, or hold another dtype or shape than declared.
-    """
-    try:
-        header = header_of(cell)
-    except NpyError as problem:
-        raise DecodeError(f"the cell is no array of {field.dtype_name}: {problem}", column=field.name) from None
-    check_header(header, field)
-    view: NDArray[Any] = elements_of(cell, 0, header, rows=1, step=len(cell))[0]
-    return view
+        return _native(_checked_view(cell, field, {}), field)
+    except (NpyError, InexactError) as problem:
+        raise _no_array(problem, field) from None
 
 
 def check_header(header: NpyHeader, field: UnischemaField) -> None:
@@ -185,7 +196,7 @@ def array_of_unit(field: UnischemaField, value: NDArray[Any]) -> NDArray[Any]:
 
 def _native(stored: NDArray[Any], field: UnischemaField) -> NDArray[Any]:
     """A C-contiguous copy in the machine's byte order and the field's time unit."""
-    native = stored.astype(stored.dtype.newbyteorder("="), order="C", copy=True)
+    native = stored.copy("C") if stored.dtype.isnative else stored.astype(stored.dtype.newbyteorder("="), order="C")
     if native.dtype.kind in "mM" and native.dtype != field.dtype:
         return _exact_units(native, field.dtype)
     return native

@@ -57,17 +57,17 @@ class NpyHeader:
     shape: tuple[int, ...]
     """Sizes of the dimensions."""
 
-    @property
-    def payload(self) -> int:
-        """Bytes of all elements."""
-        return math.prod(self.shape) * self.dtype.itemsize
+    payload: int = dataclasses.field(init=False)
+    """Bytes of all elements."""
 
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next, in each dimension."""
+    strides: tuple[int, ...] = dataclasses.field(init=False)
+    """Bytes from one element to the next, in each dimension."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "payload", math.prod(self.shape) * self.dtype.itemsize)
         sizes = self.shape if self.fortran_order else self.shape[::-1]
         strides = [self.dtype.itemsize * math.prod(sizes[:position]) for position in range(len(sizes))]
-        return tuple(strides if self.fortran_order else strides[::-1])
+        object.__setattr__(self, "strides", tuple(strides if self.fortran_order else strides[::-1]))
 
 
 def header_of(cell: NDArray[np.uint8]) -> NpyHeader:
