@@ -54,7 +54,8 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 	@echo 'check: import contracts (lint-imports)'
 	@out=$$($(BIN)/lint-imports 2>&1) || { echo "$$out"; exit 1; }
 	@echo 'check: docs (mkdocs build --strict)'
-	@$(BIN)/mkdocs build --strict --quiet
+	@# Not --quiet: it hides warnings from --strict too.
+	@out=$$($(BIN)/mkdocs build --strict 2>&1) || { echo "$$out"; exit 1; }
 	@echo 'check: all is well'
 
 .PHONY: test

@@ -54,6 +54,13 @@ def test_a_block_is_python_and_run_or_says_that_it_is_something_else(page: Path)
     assert {match["language"] for match in FENCE.finditer(closed)} <= NOT_RUN | {"python"}
 
 
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_of_pages_outside_the_site_lead_somewhere(page: str) -> None:
+    """Those of the site are checked by mkdocs."""
+    targets = re.findall(r"\]\(([^)#]+)", (ROOT / page).read_text(encoding="utf-8"))
+    assert [target for target in targets if "://" not in target and not (ROOT / target).exists()] == []
+
+
 def test_the_readme_begins_with_code_that_runs() -> None:
     first_screen = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:40])
     assert "```python" in first_screen

@@ -63,7 +63,9 @@ def inspect(
             json.dump(facts.as_json(), sys.stdout, indent=2, ensure_ascii=False)
             print()
         else:
-            render_facts(facts, Console(), every_field=every_field)
+            console = Console()
+            # What is piped is searched, not looked at: nothing is left out there.
+            render_facts(facts, console, every_field=every_field or not console.is_terminal)
 
 
 def _options(text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What there is to say about a dataset, as a value. Everything was read when it was opened, but for at most one footer."""
+"""What there is to say about a dataset, as a value. Opening it has read everything but at most one footer."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich import box
@@ -15,6 +16,8 @@ from petastore.cli.inspect import DatasetFacts, FieldFacts, PartitionFacts, Spre
 __all__ = ["render_facts"]
 
 _BARS = "▁▂▃▄▅▆▇█"
+# Parquet's `created_by` ends in the 40 digits of a commit.
+_BUILD = re.compile(r" \(build [0-9a-f]*\)$")
 _LINES_BESIDE_THE_FIELDS = 16
 _FEWEST_FIELDS = 4
 
@@ -91,7 +94,7 @@ def _sizes_table(facts: DatasetFacts) -> Table:
         table.add_row("", f"{_bars(facts.histogram)}  row groups by rows, least to most")
     for partition in facts.partitions:
         table.add_row("partition", Text(_partition_words(partition)))
-    table.add_row("writer", Text(facts.writer))
+    table.add_row("writer", Text(_BUILD.sub("", facts.writer)))
     return table
 
 

@@ -87,6 +87,17 @@ def test_help_lists_the_commands() -> None:
     assert "inspect" in ran.stdout
 
 
+def test_installing_puts_the_command_beside_python() -> None:
+    command = [str(Path(sys.executable).with_name("petastore")), "--version"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith("petastore ")
+
+
+def test_what_is_piped_lists_every_field(tmp_path: Path) -> None:
+    fields = [UnischemaField(f"f{number:03}", np.int64) for number in range(100)]
+    write_dataset(str(tmp_path / "wide"), Unischema("Wide", fields), [{field.name: 1 for field in fields}])
+    assert "f099" in petastore("inspect", tmp_path / "wide").stdout
+
+
 def test_the_package_can_be_run_as_a_module() -> None:
     command = [sys.executable, "-m", "petastore.cli", "--version"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.startswith("petastore ")

@@ -88,6 +88,13 @@ def test_row_groups_of_one_size_need_no_bars() -> None:
     assert "least" not in screen(facts)
 
 
+def test_the_writer_is_told_without_its_commit() -> None:
+    facts = dataclasses.replace(
+        FACTS, writer="parquet-mr version 1.13.1 (build db4183109d5b734ec5930d870cdae161e408ddba)"
+    )
+    assert "writer     parquet-mr version 1.13.1\n" in screen(facts)
+
+
 def test_one_is_singular() -> None:
     facts = dataclasses.replace(FACTS, rows=1, row_groups=1, files=1, fields=FACTS.fields[:1])
     assert "1 in 1 row group of 1 file\n" in screen(facts)
