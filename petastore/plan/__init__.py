@@ -3,6 +3,7 @@
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan, Span
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
+from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit
 
-__all__ = ["Cursor", "Order", "Plan", "ReadRequest", "ReadUnit", "Shard", "Span", "Tail"]
+__all__ = ["Cursor", "Order", "Plan", "ReadRequest", "ReadUnit", "Selection", "Shard", "Span", "Tail"]

@@ -18,6 +18,7 @@ from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.order import EpochOrder
 from petastore.plan.request import ReadRequest, whole_number
+from petastore.plan.selection import Selection
 from petastore.plan.tail import EpochBatches
 from petastore.plan.unit import ReadUnit
 
@@ -90,17 +91,33 @@ class Plan:
     request: ReadRequest
     """What was asked."""
 
+    selection: Selection | None = None
+    """Which rows a filter keeps; None is all of them."""
+
     @property
+    def rows(self) -> NDArray[np.int64]:
+        """Rows of each row group that are meant, shape (groups,)."""
+        return self.inventory.rows if self.selection is None else self.selection.counts
+
+    @functools.cached_property
     def num_rows(self) -> int:
         """Rows of an epoch over all ranks."""
-        return self.inventory.num_rows
+        return int(self.rows.sum())
+
+    @functools.cached_property
+    def data_fingerprint(self) -> str:
+        """32 hexadecimal digits that stand for the rows that are meant: this version of the dataset, and the filter."""
+        if self.selection is None:
+            return self.inventory.fingerprint
+        both = self.inventory.fingerprint + self.selection.fingerprint
+        return hashlib.sha256(both.encode()).hexdigest()[:32]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits over dataset, columns, order, epochs and tail; equal on all ranks of one training."""
+        """32 hexadecimal digits over rows, columns, order, epochs and tail; equal on all ranks of one training."""
         request = self.request
         asked = (request.columns, request.order, request.epochs, request.tail.value, request.shard.count)
-        return hashlib.sha256(repr((self.inventory.fingerprint, asked)).encode()).hexdigest()[:32]
+        return hashlib.sha256(repr((self.data_fingerprint, asked)).encode()).hexdigest()[:32]
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """Batches of an epoch, the same on every rank.
@@ -169,7 +186,7 @@ class Plan:
         return min(self.request.order.lanes, max(self.num_rows, 1))
 
     def _order(self, epoch: int) -> EpochOrder:
-        return EpochOrder(self.inventory.rows, self.request.order, epoch)
+        return EpochOrder(self.rows, self.request.order, epoch)
 
     def _span(
         self, epoch: int, order: EpochOrder, batches: EpochBatches, steps: range, at_hand: dict[int, int]
@@ -177,6 +194,8 @@ class Plan:
         """The span of some steps; `at_hand` maps row groups to their last position and is brought up to date."""
         share = batches.share(self.request.shard, steps.start, steps.stop)
         groups, rows = order.rows_at(share.positions)
+        if self.selection is not None:
+            rows = self.selection.rows_at(groups, rows)
         needed = np.unique(groups)
         fetch = [group for group in needed.tolist() if group not in at_hand]
         at_hand.update(zip(fetch, order.last_positions(np.array(fetch, dtype=np.int32)).tolist(), strict=True))

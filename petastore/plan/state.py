@@ -44,7 +44,7 @@ def dump_state(plan: Plan, cursor: Cursor) -> dict[str, Any]:
     return {
         "format": STATE_FORMAT,
         "version": STATE_VERSION,
-        "dataset": plan.inventory.fingerprint,
+        "dataset": plan.data_fingerprint,
         "order": dataclasses.asdict(plan.request.order),
         "epoch": cursor.epoch,
         "position": cursor.position,
@@ -65,17 +65,17 @@ def resume(plan: Plan, state: Mapping[str, Any]) -> tuple[Plan, Cursor]:
         RequestError: The state is none, of a newer version, or of another dataset or order; the difference is named.
     """
     epoch, position = _checked(state)
-    if state["dataset"] != plan.inventory.fingerprint:
+    if state["dataset"] != plan.data_fingerprint:
         raise RequestError(
-            f"the state was taken over dataset {state['dataset']}, but this one is {plan.inventory.fingerprint}: its "
-            "files were rewritten, added to or taken from since, or it is another dataset; read the dataset that the "
-            "state belongs to, or begin without a state"
+            f"the state was taken over {state['dataset']}, but what is read here is {plan.data_fingerprint}: files were "
+            "rewritten, added or removed since, or it is another dataset or filter; read what the state belongs to, "
+            "or begin without a state"
         )
     request = plan.request
     order = _agreed_order(request.order, state["order"], chosen=request.chosen)
     if position > plan.num_rows:
         raise RequestError(f"the state is at position {position:,} of an epoch of {plan.num_rows:,} rows")
-    return Plan(plan.inventory, dataclasses.replace(request, order=order)), Cursor(epoch, position)
+    return dataclasses.replace(plan, request=dataclasses.replace(request, order=order)), Cursor(epoch, position)
 
 
 def _checked(state: Mapping[str, Any]) -> tuple[int, int]:

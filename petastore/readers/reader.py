@@ -284,7 +284,7 @@ class Reader:
             ReaderClosedError: After `stop`.
         """
         request = dataclasses.replace(self.plan.request, shard=Shard(cur_shard, shard_count))
-        self._go_on(Plan(self.plan.inventory, request), self.cursor)
+        self._go_on(dataclasses.replace(self.plan, request=request), self.cursor)
 
     def _go_on(self, plan: Plan, cursor: Cursor) -> None:
         if self.stopped:

@@ -1,0 +1,93 @@
+"""A selection: which rows of each row group a filter keeps, as counts and bitmaps. Pure.
+
+The plan runs on the counts, so epochs under a filter are as even, elastic and resumable as without one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.errors import RequestError
+
+__all__ = ["Selection"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Selection:
+    """Which rows are meant, row group by row group.
+
+    Two selections are equal when their fingerprints are.
+
+    Example:
+        >>> selection = Selection(np.array([5, 2, 0]), {1: np.array([False, True, False, True])})
+        >>> selection.rows_at(np.array([0, 1, 1], np.int32), np.array([3, 0, 1])).tolist()
+        [3, 1, 3]
+        >>> selection
+        Selection(7 rows in 2 of 3 row groups)
+    """
+
+    counts: NDArray[np.int64]
+    """Rows of each row group that are meant, shape (groups,)."""
+
+    bitmaps: Mapping[int, NDArray[np.bool_]]
+    """Of each row group of which some rows are meant and others are not: True where one is, shape (rows,)."""
+
+    def __post_init__(self) -> None:
+        counts = np.array(self.counts, dtype=np.int64)
+        counts.flags.writeable = False
+        object.__setattr__(self, "counts", counts)
+        for group, bitmap in self.bitmaps.items():
+            if not 0 <= group < len(counts) or int(bitmap.sum()) != counts[group]:
+                raise RequestError(f"the bitmap of row group {group} does not hold the rows that are counted for it")
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that equal selections share."""
+        digest = hashlib.sha256(self.counts.astype("<i8").tobytes())
+        for group in sorted(self.bitmaps):
+            digest.update(group.to_bytes(8, "little") + np.packbits(self.bitmaps[group]).tobytes())
+        return digest.hexdigest()[:32]
+
+    def rows_at(self, groups: NDArray[np.int32], places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows inside their row groups, given by their places among those that are meant.
+
+        Args:
+            groups: Row group of each, shape (n,).
+            places: Place among the rows of its row group that are meant, from 0; shape (n,).
+
+        Returns:
+            Shape (n,), a new array.
+        """
+        rows = places.copy()
+        for group in np.unique(groups).tolist():
+            if group in self.bitmaps:
+                here = groups == group
+                rows[here] = self._chosen_rows(group)[places[here]]
+        return rows
+
+    @functools.cached_property
+    def _rows_of_groups(self) -> dict[int, NDArray[np.int64]]:
+        return {}
+
+    def _chosen_rows(self, group: int) -> NDArray[np.int64]:
+        # Worked out when a row group is first met, and kept: 8 bytes for each row that is meant in it.
+        rows = self._rows_of_groups.get(group)
+        if rows is None:
+            rows = self._rows_of_groups[group] = np.flatnonzero(self.bitmaps[group])
+        return rows
+
+    def __eq__(self, other: object) -> bool:
+        return self.fingerprint == other.fingerprint if isinstance(other, Selection) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
+
+    def __repr__(self) -> str:
+        kept = int((self.counts > 0).sum())
+        return f"Selection({int(self.counts.sum()):,} rows in {kept:,} of {len(self.counts):,} row groups)"
