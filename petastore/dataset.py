@@ -95,6 +95,7 @@ class Dataset:
         shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
         lanes: int | None = None,
         block_rows: int | None = None,
+        reshuffle: str = "epoch",
         shard: Shard | None = None,
         epochs: int | None = 1,
         tail: str | Tail = Tail.EVEN,
@@ -111,6 +112,7 @@ class Dataset:
             lanes: Row groups that are read side by side; None lets `shuffle_memory` choose, and is one a shard where
                 rows are not shuffled.
             block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
+            reshuffle: `"epoch"` permutes row groups anew in each epoch; `"static"` lets a rank keep its row groups.
             shard: Which part is wanted; None is all.
             epochs: How often; None is without end.
             tail: What becomes of the last global batch: see `petastore.plan.Tail`.
@@ -132,6 +134,7 @@ class Dataset:
             shuffle_rows=shuffle_rows,
             lanes=shard.count if lanes is None else lanes,
             block_rows=1 if block_rows is None else block_rows,
+            reshuffle=reshuffle,
         )
         request = ReadRequest(
             columns=tuple(field.name for field in fields),

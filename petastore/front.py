@@ -32,6 +32,7 @@ def make_reader(
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
+    reshuffle: str = "epoch",
     num_epochs: int | None = 1,
     cur_shard: int | None = None,
     shard_count: int | None = None,
@@ -55,6 +56,7 @@ def make_reader(
         shuffle_memory: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes better.
         lanes: Row groups that are read side by side; None lets `shuffle_memory` choose.
         block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
+        reshuffle: `"epoch"` permutes row groups anew in each epoch; `"static"` lets a rank keep its row groups.
         num_epochs: Epochs of one iteration; None is without end.
         cur_shard: This rank, from 0; give it together with `shard_count`.
         shard_count: Ranks. Each row belongs to exactly one of them, and all get the same number of batches.
@@ -91,6 +93,7 @@ def make_reader(
         shuffle_memory=shuffle_memory,
         lanes=lanes,
         block_rows=block_rows,
+        reshuffle=reshuffle,
         shard=Shard.parse(cur_shard, shard_count),
         epochs=num_epochs,
         tail=tail,
@@ -110,6 +113,7 @@ def make_batch_reader(
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
+    reshuffle: str = "epoch",
     num_epochs: int | None = 1,
     cur_shard: int | None = None,
     shard_count: int | None = None,
@@ -149,6 +153,7 @@ def make_batch_reader(
         shuffle_memory=shuffle_memory,
         lanes=lanes,
         block_rows=block_rows,
+        reshuffle=reshuffle,
         shard=Shard.parse(cur_shard, shard_count),
         epochs=num_epochs,
         tail=tail,

@@ -67,7 +67,8 @@ class EpochOrder:
     def _permuted_groups(self, groups: int) -> NDArray[np.int64]:
         if not self._order.shuffle_row_groups:
             return np.arange(groups, dtype=np.int64)
-        return hashed_permutation(mix(_ROW_GROUPS, self._order.seed, self._epoch), groups)
+        epoch = self._epoch if self._order.reshuffle == "epoch" else 0
+        return hashed_permutation(mix(_ROW_GROUPS, self._order.seed, epoch), groups)
 
     def rows_at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows inside them, at some positions.

@@ -128,10 +128,16 @@ class Order:
     block_rows: int
     """Rows of a lane that are permuted together; at least 1. Without meaning unless `shuffle_rows`."""
 
+    reshuffle: str = "epoch"
+    """`"epoch"`: row groups are permuted anew in each epoch. `"static"`: the first epoch's permutation stays, so that a
+    rank keeps its row groups and a cache beside it stays useful; rows are permuted anew all the same."""
+
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, numbers.Integral):
             raise RequestError(f"seed={self.seed!r}, but a seed is any whole number, or None for a fresh one")
         object.__setattr__(self, "seed", int(self.seed))
+        if self.reshuffle not in ("epoch", "static"):
+            raise RequestError(f"reshuffle={self.reshuffle!r} is not known; it is one of 'epoch', 'static'")
         for name in ("lanes", "block_rows"):
             object.__setattr__(self, name, whole_number(getattr(self, name), name=name, least=1))
 

@@ -2,8 +2,8 @@
 
 ```json
 {"format": "petastore.reader_state", "version": 1, "dataset": "5f…", "order":
- {"seed": 7, "shuffle_row_groups": true, "shuffle_rows": true, "lanes": 48, "block_rows": 2000}, "epoch": 3,
- "position": 123456}
+ {"seed": 7, "shuffle_row_groups": true, "shuffle_rows": true, "lanes": 48, "block_rows": 2000,
+  "reshuffle": "epoch"}, "epoch": 3, "position": 123456}
 ```
 
 A position counts the rows that all ranks together have consumed of an epoch, so a state says nothing of ranks, batch
@@ -67,9 +67,9 @@ def resume(plan: Plan, state: Mapping[str, Any]) -> tuple[Plan, Cursor]:
     epoch, position = _checked(state)
     if state["dataset"] != plan.data_fingerprint:
         raise RequestError(
-            f"the state was taken over {state['dataset']}, but what is read here is {plan.data_fingerprint}: files were "
-            "rewritten, added or removed since, or it is another dataset or filter; read what the state belongs to, "
-            "or begin without a state"
+            f"the state was taken over {state['dataset']}, but what is read here is {plan.data_fingerprint}: files "
+            "were rewritten, added or removed since, or it is another dataset or filter; read what the state belongs "
+            "to, or begin without a state"
         )
     request = plan.request
     order = _agreed_order(request.order, state["order"], chosen=request.chosen)

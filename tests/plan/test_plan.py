@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -201,3 +202,17 @@ def test_a_cursor_at_the_end_gives_nothing_more() -> None:
 def test_fingerprints_tell_plans_apart() -> None:
     plans = [plan_of([3, 4], shuffled(seed)) for seed in (1, 2)] + [plan_of([4, 3], shuffled(1))]
     assert len({plan.fingerprint for plan in plans}) == 3
+
+
+def test_a_static_reshuffle_keeps_row_groups_with_their_ranks_and_permutes_rows_anew() -> None:
+    order = dataclasses.replace(shuffled(lanes=4, block_rows=80), reshuffle="static")
+    plans = laws.ranks_of(Inventory.of_rows([40] * 24), order, ranks=2, tail=Tail.EVEN, epochs=2)
+    groups = []
+    for plan in plans:
+        spans = list(plan.spans(16, rows_per_span=64))
+        of_epochs = [{group for span in spans if span.epoch == epoch for group in span.fetch} for epoch in range(2)]
+        assert of_epochs[0] == of_epochs[1]
+        groups.append(of_epochs[0])
+        first, second = ([span.rows.tolist() for span in spans if span.epoch == epoch] for epoch in range(2))
+        assert first != second
+    assert groups[0].isdisjoint(groups[1])
