@@ -1,0 +1,351 @@
+"""The tf.data adapter over real datasets."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import socket
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.errors import RequestError
+
+pytestmark = pytest.mark.tf
+
+ROW_GROUPS = [7, 1, 30, 12, 5, 40, 6]
+ROWS = sum(ROW_GROUPS)
+
+NUMBERS = [
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+]
+
+FIELDS = [
+    petastore.UnischemaField("id", "int32"),
+    *(petastore.UnischemaField(f"a_{name}", name, (2,), NdarrayCodec()) for name in NUMBERS),
+    petastore.UnischemaField("at", "datetime64[ms]"),
+    petastore.UnischemaField("text", str),
+    petastore.UnischemaField("raw", bytes),
+    petastore.UnischemaField("price", Decimal),
+    petastore.UnischemaField("age", "int64", nullable=True),
+    petastore.UnischemaField("nickname", str, nullable=True),
+    petastore.UnischemaField("image", "uint8", (4, 6, 3), CompressedImageCodec("png")),
+    petastore.UnischemaField("list", "int64", (None,)),
+    petastore.UnischemaField("points", "float32", (None, 2), NdarrayCodec()),
+    petastore.UnischemaField("deep", "uint8", (None, 3, 2, None), NdarrayCodec()),
+    petastore.UnischemaField("inner", "int16", (2, None, 3), NdarrayCodec()),
+]
+FREE = ["list", "points", "deep", "inner"]
+PRESENT = [field.name for field in FIELDS if not field.nullable]
+
+
+def row(i: int) -> dict[str, Any]:
+    """The row with this id."""
+    return {
+        "id": i,
+        **{f"a_{name}": np.array([i % 2, 1]).astype(name) for name in NUMBERS},
+        "at": np.datetime64(i, "ms"),
+        "text": f"ü{i}",
+        "raw": bytes([i, 0]),
+        "price": Decimal(i) / 4,
+        "age": None if i % 10 == 3 else i,
+        "nickname": None if i == 50 else "x",
+        "image": np.full((4, 6, 3), i, np.uint8),
+        "list": np.arange(i % 4),
+        "points": np.full((i % 3, 2), i, np.float32),
+        "deep": np.full((i % 2, 3, 2, i % 5), i, np.uint8),
+        "inner": np.full((2, i % 4, 3), i, np.int16),
+    }
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """101 rows in 7 uneven row groups."""
+    url = str(tmp_path_factory.mktemp("tf") / "dataset")
+    first = 0
+    for rows in ROW_GROUPS:
+        mode: Any = "append" if first else "error"
+        part = [row(i) for i in range(first, first + rows)]
+        petastore.write_dataset(url, petastore.Unischema("row", FIELDS), part, mode=mode)
+        first += rows
+    return url
+
+
+@pytest.fixture(scope="module")
+def tf() -> Any:
+    import tensorflow as tf
+
+    return tf
+
+
+@pytest.fixture(scope="module")
+def make_tf_dataset(tf: Any) -> Any:
+    from petastore.adapters.tensorflow import make_tf_dataset
+
+    return make_tf_dataset
+
+
+def ids(dataset: Any) -> list[int]:
+    """The ids of a dataset of rows or of batches."""
+    return [int(i) for element in dataset for i in np.ravel(element["id"].numpy())]
+
+
+def expected_spec(tf: Any, field: petastore.UnischemaField) -> Any:
+    """Dtype and shape of a row of this field."""
+    if field.numpy_dtype in (np.str_, np.bytes_, Decimal):
+        return tf.string, field.shape
+    return tf.int64 if field.dtype.kind == "M" else tf.as_dtype(field.dtype), field.shape
+
+
+@pytest.mark.parametrize("make_reader", [petastore.make_reader, petastore.make_batch_reader])
+def test_batches_have_a_full_spec_and_every_value(tf: Any, make_tf_dataset: Any, url: str, make_reader: Any) -> None:
+    with make_reader(url, PRESENT, shuffle_row_groups=False) as reader:
+        dataset = make_tf_dataset(reader, batch_size=40)
+        for field in reader.schema:
+            spec = dataset.element_spec[field.name]
+            dtype, shape = expected_spec(tf, field)
+            assert (spec.dtype, spec.shape.as_list()) == (dtype, [None, *shape])
+            assert isinstance(spec, tf.RaggedTensorSpec) is (field.name in FREE)
+        assert int(dataset.cardinality()) == 3
+        batches = list(dataset)
+    assert [batch["id"].shape[0] for batch in batches] == [40, 40, 21]
+    for number, batch in enumerate(batches):
+        for place in (0, 1, 3, 4, 20):
+            check_row(row(40 * number + place), {name: column[place] for name, column in batch.items()})
+
+
+def test_rows_have_a_full_spec_and_every_value(tf: Any, make_tf_dataset: Any, url: str) -> None:
+    with petastore.make_reader(url, PRESENT, shuffle_row_groups=False) as reader:
+        dataset = make_tf_dataset(reader)
+        for field in reader.schema:
+            dtype, shape = expected_spec(tf, field)
+            assert dataset.element_spec[field.name] == tf.TensorSpec(shape, dtype)
+        assert int(dataset.cardinality()) == ROWS
+        rows = list(dataset)
+    assert len(rows) == ROWS
+    for i, value in enumerate(rows):
+        check_row(row(i), value)
+        assert all(tuple(value[name].shape) == row(i)[name].shape for name in FREE)
+
+
+def check_row(expected: dict[str, Any], found: dict[str, Any]) -> None:
+    """All columns of one row."""
+    for name, tensor in found.items():
+        value = expected[name]
+        if name in FREE and hasattr(tensor, "to_list"):
+            assert tensor.to_list() == value.tolist()
+        elif name in ("text", "raw", "price"):
+            text = str(value.normalize()) if name == "price" else value
+            assert tensor.numpy() == (text.encode() if isinstance(text, str) else text)
+        elif name == "at":
+            assert tensor.numpy() == value.astype("datetime64[ns]").view(np.int64)
+        else:
+            assert np.array_equal(tensor.numpy(), value)
+
+
+@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_cardinality_is_what_comes_out_and_padding_is_marked(
+    make_tf_dataset: Any, url: str, tail: str, batch_size: int | None
+) -> None:
+    with petastore.make_reader(url, ["id"], cur_shard=1, shard_count=2, tail=tail, num_epochs=2) as reader:
+        dataset = make_tf_dataset(reader, batch_size=batch_size)
+        elements = list(dataset)
+        assert len(elements) == int(dataset.cardinality())
+        assert len(elements) == (reader.num_rows if batch_size is None else reader.steps_per_epoch(batch_size)) * 2
+        assert ("valid" in dataset.element_spec) is (tail == "pad")
+        assert all(("valid" in element) is (tail == "pad") for element in elements)
+
+
+def test_rows_come_in_the_order_in_which_the_reader_gives_them(make_tf_dataset: Any, url: str) -> None:
+    with petastore.make_reader(url, ["id"], seed=3, shuffle_rows=True) as reader:
+        expected = [int(value.id) for value in reader]
+        assert ids(make_tf_dataset(reader)) == expected
+    assert sorted(expected) == list(range(ROWS))
+
+
+def test_a_batch_reader_gives_rows_too(make_tf_dataset: Any, url: str) -> None:
+    with petastore.make_batch_reader(url, ["id", "list"], shuffle_row_groups=False) as reader:
+        assert ids(make_tf_dataset(reader)) == list(range(ROWS))
+
+
+def test_each_iteration_is_a_whole_pass(make_tf_dataset: Any, url: str) -> None:
+    with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
+        dataset = make_tf_dataset(reader, batch_size=8)
+        assert ids(dataset) == list(range(ROWS))
+        assert ids(dataset) == list(range(ROWS))
+        assert ids(dataset.repeat(3)) == list(range(ROWS)) * 3
+        for batch in dataset:
+            assert batch["id"].numpy().tolist() == list(range(8))
+            break
+        assert ids(dataset.take(2)) == list(range(16))
+        assert ids(dataset.prefetch(2).take(1)) == list(range(8))
+        assert ids(dataset) == list(range(ROWS))
+
+
+def test_an_endless_dataset_may_be_left(tf: Any, make_tf_dataset: Any, url: str) -> None:
+    with petastore.make_reader(url, ["id"], num_epochs=None) as reader:
+        dataset = make_tf_dataset(reader, batch_size=8)
+        assert int(dataset.cardinality()) == tf.data.INFINITE_CARDINALITY
+        assert len(ids(dataset.prefetch(tf.data.AUTOTUNE).take(30))) > 200
+
+
+def test_of_two_iterations_at_once_the_older_one_says_so(tf: Any, make_tf_dataset: Any, url: str) -> None:
+    with petastore.make_reader(url, ["id"], shuffle_row_groups=False, num_epochs=None) as reader:
+        dataset = make_tf_dataset(reader, batch_size=8)
+        older, newer = iter(dataset), iter(dataset)
+        next(older)
+        assert next(newer)["id"].numpy().tolist() == list(range(8))
+        # TensorFlow fetches ahead by itself, so the older one may have some batches left.
+        with pytest.raises(tf.errors.InvalidArgumentError, match="the loader was iterated again"):
+            collections.deque(older, maxlen=0)
+        assert next(newer)["id"].numpy().tolist() == list(range(8, 16))
+
+
+@pytest.mark.parametrize(
+    ("column", "batch_size", "missing"),
+    [("age", 20, "2 of 20 values are"), ("age", None, "10 of 101 values are"), ("nickname", 101, "1 of 101 values is")],
+)
+def test_missing_values_are_refused_with_their_column(
+    tf: Any, make_tf_dataset: Any, url: str, column: str, batch_size: int | None, missing: str
+) -> None:
+    with (
+        petastore.make_reader(url, [column], shuffle_row_groups=False) as reader,
+        pytest.raises(tf.errors.InvalidArgumentError, match=f"column '{column}': {missing} missing"),
+    ):
+        list(make_tf_dataset(reader, batch_size))
+
+
+def test_an_error_of_a_transform_arrives_with_its_message(tf: Any, make_tf_dataset: Any, url: str) -> None:
+    def fail(values: dict[str, Any]) -> dict[str, Any]:
+        raise OSError("the camera was off")
+
+    with (
+        petastore.make_reader(url, ["id"], transform_spec=petastore.TransformSpec(fail)) as reader,
+        pytest.raises(tf.errors.OpError, match="the camera was off"),
+    ):
+        list(make_tf_dataset(reader, batch_size=20))
+
+
+def test_only_a_sharded_dataset_turns_auto_sharding_off(tf: Any, make_tf_dataset: Any, url: str) -> None:
+    policy = tf.data.experimental.AutoShardPolicy
+    with petastore.make_reader(url, ["id"], cur_shard=0, shard_count=2) as reader:
+        options = make_tf_dataset(reader, batch_size=8).options()
+        assert options.experimental_distribute.auto_shard_policy == policy.OFF
+    with petastore.make_reader(url, ["id"]) as reader:
+        options = make_tf_dataset(reader, batch_size=8).options()
+        assert options.experimental_distribute.auto_shard_policy == policy.AUTO
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 2.5, True, "8"])
+def test_a_batch_size_that_is_no_number_of_rows_is_refused(make_tf_dataset: Any, url: str, batch_size: Any) -> None:
+    with (
+        petastore.make_reader(url, ["id"]) as reader,
+        pytest.raises(RequestError, match="batch_size is a number of rows"),
+    ):
+        make_tf_dataset(reader, batch_size=batch_size)
+
+
+def test_a_column_without_a_tensorflow_type_is_refused_at_the_call(make_tf_dataset: Any, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"id": [1], "person": [{"name": "Ada"}]}), tmp_path / "people.parquet")
+    with (
+        petastore.make_reader(tmp_path / "people.parquet") as reader,
+        pytest.raises(RequestError, match="column 'person' is object, and TensorFlow has no such type"),
+    ):
+        make_tf_dataset(reader)
+    with petastore.make_reader(tmp_path / "people.parquet", ["id"]) as reader:
+        assert ids(make_tf_dataset(reader)) == [1]
+
+
+def test_lists_of_text_are_ragged(make_tf_dataset: Any, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    words = [["a", "b"], [], ["c"]]
+    pq.write_table(pa.table({"words": words}), tmp_path / "words.parquet")
+    with petastore.make_reader(tmp_path / "words.parquet") as reader:
+        (batch,) = make_tf_dataset(reader, batch_size=3)
+        assert batch["words"].to_list() == [[word.encode() for word in row] for row in words]
+        assert [row["words"].numpy().tolist() for row in make_tf_dataset(reader)] == batch["words"].to_list()
+
+
+@pytest.mark.slow
+def test_keras_fits_several_epochs(tf: Any, make_tf_dataset: Any, url: str) -> None:
+    with petastore.make_reader(url, ["id", "a_float32"], seed=1, shuffle_rows=True) as reader:
+        dataset = make_tf_dataset(reader, batch_size=8).map(lambda batch: (batch["a_float32"], batch["id"] % 2))
+        model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
+        model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        history = model.fit(dataset, epochs=3, shuffle=False, verbose=0)
+    assert len(history.history["loss"]) == 3
+    assert history.history["loss"][-1] < history.history["loss"][0]
+
+
+WORKER = """
+import json, sys
+import tensorflow as tf
+from petastore import make_reader
+from petastore.adapters.tensorflow import make_tf_dataset
+
+url, index = sys.argv[1], int(sys.argv[2])
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with make_reader(url, ["id"], cur_shard=index, shard_count=2, seed=3, shuffle_rows=True) as reader:
+    distributed = strategy.experimental_distribute_dataset(make_tf_dataset(reader, batch_size=8))
+    ids = []
+    for batch in distributed:
+        ids += strategy.experimental_local_results(batch["id"])[0].numpy().tolist()
+print(json.dumps(ids))
+"""
+
+
+@pytest.mark.slow
+def test_two_workers_of_a_distribution_strategy_see_every_row_once(url: str) -> None:
+    ports = []
+    for _ in range(2):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            ports.append(probe.getsockname()[1])
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, url, str(index)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ
+            | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})}
+            | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        )
+        for index in range(2)
+    ]
+    first, second = (json.loads(worker.communicate()[0]) for worker in workers)
+    assert sorted(first + second) == list(range(ROWS))
+    assert abs(len(first) - len(second)) <= 1
+
+
+def test_without_tensorflow_the_import_says_what_to_install() -> None:
+    script = "import sys; sys.modules['tensorflow'] = None\nimport petastore.adapters.tensorflow"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "MissingExtraError: petastore.adapters.tensorflow needs the package 'tensorflow'" in done.stderr
+    assert "pip install 'petastore[tf]'" in done.stderr

@@ -1,0 +1,211 @@
+"""The torch loader over real datasets: every kind of field, both readers, all tails, real ranks."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import petastore
+from petastore.adapters.torch import DataLoader
+from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.errors import DecodeError
+
+ROW_GROUPS = [7, 1, 30, 12, 5, 40, 6]
+ROWS = sum(ROW_GROUPS)
+
+FIELDS = [
+    petastore.UnischemaField("id", "int32"),
+    petastore.UnischemaField("small", "uint16"),
+    petastore.UnischemaField("flag", "bool"),
+    petastore.UnischemaField("at", "datetime64[us]"),
+    petastore.UnischemaField("name", str),
+    petastore.UnischemaField("price", Decimal),
+    petastore.UnischemaField("age", "int64", nullable=True),
+    petastore.UnischemaField("image", "uint8", (4, 6, 3), CompressedImageCodec("png")),
+    petastore.UnischemaField("matrix", "float32", (2, 3), NdarrayCodec()),
+    petastore.UnischemaField("free", "float64", (None, 2), NdarrayCodec()),
+]
+
+
+def row(i: int) -> dict[str, Any]:
+    """The row with this id."""
+    return {
+        "id": i,
+        "small": 65_535 - i,
+        "flag": i % 2 == 0,
+        "at": np.datetime64(i, "s").astype("datetime64[us]"),
+        "name": f"n{i}",
+        "price": Decimal(i) / 4,
+        "age": None if i % 10 == 3 else i,
+        "image": np.full((4, 6, 3), i, np.uint8),
+        "matrix": np.full((2, 3), i, np.float32),
+        "free": np.full((i % 3, 2), i, np.float64),
+    }
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """101 rows in 7 uneven row groups, each a file of its own."""
+    url = str(tmp_path_factory.mktemp("torch") / "dataset")
+    first = 0
+    for rows in ROW_GROUPS:
+        mode: Any = "append" if first else "error"
+        part = [row(i) for i in range(first, first + rows)]
+        petastore.write_dataset(url, petastore.Unischema("row", FIELDS), part, mode=mode)
+        first += rows
+    return url
+
+
+@pytest.mark.parametrize("make_reader", [petastore.make_reader, petastore.make_batch_reader])
+def test_every_kind_of_field_becomes_a_tensor_or_a_list(url: str, make_reader: Any) -> None:
+    wanted = [field.name for field in FIELDS if field.name != "age"]
+    with make_reader(url, wanted, shuffle_row_groups=False) as reader:
+        batches = list(DataLoader(reader, batch_size=40))
+    assert [len(batch["id"]) for batch in batches] == [40, 40, 21]
+    batch = batches[1]
+    assert list(batch) == wanted
+    assert batch["id"].tolist() == list(range(40, 80))
+    assert (batch["small"].dtype, batch["small"][0].item()) == (torch.int32, 65_495)
+    assert batch["flag"].dtype is torch.bool
+    assert (batch["at"].dtype, batch["at"][0].item()) == (torch.int64, 40 * 10**9)
+    assert batch["name"][:2] == ["n40", "n41"]
+    assert batch["price"][1] == Decimal("10.25")
+    assert (batch["image"].shape, batch["image"].dtype) == ((40, 4, 6, 3), torch.uint8)
+    assert batch["image"][5].unique().tolist() == [45]
+    assert (batch["matrix"].shape, batch["matrix"].dtype) == ((40, 2, 3), torch.float32)
+    assert [tuple(value.shape) for value in batch["free"][:3]] == [(1, 2), (2, 2), (0, 2)]
+
+
+def test_tensors_share_the_memory_of_the_readers_batch(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with petastore.make_reader(url, ["id", "image", "matrix"], shuffle_row_groups=False) as reader:
+        addresses: list[set[int]] = []
+        batches = reader.batches
+
+        def watched(n: int) -> Any:
+            for batch in batches(n):
+                addresses.append({column.ctypes.data for column in batch.values()})
+                yield batch
+
+        monkeypatch.setattr(reader, "batches", watched)
+        for number, batch in enumerate(DataLoader(reader, batch_size=10)):
+            assert {tensor.data_ptr() for tensor in batch.values()} == addresses[number]
+    assert len(addresses) == 11
+
+
+def test_missing_values_are_refused_and_a_transform_may_fill_them(url: str) -> None:
+    with (
+        petastore.make_reader(url, ["id", "age"], shuffle_row_groups=False) as reader,
+        pytest.raises(DecodeError, match="column 'age': 2 of 20 values are missing"),
+    ):
+        list(DataLoader(reader, batch_size=20))
+
+    def fill(values: dict[str, Any]) -> dict[str, Any]:
+        return {**values, "age": -1 if values["age"] is None else values["age"]}
+
+    filled = petastore.TransformSpec(fill, edit_fields=[("age", np.int64, (), False)])
+    with petastore.make_reader(url, ["id", "age"], transform_spec=filled) as reader:
+        ages = torch.cat([batch["age"] for batch in DataLoader(reader, batch_size=20)])
+    assert Counter(ages.tolist())[-1] == 10
+
+
+def test_rows_for_a_collate_function_hold_none_where_a_value_is_missing(url: str) -> None:
+    with petastore.make_reader(url, ["id", "age"], shuffle_row_groups=False) as reader:
+        (rows,) = DataLoader(reader, batch_size=101, collate_fn=list)
+    assert [value["age"] for value in rows] == [row(i)["age"] for i in range(101)]
+
+
+@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("batch_size", [1, 8, 64])
+def test_length_and_rows_are_known_before_the_first_read(url: str, tail: str, batch_size: int) -> None:
+    with petastore.make_reader(
+        url, ["id"], cur_shard=1, shard_count=2, tail=tail, num_epochs=3, seed=5, shuffle_rows=True
+    ) as reader:
+        loader = DataLoader(reader, batch_size=batch_size)
+        length, rows = len(loader), len(loader.dataset)  # type: ignore[arg-type]
+        batches = list(loader)
+        assert len(batches) == length
+        assert sum(len(batch["id"]) for batch in batches) == rows
+        assert [batch["id"].tolist() for batch in loader] == [batch["id"].tolist() for batch in batches]
+        assert loader.drop_last is (tail == "drop")
+        assert all(("valid" in batch) is (tail == "pad") for batch in batches)
+
+
+def test_leaving_early_and_beginning_again_leaves_nothing_running(url: str) -> None:
+    with petastore.make_reader(url, ["id"], shuffle_row_groups=False, num_epochs=None) as reader:
+        loader = DataLoader(reader, batch_size=4)
+        for _ in range(5):
+            for step, batch in enumerate(loader):
+                assert batch["id"][0] == 4 * step
+                if step == 3:
+                    break
+
+
+RANK = """
+import json, sys
+import torch, torch.distributed as dist
+from petastore import make_reader
+from petastore.adapters.torch import DataLoader
+
+url, rank, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+store = dist.TCPStore("127.0.0.1", port, 2, is_master=rank == 0, wait_for_workers=False)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+seen = {}
+for tail in ("even", "drop", "pad", "wrap"):
+    for batch_size in (1, 3, 16, 64):
+        with make_reader(url, ["id"], cur_shard=rank, shard_count=2, tail=tail, seed=3, shuffle_rows=True) as reader:
+            loader = DataLoader(reader, batch_size=batch_size)
+            steps, ids = 0, []
+            for batch in loader:
+                # Gradients are averaged over both ranks: a rank with another number of batches would hang here.
+                model(batch["id"].float().unsqueeze(1)).sum().backward()
+                steps += 1
+                valid = batch.get("valid", torch.ones(len(batch["id"]), dtype=torch.bool))
+                ids += batch["id"][valid].tolist()
+            assert steps == len(loader)
+            seen[f"{tail} {batch_size}"] = [steps, ids]
+dist.destroy_process_group()
+print(json.dumps(seen))
+"""
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_two_real_ranks_make_equal_steps_and_see_every_row(url: str) -> None:
+    port = str(free_port())
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", RANK, url, str(rank), port], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    first, second = (json.loads(rank.communicate()[0]) for rank in ranks)
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    for case, (steps, ids) in first.items():
+        tail, batch_size = case.split()
+        global_batch = 2 * int(batch_size)
+        full = ROWS // global_batch
+        other_steps, other_ids = second[case]
+        assert steps == other_steps, case
+        both = Counter(ids + other_ids)
+        if tail in ("even", "pad"):
+            assert both == Counter(range(ROWS)), case
+        elif tail == "drop":
+            assert steps == full, case
+            assert set(both.values()) == ({1} if full else set()), case
+            assert both.total() == full * global_batch, case
+        else:
+            assert set(both) == set(range(ROWS)), case
+            assert both.total() == steps * global_batch, case
