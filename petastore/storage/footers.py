@@ -27,6 +27,7 @@ from petastore.storage.leaves import leaves_by_column
 from petastore.storage.listing import list_data_files
 from petastore.storage.location import Location
 from petastore.storage.partitions import parse_partitions
+from petastore.storage.thrift import row_group_counts
 
 __all__ = [
     "MAX_FOOTER_BYTES",
@@ -64,21 +65,15 @@ class Footer:
     leaves: Mapping[str, range]
     """Of each top-level column: its leaf columns, half-open."""
 
+    encoded: bytes = dataclasses.field(repr=False)
+    """The footer as it lies in the file."""
+
     @functools.cached_property
     def groups(self) -> dict[str, NDArray[np.int64]]:
         """`rows`, `stored_bytes` and `decoded_bytes` of each row group, arrays of shape (row groups,)."""
-        metadata = self.metadata
-        columns = range(metadata.num_columns)
-        counts = np.empty((3, metadata.num_row_groups), dtype=np.int64)
-        try:
-            for number in range(metadata.num_row_groups):
-                group = metadata.row_group(number)
-                stored = sum([group.column(column).total_compressed_size for column in columns])
-                counts[:, number] = group.num_rows, stored, group.total_byte_size
-        except (pa.ArrowException, OSError, IndexError, OverflowError) as problem:
-            raise MetadataError(f"{self.file.path}: the footer is damaged: {problem}") from problem
-        _check_counts(counts, metadata.num_rows, self.file.path)
-        return {"rows": counts[0], "stored_bytes": counts[1], "decoded_bytes": counts[2]}
+        counts = row_group_counts(self.encoded, source=self.file.path)
+        _check_counts(counts, self.metadata.num_rows, self.file.path)
+        return dict(zip(("rows", "stored_bytes", "decoded_bytes"), counts, strict=True))
 
     @property
     def schema_document(self) -> str | None:
@@ -165,7 +160,7 @@ def _parsed(path: str, size: int, footer: bytes) -> Footer:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
         raise MetadataError(f"{path}: the footer is damaged: {problem}") from problem
     file = DataFile(path, size, hashlib.sha256(footer).hexdigest()[:32], parse_partitions(path))
-    return Footer(file, metadata, schema, leaves_by_column(schema, metadata.num_columns, source=path))
+    return Footer(file, metadata, schema, leaves_by_column(schema, metadata.num_columns, source=path), footer)
 
 
 def read_footers(location: Location, paths: Iterable[str]) -> list[Footer]:
@@ -253,7 +248,7 @@ def _agreed_type(ours: pa.DataType, theirs: pa.DataType) -> pa.DataType | None:
     if ours.id != theirs.id or ours.num_fields != theirs.num_fields or not ours.num_fields:
         return None
     members = []
-    for mine, other in ((ours.field(i), theirs.field(i)) for i in range(ours.num_fields)):
+    for mine, other in zip(_members(ours), _members(theirs), strict=True):
         merged = _agreed_type(mine.type, other.type)
         if merged is None or (pa.types.is_struct(ours) and mine.name != other.name):
             return None
@@ -270,6 +265,12 @@ def _agreed_type(ours: pa.DataType, theirs: pa.DataType) -> pa.DataType | None:
 
 
 _Key = tuple[str, str, str, int, str]
+
+
+def _members(arrow_type: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_map(arrow_type):
+        return [arrow_type.key_field, arrow_type.item_field]
+    return [arrow_type.field(number) for number in range(arrow_type.num_fields)]
 
 
 class FooterCache:

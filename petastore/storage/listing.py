@@ -67,7 +67,7 @@ def list_data_files(location: Location) -> list[str]:
                 f"{location.url}: {path} has no bytes, so it is no Parquet; delete it or write it again"
             )
     if not files:
-        raise DatasetNotFoundError(_nothing_found(location, found, data))
+        raise DatasetNotFoundError(_nothing_found(location, found, unfinished=len(data) > len(written)))
     return sorted(files)
 
 
@@ -75,8 +75,8 @@ def _is_hidden(path: str) -> bool:
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
-def _nothing_found(location: Location, found: Mapping[str, Any], data: Mapping[str, Any]) -> str:
-    if data:
+def _nothing_found(location: Location, found: Mapping[str, Any], *, unfinished: bool) -> str:
+    if unfinished:
         return (
             f"{location.url} holds only files of a write that has not ended or was interrupted; "
             'write it again with mode="overwrite"'

@@ -92,8 +92,20 @@ def _as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: Sequence[s
         )
     if not columns:
         return pa.table({"": pa.nulls(rows)}).select([])
+    for name in columns:
+        _check_indices(table.column(name), name, footer.file.path, ordinal)
     fields = [table.schema.field(name).remove_metadata() for name in columns]
     return pa.Table.from_arrays([table.column(name) for name in columns], schema=pa.schema(fields))
+
+
+def _check_indices(column: pa.ChunkedArray, name: str, path: str, ordinal: int) -> None:
+    """Refuse indices outside their dictionary, which a damaged page may hold and Arrow would follow anywhere."""
+    if not pa.types.is_dictionary(column.type):
+        return
+    try:
+        column.validate(full=True)
+    except pa.ArrowException as problem:
+        raise DecodeError(f"the data is damaged: {problem}", column=name, file=path, row_group=ordinal) from problem
 
 
 def _explained(

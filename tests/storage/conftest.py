@@ -2,11 +2,53 @@
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
 import fsspec.asyn
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+
+from petastore.storage.location import Location, open_location
+
+Put = Callable[..., int]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _loop_that_fsspec_keeps() -> None:
     """Start the one thread that fsspec keeps for asynchronous filesystems, so that no test is blamed for it."""
     fsspec.asyn.get_loop()
+
+
+@pytest.fixture(params=["file", "memory"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Location]:
+    """An empty directory, on a local filesystem and on an fsspec one."""
+    if request.param == "file":
+        yield open_location(tmp_path)
+        return
+    place = open_location(f"memory://{uuid.uuid4().hex}/dataset")
+    place.filesystem.create_dir(place.root, recursive=True)
+    yield place
+    place.filesystem.delete_dir(place.root)
+
+
+@pytest.fixture
+def put(location: Location) -> Put:
+    """Put a file there: bytes, or a table as Parquet. Returns its size."""
+
+    def put(path: str, content: bytes | pa.Table | dict[str, Any], **options: Any) -> int:
+        if not isinstance(content, bytes):
+            sink = pa.BufferOutputStream()
+            table = content if isinstance(content, pa.Table) else pa.table(content)
+            pq.write_table(table, sink, **options)
+            content = sink.getvalue().to_pybytes()
+        full = location.join(path)
+        location.filesystem.create_dir(full.rpartition("/")[0], recursive=True)
+        with location.filesystem.open_output_stream(full) as stream:
+            stream.write(content)
+        return len(content)
+
+    return put
