@@ -14,10 +14,11 @@ __all__ = ["Passes"]
 class Passes:
     """Starts passes over one reader; the newest pass is the only one that goes on.
 
-    A pass is all epochs of the reader. The first one goes on from where the reader stands, each further one begins
-    before the first row. A reader has one place at a time, so a pass that is started while another is under way takes
-    the reader over, and the older one says so when somebody asks it for more. Which iterator was forgotten and which
-    is still wanted cannot be known earlier: one that a `break` left behind looks just the same.
+    A pass is all epochs of the reader. The first one goes on from where the reader stands, and so does the one after
+    `load_state_dict` or `reshard`; each other one begins before the first row. A reader has one place at a time, so a
+    pass that is started while another is under way takes the reader over, and the older one says so when somebody asks
+    it for more. Which iterator was forgotten and which is still wanted cannot be known earlier: one that a `break` left
+    behind looks just the same.
 
     Passes may be started and continued from any threads.
     """
@@ -26,6 +27,7 @@ class Passes:
         self._reader = reader
         self._lock = threading.Lock()
         self._newest = 0
+        self._plan: Any = None
 
     def start(self, batch_size: int) -> Iterator[Any]:
         """The batches of a new pass; the pass begins with the first `next`.
@@ -36,8 +38,11 @@ class Passes:
         with self._lock:
             self._newest += 1
             ours = self._newest
-            if ours > 1 or self._reader.last_row_consumed:
+            # Whoever moves a reader on purpose gives it another plan.
+            moved = self._reader.plan is not self._plan
+            if not moved or self._reader.last_row_consumed:
                 self._reader.reset()
+            self._plan = self._reader.plan
             batches = iter(self._reader.batches(batch_size))
         while True:
             with self._lock:

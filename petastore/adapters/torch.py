@@ -57,8 +57,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     """Batches of a reader as dicts from column name to tensor.
 
     A real `torch.utils.data.DataLoader`, for code that asks. One `for` gives all epochs of the reader; the next `for`
-    starts again from the first row, also after a `break`. Two loops at once over one loader end the older one with a
-    `RequestError`. Use it from one thread at a time.
+    starts again from the first row, also after a `break`, unless `load_state_dict` came in between. Two loops at once
+    over one loader end the older one with a `RequestError`. Use it from one thread at a time.
 
     ```text
     column                                   in the batch
@@ -111,7 +111,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     ) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
             raise RequestError(f"batch_size is a number of rows from 1, but {batch_size!r} was given")
-        _refuse_options(torch_options)
+        _refuse_options(torch_options, reader)
         _refuse_dtypes(reader)
         if shuffling_queue_capacity:
             warnings.warn(
@@ -139,7 +139,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         )
 
     def __len__(self) -> int:
-        """Batches of one `for`, all epochs, on this rank; the same on every rank.
+        """Batches of one whole `for`, all epochs, on this rank; the same on every rank.
 
         Raises:
             TypeError: The reader is endless.
@@ -148,6 +148,19 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     def __iter__(self) -> Any:
         return iter(self._batch_loader)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where training stands: after the last batch that was handed out. Small, JSON, and the same on every rank."""
+        state: dict[str, Any] = self.reader.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next `for` goes on where `state_dict` was called, and ends where that one would have ended.
+
+        Raises:
+            RequestError: The state belongs to other data or another order; the message names the difference.
+        """
+        self.reader.load_state_dict(state)
 
     def _collated_rows(self, batch: Any) -> Any:
         return self.collate_fn(_rows(batch))
@@ -267,13 +280,14 @@ def _shareable(name: str, array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def _refuse_options(options: Mapping[str, Any]) -> None:
+def _refuse_options(options: Mapping[str, Any], reader: Any) -> None:
+    kept_by_the_reader = {"drop_last"} if reader.plan.request.tail is Tail.DROP else set()
     for option, value in options.items():
         if option == "in_order":
             continue  # it lets torch's worker processes overtake each other, and there are none
         if option not in _WHY_NOT:
             raise TypeError(f"DataLoader has no option {option!r}")
-        if value:
+        if value and option not in kept_by_the_reader:
             raise RequestError(f"{option}={value!r} cannot be: {_WHY_NOT[option]}")
 
 

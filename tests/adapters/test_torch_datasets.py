@@ -139,6 +139,12 @@ def test_length_and_rows_are_known_before_the_first_read(url: str, tail: str, ba
         assert all(("valid" in batch) is (tail == "pad") for batch in batches)
 
 
+def test_dropping_the_last_batch_may_be_asked_for_where_the_reader_does_it(url: str) -> None:
+    with petastore.make_reader(url, ["id"], tail="drop") as reader:
+        loader = DataLoader(reader, batch_size=40, drop_last=True)
+        assert [len(batch["id"]) for batch in loader] == [40, 40]
+
+
 def test_leaving_early_and_beginning_again_leaves_nothing_running(url: str) -> None:
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False, num_epochs=None) as reader:
         loader = DataLoader(reader, batch_size=4)
@@ -147,6 +153,50 @@ def test_leaving_early_and_beginning_again_leaves_nothing_running(url: str) -> N
                 assert batch["id"][0] == 4 * step
                 if step == 3:
                     break
+
+
+def test_a_loader_goes_on_from_the_state_after_every_step(url: str) -> None:
+    def loader_over(reader: petastore.Reader) -> DataLoader:
+        return DataLoader(reader, batch_size=16)
+
+    asked: dict[str, Any] = {"schema_fields": ["id"], "seed": 7, "shuffle_rows": True, "num_epochs": 2}
+    states, batches = [], []
+    with petastore.make_reader(url, **asked) as reader:
+        loader = loader_over(reader)
+        for batch in loader:
+            batches.append(batch["id"].tolist())
+            states.append(json.loads(json.dumps(loader.state_dict())))
+    for step, state in enumerate(states, start=1):
+        with petastore.make_reader(url, **asked) as reader:
+            loader = loader_over(reader)
+            loader.load_state_dict(state)
+            assert [batch["id"].tolist() for batch in loader] == batches[step:]
+            assert [batch["id"].tolist() for batch in loader] == batches
+
+
+def test_a_state_may_be_loaded_between_two_loops(url: str) -> None:
+    with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
+        loader = DataLoader(reader, batch_size=10)
+        batches = iter(loader)
+        next(batches)
+        state = loader.state_dict()
+        next(batches)
+        del batches
+        loader.load_state_dict(state)
+        assert next(iter(loader))["id"].tolist() == list(range(10, 20))
+        assert next(iter(loader))["id"].tolist() == list(range(10))
+
+
+def test_a_loader_goes_on_after_its_reader_was_given_another_number_of_ranks(url: str) -> None:
+    asked: dict[str, Any] = {"schema_fields": ["id"], "seed": 7, "shuffle_rows": True}
+    with petastore.make_reader(url, **asked, cur_shard=0, shard_count=2) as first:
+        loader = DataLoader(first, batch_size=10)
+        seen = [int(i) for _, batch in zip(range(3), loader, strict=False) for i in batch["id"]]
+        first.reshard(0, 1)
+        rest = [int(i) for batch in loader for i in batch["id"]]
+    assert len(set(seen)) == 30
+    assert len(set(rest)) == ROWS - 60
+    assert not set(seen) & set(rest)
 
 
 RANK = """
