@@ -35,9 +35,9 @@ class Running:
         return cls({**_threads(), **_children(), **_open_files(), **_shared_memory()})
 
 
-def left_since(before: Running, *, patience: float = PATIENCE_SECONDS) -> list[str]:
-    """What runs now and did not before, once ends in progress have had `patience` seconds; one line each."""
-    deadline = time.monotonic() + patience
+def left_since(before: Running, *, patience: float | None = None) -> list[str]:
+    """What runs now and did not before, once ends in progress have had some seconds (10 unless told); one line each."""
+    deadline = time.monotonic() + (PATIENCE_SECONDS if patience is None else patience)
     while True:
         left = {key: words for key, words in Running.now().things.items() if key not in before.things}
         if not left or time.monotonic() > deadline:
