@@ -209,6 +209,31 @@ def test_an_endless_dataset_may_be_left(tf: Any, make_tf_dataset: Any, url: str)
         assert len(ids(dataset.prefetch(tf.data.AUTOTUNE).take(30))) > 200
 
 
+LEAVER = """
+import sys
+import tensorflow as tf
+from petastore import make_reader
+from petastore.adapters.tensorflow import make_tf_dataset
+
+reader = make_reader(sys.argv[1], ["id"], num_epochs=None)
+for element in make_tf_dataset(reader, batch_size=8).prefetch(16):
+    break
+if sys.argv[2] == "stop":
+    reader.stop()
+    reader.join()
+print("left")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["stop", "do not stop"])
+def test_a_process_ends_though_tensorflow_was_fetching_ahead(url: str, ending: str) -> None:
+    command = [sys.executable, "-c", LEAVER, url, ending]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["left"]
+
+
 def test_of_two_iterations_at_once_the_older_one_says_so(tf: Any, make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False, num_epochs=None) as reader:
         dataset = make_tf_dataset(reader, batch_size=8)
