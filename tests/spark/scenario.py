@@ -1,0 +1,361 @@
+"""One Spark session, of the kind named on the command line, does everything; what it saw goes into a JSON file.
+
+Classic and Connect sessions cannot live in one process, so each kind runs this as a script of its own
+(`python -m tests.spark.scenario KIND FOLDER`), and `test_sessions.py` looks at what it left.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
+from petastore.errors import PetastoreError
+from petastore.schema import Unischema, UnischemaField
+from petastore.spark import (
+    connect_session,
+    dict_to_spark_row,
+    encode_dataframe,
+    local_session,
+    materialize_dataset,
+    rows_to_dataframe,
+)
+from petastore.storage.manifest import MANIFEST
+
+ROWS = 4500
+ROWS_PER_ROW_GROUP = 1500
+APPENDED = 40
+
+SCHEMA = Unischema(
+    "everything",
+    [
+        UnischemaField("id", np.int64),
+        UnischemaField("flag", np.bool_),
+        UnischemaField("i8", np.int8),
+        UnischemaField("i16", np.int16),
+        UnischemaField("i32", np.int32, nullable=True),
+        UnischemaField("u8", np.uint8),
+        UnischemaField("u16", np.uint16),
+        UnischemaField("u32", np.uint32),
+        UnischemaField("u64", np.uint64),
+        UnischemaField("f16", np.float16),
+        UnischemaField("f32", np.float32),
+        UnischemaField("f64", np.float64, nullable=True),
+        UnischemaField("text", np.str_),
+        UnischemaField("maybe text", np.str_, nullable=True),
+        UnischemaField("blob", np.bytes_),
+        UnischemaField("day", "datetime64[D]"),
+        UnischemaField("when", "datetime64[us]"),
+        UnischemaField("zoned", "datetime64[us]", (), ScalarCodec("timestamp")),
+        UnischemaField("price", Decimal, (), ScalarCodec("decimal(10,4)")),
+        UnischemaField("small", np.uint8, (), ScalarCodec("smallint")),
+        UnischemaField("vector", np.float32, (4,)),
+        UnischemaField("grid", np.uint8, (None, 3)),
+        UnischemaField("matrix", np.float32, (3, 4), NdarrayCodec()),
+        UnischemaField("ragged", np.int16, (None, 2, None), NdarrayCodec(), nullable=True),
+        UnischemaField("packed", np.float64, (8,), CompressedNdarrayCodec()),
+        UnischemaField("png", np.uint8, (16, 16, 3), CompressedImageCodec("png")),
+        UnischemaField("jpeg", np.uint8, (16, 16, 3), CompressedImageCodec("jpeg", quality=90)),
+        UnischemaField("depth", np.uint16, (None, 8), CompressedImageCodec("png")),
+    ],
+)
+
+RAW_SCHEMA = (
+    "id long, flag boolean, i8 byte, i16 short, i32 int, u8 short, u16 int, u32 long, u64 decimal(20,0), f16 float, "
+    "f32 float, f64 double, text string, `maybe text` string, blob binary, day date, when timestamp_ntz, "
+    "zoned timestamp, price decimal(10,4), small int, vector array<float>, grid array<array<short>>, "
+    "matrix array<array<float>>, ragged array<array<array<short>>>, packed binary, png binary, jpeg array<short>, "
+    "depth binary"
+)
+_AS_BYTES = {"packed", "png", "depth"}
+_FLAT = {"jpeg"}
+
+
+def row_of(number: int) -> dict[str, Any]:
+    """The row with that id: the same in every process."""
+    rng = np.random.default_rng(number)
+    start = np.datetime64("2024-02-28T23:59:58.123456", "us")
+    return {
+        "id": number,
+        "flag": number % 3 == 0,
+        "i8": number % 256 - 128,
+        "i16": -number,
+        "i32": None if number % 5 == 0 else -(2**31) + number,
+        "u8": number % 256,
+        "u16": 65_535 - number,
+        "u32": 2**32 - 1 - number,
+        "u64": 2**64 - 1 - number,
+        "f16": np.float16(number / 8 % 100),
+        "f32": np.float32(number) / 3,
+        "f64": None if number % 7 == 0 else number / 7,
+        "text": f"row {number} – ñ",
+        "maybe text": None if number % 2 else "",
+        "blob": rng.bytes(number % 9),
+        "day": np.datetime64("1969-12-30") + number,
+        "when": start + np.timedelta64(number * 1_000_001, "us"),
+        "zoned": start - np.timedelta64(number * 1_000_001, "us"),
+        "price": Decimal(number) / Decimal(10_000),
+        "small": number % 200,
+        "vector": rng.random(4, np.float32),
+        "grid": rng.integers(0, 256, (number % 4, 3), np.uint8),
+        "matrix": rng.random((3, 4), np.float32),
+        "ragged": None if number % 11 == 0 else rng.integers(-9, 9, (1 + number % 3, 2, 1 + number % 2), np.int16),
+        "packed": rng.random(8),
+        "png": rng.integers(0, 256, (16, 16, 3), np.uint8),
+        "jpeg": np.full((16, 16, 3), number % 256, np.uint8),
+        "depth": rng.integers(0, 65_536, (1 + number % 3, 8), np.uint16),
+    }
+
+
+def as_spark_has_it(name: str, value: Any) -> Any:
+    """A value as a DataFrame of raw values holds it."""
+    if value is None:
+        return None
+    if name in _AS_BYTES:
+        return value.astype(value.dtype.newbyteorder("<")).tobytes()
+    if name in _FLAT:
+        return value.reshape(-1)
+    if isinstance(value, np.datetime64):
+        moment = value.item()
+        return moment.replace(tzinfo=dt.UTC) if name == "zoned" else moment
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def raw_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Ids to raw rows, in Spark's workers."""
+    for batch in batches:
+        rows = [row_of(number) for number in batch.column(0).to_pylist()]
+        types = {"zoned": pa.timestamp("us", "UTC"), "day": pa.date32(), "jpeg": pa.list_(pa.int16())}
+        types |= {"u64": pa.decimal128(20, 0), "price": pa.decimal128(10, 4), "f32": pa.float32(), "f16": pa.float32()}
+        types |= {"i8": pa.int8(), "i16": pa.int16(), "i32": pa.int32(), "u8": pa.int16(), "u16": pa.int32()}
+        types |= {"small": pa.int32(), "vector": pa.list_(pa.float32()), "grid": pa.list_(pa.list_(pa.int16()))}
+        types |= {"matrix": pa.list_(pa.list_(pa.float32())), "ragged": pa.list_(pa.list_(pa.list_(pa.int16())))}
+        names = list(SCHEMA.fields)
+        columns = [
+            pa.array([as_spark_has_it(name, row[name]) for row in rows], types.get(name, None)) for name in names
+        ]
+        yield pa.RecordBatch.from_arrays(columns, names)
+
+
+def raw_dataframe(spark: Any, rows: int = ROWS, partitions: int = 2) -> Any:
+    return spark.range(0, rows, 1, partitions).mapInArrow(raw_batches, RAW_SCHEMA)
+
+
+def session_of(kind: str) -> Any:
+    if kind == "connect":
+        from pyspark.sql import SparkSession
+
+        from petastore.spark.java import use_java
+
+        use_java()
+        return SparkSession.builder.remote("local[2]").getOrCreate()
+    if kind == "local-cluster":
+        return local_session(master="local-cluster[2,1,1024]", **{"spark.task.maxFailures": "1"})
+    return connect_session("local[2]") if kind == "connect-without-java" else local_session()
+
+
+def problem_of(action: Callable[[], Any]) -> str:
+    """What an action raises, as text."""
+    try:
+        action()
+    except PetastoreError as problem:
+        return f"{type(problem).__name__}: {problem}"
+    except Exception as problem:  # noqa: BLE001 - Spark wraps what its workers raise in many types
+        return str(problem)
+    return ""
+
+
+class Scenario:
+    """What each kind of session does; every method returns facts for the JSON file."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+
+    def url(self, name: str) -> str:
+        return (self.folder / name).as_uri()
+
+    def configuration(self) -> dict[str, str]:
+        return dict(self.spark.conf.getAll)
+
+    def write_everything(self) -> dict[str, Any]:
+        self.spark.conf.set("parquet.block.size", "77777777")
+        before = self.configuration()
+        with materialize_dataset(
+            self.spark, self.url("everything"), SCHEMA, rows_per_row_group=ROWS_PER_ROW_GROUP
+        ) as writer:
+            inside = self.configuration()
+            encode_dataframe(raw_dataframe(self.spark), SCHEMA).write.parquet(self.url("everything"))
+        after = self.configuration()
+        self.spark.conf.unset("parquet.block.size")
+        return {
+            "changed inside": inside != before,
+            "restored": after == before,
+            "committed rows": writer.inventory.num_rows if writer.inventory else None,
+        }
+
+    def append_rows(self) -> dict[str, Any]:
+        """The two other doors: rows encoded here as columns, and Petastorm's way, row by row."""
+        rows = [row_of(number) for number in range(APPENDED)]
+        half = APPENDED // 2
+        with materialize_dataset(self.spark, self.url("appended"), SCHEMA) as writer:
+            writer.write(rows_to_dataframe(self.spark, SCHEMA, rows[:half]).coalesce(1))
+        cells = [dict_to_spark_row(SCHEMA, row) for row in rows[half:]]
+        with materialize_dataset(self.spark, self.url("appended"), SCHEMA) as writer:
+            df = self.spark.createDataFrame(cells, SCHEMA.as_spark_schema())
+            df.coalesce(1).write.mode("append").parquet(self.url("appended"))
+        return {"committed rows": writer.inventory.num_rows if writer.inventory else None}
+
+    def raise_inside(self) -> dict[str, Any]:
+        url, manifest = self.url("raised"), self.folder / "raised" / MANIFEST
+
+        def write(number: int) -> Any:
+            with materialize_dataset(self.spark, url, SCHEMA, row_group_size_mb=1) as writer:
+                writer.write(rows_to_dataframe(self.spark, SCHEMA, [row_of(number)]).coalesce(1), "append")
+                if number == 1:
+                    raise KeyError("the user's own problem")
+            return writer.inventory
+
+        write(0)
+        before, stood = self.configuration(), manifest.read_bytes()
+        facts: dict[str, Any] = {
+            "raised": problem_of(lambda: write(1)),
+            "restored": self.configuration() == before,
+            "manifest kept": manifest.read_bytes() == stood,
+            "files": len(list((self.folder / "raised").glob("*.parquet"))),
+        }
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            facts["rows after the next block"] = write(2).num_rows
+        facts["said"] = [str(warning.message) for warning in said]
+        return facts
+
+    def two_writers(self, *, session_settings: bool) -> dict[str, Any]:
+        """Two threads of one session with different row groups, started at the same moment."""
+        schema = Unischema("ids", [UnischemaField("id", np.int64)])
+        together = threading.Barrier(2, timeout=60)
+        problems: list[str] = []
+        before = self.configuration()
+
+        def write(rows: int) -> None:
+            url = self.url(f"rows-{rows}-{session_settings}")
+            together.wait()
+            with materialize_dataset(
+                self.spark, url, schema, rows_per_row_group=rows, session_settings=session_settings
+            ) as writer:
+                df = encode_dataframe(self.spark.range(0, 2000, 1, 1), schema)
+                if session_settings:
+                    df.write.parquet(url)
+                else:
+                    together.wait()  # both are inside their blocks now
+                    writer.write(df)
+
+        threads = [
+            threading.Thread(target=lambda rows=rows: problems.append(problem_of(lambda: write(rows))))
+            for rows in (300, 700)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return {"problems": [problem for problem in problems if problem], "restored": self.configuration() == before}
+
+    def small_blocks(self) -> dict[str, Any]:
+        """Row groups of one MiB of pictures that do not compress, 256 KiB each."""
+        schema = Unischema("frames", [UnischemaField("frame", np.uint8, (256, 1024), NdarrayCodec())])
+        with materialize_dataset(self.spark, self.url("frames"), schema, row_group_size_mb=1) as writer:
+            rows = [{"frame": np.random.default_rng(n).integers(0, 256, (256, 1024), np.uint8)} for n in range(12)]
+            writer.write(rows_to_dataframe(self.spark, schema, rows).coalesce(1))
+        return {"rows": writer.inventory.rows.tolist() if writer.inventory else None}
+
+    def hive_partitions(self) -> dict[str, Any]:
+        schema = Unischema("days", [UnischemaField("id", np.int64), UnischemaField("day", np.str_)])
+        rows = [{"id": number, "day": f"day {number % 3}"} for number in range(9)]
+        with materialize_dataset(self.spark, self.url("days"), schema) as writer:
+            writer.write(rows_to_dataframe(self.spark, schema, rows).coalesce(1), partition_by=["day"])
+        return {"files": len(writer.inventory.files) if writer.inventory else None}
+
+    def bad_values(self) -> dict[str, Any]:
+        schema = Unischema("pixels", [UnischemaField("pixel value", np.uint8), UnischemaField("v", np.int64, (2,))])
+        range_ = encode_dataframe(
+            self.spark.range(0, 300, 1, 1).selectExpr("id as `pixel value`", "array(id, id) as v"), schema
+        )
+        null = encode_dataframe(self.spark.sql("select 1 as `pixel value`, array(1, null) as v"), schema)
+        shape = encode_dataframe(self.spark.sql("select 1 as `pixel value`, array(1, 2, 3) as v"), schema)
+        return {
+            "range": problem_of(range_.collect),
+            "null": problem_of(null.collect),
+            "shape": problem_of(shape.collect),
+        }
+
+    def refusals(self) -> dict[str, Any]:
+        ids = Unischema("ids", [UnischemaField("id", np.int64)])
+
+        def refused(*arguments: Any, schema: Unischema = ids, **named: Any) -> str:
+            return problem_of(lambda: materialize_dataset(self.spark, self.url("refused"), schema, *arguments, **named))
+
+        def column(select: str, *arguments: Any) -> str:
+            schema = Unischema("one", [UnischemaField("x", *arguments)])
+            return problem_of(lambda: encode_dataframe(self.spark.sql(f"select {select}"), schema))
+
+        return {
+            "both": refused(1, rows_per_row_group=5),
+            "zero": refused(0),
+            "rows": refused(rows_per_row_group=-1),
+            "url": problem_of(lambda: materialize_dataset(self.spark, "nosuchscheme://x", ids)),
+            "schema": problem_of(lambda: materialize_dataset(self.spark, self.url("refused"), [1])),  # type: ignore[arg-type]
+            "ns": refused(schema=Unischema("t", [UnischemaField("t", "datetime64[ns]")])),
+            "complex": refused(schema=Unischema("t", [UnischemaField("c", np.complex64)])),
+            "empty": refused(schema=Unischema("t", [])),
+            "case": refused(schema=Unischema("t", [UnischemaField("a", np.int8), UnischemaField("A", np.int8)])),
+            "zone": refused(
+                schema=Unischema("t", [UnischemaField("t", "datetime64[us]", (), ScalarCodec("timestamp"))]),
+                session_settings=False,
+            ),
+            "filesystems": refused(filesystem_factory=lambda: None, filesystem=object()),
+            "missing column": column("1 as y", np.int64),
+            "text as number": column("'a' as x", np.int64),
+            "depth": column("array(array(1)) as x", np.int64, (2, 2, 2), NdarrayCodec()),
+            "free": column("array(1) as x", np.int64, (None, None), NdarrayCodec()),
+            "scalar for a tensor": column("1 as x", np.int64, (2,), NdarrayCodec()),
+            "nothing written": problem_of(self._write_nothing),
+        }
+
+    def _write_nothing(self) -> None:
+        with materialize_dataset(self.spark, self.url("nothing"), Unischema("ids", [UnischemaField("id", np.int64)])):
+            pass
+
+    def run(self) -> dict[str, Any]:
+        return {
+            "session": type(self.spark).__module__,
+            "write_everything": self.write_everything(),
+            "append_rows": self.append_rows(),
+            "raise_inside": self.raise_inside(),
+            "turns": self.two_writers(session_settings=True),
+            "options": self.two_writers(session_settings=False),
+            "small_blocks": self.small_blocks(),
+            "hive_partitions": self.hive_partitions(),
+            "bad_values": self.bad_values(),
+            "refusals": self.refusals(),
+        }
+
+
+if __name__ == "__main__":
+    session = session_of(sys.argv[1])
+    facts = Scenario(session, Path(sys.argv[2])).run()
+    facts["java"] = os.environ["JAVA_HOME"]
+    Path(sys.argv[2], "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    session.stop()

