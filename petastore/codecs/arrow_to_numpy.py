@@ -229,11 +229,9 @@ def _keeps_integers(source: NDArray[Any], converted: NDArray[Any]) -> NDArray[np
 
 
 def _refuse_out_of_range(source: NDArray[Any], field: UnischemaField, dtype: np.dtype[Any]) -> None:
-    limits, held = np.iinfo(dtype), np.iinfo(source.dtype)
-    if limits.min > held.min:
-        _refuse_where(source < limits.min, source, field)
-    if limits.max < held.max:
-        _refuse_where(source > limits.max, source, field)
+    limits = np.iinfo(dtype)
+    if source.size and not limits.min <= int(source.min()) <= int(source.max()) <= limits.max:
+        _refuse_where((source < limits.min) | (source > limits.max), source, field)
 
 
 def _refuse_where(bad: NDArray[np.bool_], source: Any, field: UnischemaField) -> None:
@@ -259,13 +257,12 @@ def _decode_numbers_in_decimals(cells: pa.Array, field: UnischemaField, out: NDA
         _decode_each(cells, field, out)
         return
     low, high = _decimal_words(whole)
-    if field.dtype == np.dtype(np.uint64):
-        _refuse_where(high != 0, cells, field)
-        np.copyto(out, low)
-        return
-    signed = low.view(np.int64)
-    _refuse_where(high != signed >> 63, cells, field)
-    put_numbers(signed, field, out)
+    unsigned = field.dtype == np.dtype(np.uint64)
+    within = high == 0 if unsigned else high == low.view(np.int64) >> 63
+    if within.all():
+        put_numbers(low if unsigned else low.view(np.int64), field, out)
+    else:
+        _decode_each(cells, field, out)
 
 
 def _decimal_words(cells: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:

@@ -76,7 +76,7 @@ class CompressedNdarrayCodec:
         value = decode_npy(_inflated(bytes_of_cell(cell, field), field), field)
         return value[()] if field.is_scalar else value
 
-    def encode_column(self, values: Sequence[Any], field: UnischemaField) -> pa.Array:
+    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
         """Many arrays to a binary column.
 
         Args:

@@ -92,7 +92,7 @@ def array_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:
     raise EncodeError(f"the field declares {field.dtype_name} of shape {field.shape}, but {problem}", column=field.name)
 
 
-def arrays_alike(values: Sequence[Any]) -> bool:
+def arrays_alike(values: Sequence[Any] | NDArray[Any]) -> bool:
     """Whether all values are C-contiguous arrays of one dtype and shape: what holds for one then holds for all."""
     first = values[0] if len(values) else None
     if type(first) is not np.ndarray:

@@ -120,7 +120,7 @@ class CompressedImageCodec:
         except ImageError as problem:
             raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name) from None
 
-    def encode_column(self, values: Sequence[Any], field: UnischemaField) -> pa.Array:
+    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
         """Many images to a binary column.
 
         Args:

@@ -19,7 +19,7 @@ from petastore.schema.field import UnischemaField
 __all__ = ["encode_lists"]
 
 
-def encode_lists(values: Sequence[Any], field: UnischemaField, stored: pa.ListType) -> pa.Array:
+def encode_lists(values: Sequence[Any] | NDArray[Any], field: UnischemaField, stored: pa.ListType) -> pa.Array:
     """A column of values with dimensions as nested lists.
 
     Args:
@@ -45,7 +45,9 @@ def encode_lists(values: Sequence[Any], field: UnischemaField, stored: pa.ListTy
     return _lists_around(column, shapes, stored, missing, field)
 
 
-def _flat(values: Sequence[Any], field: UnischemaField) -> tuple[Any, NDArray[np.int64], NDArray[np.bool_] | None]:
+def _flat(
+    values: Sequence[Any] | NDArray[Any], field: UnischemaField
+) -> tuple[Any, NDArray[np.int64], NDArray[np.bool_] | None]:
     """All leaves in order, the shape of each value (rows, dimensions), and which rows are missing (None: none is)."""
     depth = len(field.shape)
     if (

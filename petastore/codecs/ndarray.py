@@ -79,7 +79,7 @@ class NdarrayCodec:
         value = decode_npy(bytes_of_cell(cell, field), field)
         return value[()] if field.is_scalar else value
 
-    def encode_column(self, values: Sequence[Any], field: UnischemaField) -> pa.Array:
+    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
         """Many arrays to a binary column.
 
         Args:
@@ -92,7 +92,7 @@ class NdarrayCodec:
         if _is_stack(values) and len(values) and field.shape:
             return _encode_stack(values, field)
         if field.shape and arrays_alike(values):
-            return _encode_stack(np.stack(values), field)
+            return _encode_stack(np.stack(list(values)), field)
         cells: list[bytes | None] = []
         for row, value in enumerate(values):
             try:
@@ -217,7 +217,7 @@ def _exact_units(times: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     except OverflowError:
         exact = False
     if not exact:
-        raise InexactError(f"{dtype} cannot hold all times of {times.dtype}")
+        raise InexactError(f"{dtype} cannot hold all times of {times.dtype} exactly")
     return converted
 
 
@@ -257,7 +257,7 @@ def _same_headers(data: NDArray[np.uint8], start: int, size: int, rows: int, ste
     return all(bool((heads[begin : begin + _ROWS_AT_ONCE] == first).all()) for begin in range(0, rows, _ROWS_AT_ONCE))
 
 
-def _is_stack(values: Sequence[Any]) -> TypeGuard[NDArray[Any]]:
+def _is_stack(values: Sequence[Any] | NDArray[Any]) -> TypeGuard[NDArray[Any]]:
     return (
         isinstance(values, np.ndarray) and values.dtype.kind not in "OV" and not isinstance(values, np.ma.MaskedArray)
     )

@@ -44,7 +44,7 @@ def cells_array(cells: list[Any], stored: pa.DataType, field: UnischemaField) ->
     return made
 
 
-def encode_scalars(values: Sequence[Any], field: UnischemaField, stored: pa.DataType) -> pa.Array:
+def encode_scalars(values: Sequence[Any] | NDArray[Any], field: UnischemaField, stored: pa.DataType) -> pa.Array:
     """A column of scalars as `stored`.
 
     Args:
@@ -69,7 +69,7 @@ def encode_scalars(values: Sequence[Any], field: UnischemaField, stored: pa.Data
     return column if known is None else _spread(column, known)
 
 
-def _present(values: Sequence[Any]) -> tuple[Sequence[Any], NDArray[np.bool_] | None]:
+def _present(values: Sequence[Any] | NDArray[Any]) -> tuple[Sequence[Any] | NDArray[Any], NDArray[np.bool_] | None]:
     """The values that are there, and which are (None: all)."""
     if isinstance(values, np.ma.MaskedArray):
         known = ~np.ma.getmaskarray(values)
@@ -82,7 +82,7 @@ def _present(values: Sequence[Any]) -> tuple[Sequence[Any], NDArray[np.bool_] | 
     return [value for value in values if value is not None], known
 
 
-def _as_numbers(values: Sequence[Any], field: UnischemaField) -> NDArray[Any] | None:
+def _as_numbers(values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> NDArray[Any] | None:
     """The values as one array of a NumPy dtype that holds each of them exactly, or None if there is no such dtype."""
     if isinstance(values, np.ndarray) and values.dtype != np.dtype(object):
         return values if values.ndim == 1 and values.dtype.kind in _NUMBERS + "mM" else None
@@ -170,7 +170,7 @@ def _spread(column: pa.Array, known: NDArray[np.bool_]) -> pa.Array:
     return pc.take(column, pa.array(positions, pa.int64(), mask=~known))
 
 
-def _encode_each(values: Sequence[Any], field: UnischemaField, stored: pa.DataType) -> pa.Array:
+def _encode_each(values: Sequence[Any] | NDArray[Any], field: UnischemaField, stored: pa.DataType) -> pa.Array:
     if isinstance(values, np.ndarray) and values.dtype.kind in "SU" and values.ndim == 1:
         values = values.tolist()
     if field.numpy_dtype is np.str_ and stored == pa.string() and set(map(type, values)) <= {str, type(None)}:

@@ -100,7 +100,7 @@ class PlainCodec:
             value[position] = decode_scalar(field, leaf)
         return value.reshape(shape)
 
-    def encode_column(self, values: Sequence[Any], field: UnischemaField) -> pa.Array:
+    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
         """Many values to a column of the natural type.
 
         Args:

@@ -106,7 +106,7 @@ class ScalarCodec:
         """
         return decode_scalar(field, cell)
 
-    def encode_column(self, values: Sequence[Any], field: UnischemaField) -> pa.Array:
+    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
         """Many scalars to a column of the Spark type.
 
         Args:

@@ -75,7 +75,7 @@ class Codec(Protocol):
         """
         ...
 
-    def encode_column(self, values: Sequence[Any], field: UnischemaField) -> Any:
+    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> Any:
         """Many values to one `pyarrow.Array` of `storage_type(field)`; None becomes null.
 
         Raises:

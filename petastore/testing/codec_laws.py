@@ -1,0 +1,317 @@
+"""The laws that a codec keeps: subclass `CodecLaws`, say what to test, and pytest runs all of them.
+
+A codec that keeps these laws can be registered and used in any dataset. The laws need `pip install pytest hypothesis`.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import json
+import math
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from petastore.codecs.registry import codec_from_json, codec_of
+from petastore.errors import DecodeError, EncodeError
+from petastore.schema.field import UnischemaField
+
+__all__ = ["Case", "CodecLaws", "empty_column", "read_golden", "write_golden"]
+
+_LAW = settings(
+    deadline=None,
+    max_examples=40,
+    # The laws are inherited, so one test runs on several classes; that is the point.
+    suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],
+)
+_MOST_TRUNCATIONS = 2048
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Case:
+    """One field to test, and what goes into it."""
+
+    field: UnischemaField
+    """A field with the codec under test."""
+
+    values: st.SearchStrategy[Any]
+    """Values that the field takes."""
+
+    refused: Sequence[Any] = ()
+    """Values that must be refused with an `EncodeError` that names the field."""
+
+
+class CodecLaws(abc.ABC):
+    """Laws of a codec, to be inherited by a test class.
+
+    Implement `cases`, `golden_folder` and `golden_values`; override `assert_same` where a codec is lossy.
+
+    Example:
+        >>> class TestNdarrayCodec(CodecLaws):
+        ...     def cases(self):
+        ...         field = UnischemaField("xy", "int16", (2,), NdarrayCodec())
+        ...         pairs = st.tuples(st.integers(-9, 9), st.integers(-9, 9))
+        ...         return {"pair": Case(field, pairs.map(lambda pair: np.array(pair, "int16")))}
+        ...     def golden_folder(self):
+        ...         return Path("tests/golden/ndarray")
+        ...     def golden_values(self, name):
+        ...         return [np.array([1, 2], "int16")]
+        >>> from petastore.codecs import NdarrayCodec
+        >>> TestNdarrayCodec().test_a_value_comes_back()
+    """
+
+    @abc.abstractmethod
+    def cases(self) -> Mapping[str, Case]:
+        """The cases by name, at least one for each way in which the codec stores values."""
+
+    @abc.abstractmethod
+    def golden_folder(self) -> Path:
+        """Where the committed cells lie, one file `<case>.arrow` for each case, as `write_golden` writes it."""
+
+    @abc.abstractmethod
+    def golden_values(self, name: str) -> Sequence[Any]:
+        """The values that the committed cells of a case decode to."""
+
+    def assert_same(self, field: UnischemaField, expected: Any, found: Any) -> None:
+        """Fail unless a value came back as it was; override it for a codec that is lossy."""
+        assert_equal_values(field, expected, found)
+
+    @_LAW
+    @given(data=st.data())
+    def test_a_value_comes_back(self, data: st.DataObject) -> None:
+        """Decoding what was encoded gives the value, of the declared dtype and shape."""
+        case = self._drawn_case(data)
+        codec, value = codec_of(case.field), data.draw(case.values)
+        found = codec.decode(case.field, codec.encode(case.field, value))
+        assert_declared(case.field, found)
+        self.assert_same(case.field, value, found)
+
+    @_LAW
+    @given(data=st.data())
+    def test_a_decoded_value_owns_its_memory(self, data: st.DataObject) -> None:
+        """A decoded array is no view of the cell."""
+        case = self._drawn_case(data)
+        codec = codec_of(case.field)
+        cell = codec.encode(case.field, data.draw(case.values))
+        found = codec.decode(case.field, cell)
+        if isinstance(found, np.ndarray) and isinstance(cell, bytes):
+            assert not np.shares_memory(found, np.frombuffer(cell, np.uint8))
+
+    @_LAW
+    @given(data=st.data())
+    def test_the_column_face_encodes_as_the_cell_face(self, data: st.DataObject) -> None:
+        """A column is what its cells are, of the storage type; None is null."""
+        case = self._drawn_case(data)
+        codec = codec_of(case.field)
+        values = data.draw(st.lists(st.none() | case.values, max_size=6))
+        column = codec.encode_column(values, case.field)
+        assert column.type == codec.storage_type(case.field)
+        assert column.is_null().to_pylist() == [value is None for value in values]
+        cells = [None if value is None else codec.encode(case.field, value) for value in values]
+        assert column.equals(pa.array(cells, column.type))
+        column.validate(full=True)
+
+    @_LAW
+    @given(data=st.data())
+    def test_the_column_face_decodes_as_the_cell_face(self, data: st.DataObject) -> None:
+        """Each row of a decoded column is its decoded cell, whole columns and slices of them alike."""
+        case = self._drawn_case(data)
+        codec = codec_of(case.field)
+        column = codec.encode_column(data.draw(st.lists(case.values, min_size=1, max_size=6)), case.field)
+        start = data.draw(st.integers(0, len(column)))
+        part = column.slice(start, data.draw(st.integers(0, len(column) - start)))
+        out = empty_column(case.field, len(part))
+        codec.decode_column(part, case.field, out)
+        for found, cell in zip(out, part.to_pylist(), strict=True):
+            assert_declared(case.field, found)
+            assert_equal_values(case.field, codec.decode(case.field, cell), found)
+
+    def test_an_empty_column_is_a_column(self) -> None:
+        """No rows encode to no cells of the storage type, and decode to no rows."""
+        for case in self._all_cases().values():
+            codec = codec_of(case.field)
+            column = codec.encode_column([], case.field)
+            assert len(column) == 0
+            assert column.type == codec.storage_type(case.field)
+            codec.decode_column(column, case.field, empty_column(case.field, 0))
+
+    def test_none_and_refused_values_are_refused_by_name(self) -> None:
+        """Encoding None, or what the field does not take, is an `EncodeError` that names field and row."""
+        for case in self._all_cases().values():
+            for value in (None, *case.refused):
+                error = _refusal(case.field, value)
+                assert error.column == case.field.name
+            for value in case.refused:
+                with_row = _column_refusal(case.field, [None, value])
+                assert (with_row.column, with_row.row) == (case.field.name, 1)
+
+    def test_a_codec_is_rebuilt_from_its_configuration(self) -> None:
+        """The configuration survives JSON, and the registry builds an equal codec from it."""
+        for case in self._all_cases().values():
+            codec = case.field.codec
+            if codec is not None:
+                configuration = json.loads(json.dumps(dict(codec.config())))
+                assert codec_from_json({"id": codec.codec_id, **configuration}) == codec
+
+    def test_a_codec_is_a_value(self) -> None:
+        """Equal codecs have equal hashes; a pickled codec comes back equal."""
+        for case in self._all_cases().values():
+            codec = codec_of(case.field)
+            again = pickle.loads(pickle.dumps(codec))  # noqa: S301 - our own bytes
+            assert again == codec
+            assert hash(again) == hash(codec)
+            assert codec != object()
+
+    def test_golden_cells_still_decode(self) -> None:
+        """Cells that were once written are read forever: the committed ones are there, and give their values."""
+        for name, case in self._all_cases().items():
+            column = read_golden(self.golden_folder() / f"{name}.arrow")
+            values = self.golden_values(name)
+            assert len(values) == len(column) > 0
+            codec = codec_of(case.field)
+            out = empty_column(case.field, len(column))
+            codec.decode_column(column, case.field, out)
+            for expected, found, cell in zip(values, out, column.to_pylist(), strict=True):
+                assert_equal_values(case.field, expected, found)
+                assert_equal_values(case.field, expected, codec.decode(case.field, cell))
+
+    def test_a_truncated_cell_is_refused_or_a_value(self) -> None:
+        """A cell cut anywhere gives a `DecodeError`, or a value as declared; never anything else."""
+        for name, case in self._all_cases().items():
+            for cell in read_golden(self.golden_folder() / f"{name}.arrow").to_pylist():
+                if isinstance(cell, bytes):
+                    step = max(1, len(cell) // _MOST_TRUNCATIONS)
+                    for end in range(0, len(cell), step):
+                        assert_refused_or_declared(case.field, cell[:end])
+
+    @_LAW
+    @given(data=st.data())
+    def test_a_damaged_cell_is_refused_or_a_value(self, data: st.DataObject) -> None:
+        """A cell with changed bytes gives a `DecodeError`, or a value as declared; never anything else."""
+        case = self._drawn_case(data)
+        cell = codec_of(case.field).encode(case.field, data.draw(case.values))
+        if not isinstance(cell, bytes) or not cell:
+            return
+        damaged = bytearray(cell)
+        for _ in range(data.draw(st.integers(1, 4))):
+            damaged[data.draw(st.integers(0, len(cell) - 1))] = data.draw(st.integers(0, 255))
+        assert_refused_or_declared(case.field, bytes(damaged))
+
+    def _all_cases(self) -> Mapping[str, Case]:
+        cases = self.cases()
+        assert cases, f"{type(self).__name__}.cases() gives none, so nothing would be tested"
+        return cases
+
+    def _drawn_case(self, data: st.DataObject) -> Case:
+        return self._all_cases()[data.draw(st.sampled_from(sorted(self._all_cases())))]
+
+
+def empty_column(field: UnischemaField, rows: int) -> Any:
+    """The array that `decode_column` fills for so many rows, with something else in it."""
+    if not field.is_fixed or field.dtype == np.dtype(object):
+        return np.full(rows, "never written", object)
+    shape = (rows, *(size or 0 for size in field.shape))
+    return np.ones(math.prod(shape) * field.dtype.itemsize, np.uint8).view(field.dtype).reshape(shape)
+
+
+def assert_declared(field: UnischemaField, value: Any) -> None:
+    """Fail unless a decoded value is of the dtype and shape that its field declares."""
+    if field.numpy_dtype is np.object_:
+        return
+    if field.is_scalar:
+        kinds: dict[Any, type] = {np.str_: str, np.bytes_: bytes, Decimal: Decimal}
+        assert isinstance(value, kinds.get(field.numpy_dtype, field.dtype.type)), (field, value)
+        return
+    assert isinstance(value, np.ndarray), (field, value)
+    assert value.ndim == len(field.shape)
+    assert all(wanted in (None, size) for size, wanted in zip(value.shape, field.shape, strict=True)), value.shape
+    assert value.dtype.isnative
+    if field.dtype == np.dtype(object):
+        assert value.dtype.kind in (
+            np.dtype(field.numpy_dtype if field.numpy_dtype is not Decimal else object).kind,
+            "O",
+        )
+    else:
+        assert value.dtype == field.dtype
+
+
+def assert_equal_values(field: UnischemaField, expected: Any, found: Any) -> None:
+    """Fail unless two values are equal; NaN equals NaN, and NaT equals NaT."""
+    if field.is_scalar and field.dtype == np.dtype(object):
+        assert type(expected)(found) == expected, (field, expected, found)
+        return
+    wanted, got = np.asarray(expected), np.asarray(found)
+    assert wanted.shape == got.shape, (field, wanted.shape, got.shape)
+    has_nan = wanted.dtype.kind in "fcmM" and got.dtype.kind in "fcmM"
+    assert np.array_equal(wanted, got, equal_nan=has_nan), (field, expected, found)
+
+
+def assert_refused_or_declared(field: UnischemaField, cell: bytes) -> None:
+    """Fail unless both faces refuse a cell with a `DecodeError`, or both take it as a value of the declared kind."""
+    codec = codec_of(field)
+    out = empty_column(field, 1)
+    value, refused = _tried(lambda: codec.decode(field, cell))
+    column = pa.array([cell], codec.storage_type(field))
+    _, column_refused = _tried(lambda: codec.decode_column(column, field, out))
+    if refused is None or column_refused is None:
+        assert refused is None, f"the column face takes what the cell face refuses: {refused}"
+        assert column_refused is None, f"the cell face takes what the column face refuses: {column_refused}"
+        assert_declared(field, value)
+        assert_equal_values(field, value, out[0])
+    else:
+        assert refused.column == field.name
+        assert (column_refused.column, column_refused.row) == (field.name, 0)
+
+
+def _tried(decode: Callable[[], Any]) -> tuple[Any, DecodeError | None]:
+    try:
+        return decode(), None
+    except DecodeError as problem:
+        return None, problem
+
+
+def write_golden(path: Path, field: UnischemaField, values: Sequence[Any]) -> None:
+    """Write the cells of values where `CodecLaws` reads them. Run it once, by hand, and commit the file.
+
+    Raises:
+        FileExistsError: The file is there; what was once written must not change.
+    """
+    column = codec_of(field).encode_column(values, field)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as opened, pa.ipc.new_file(opened, pa.schema([("cell", column.type)])) as writer:
+        writer.write_batch(pa.record_batch([column], names=["cell"]))
+
+
+def read_golden(path: Path) -> pa.Array:
+    """The cells in a golden file.
+
+    Raises:
+        AssertionError: There is no file: goldens are committed, never made by a test.
+    """
+    assert path.is_file(), f"the golden file {path} is missing; write it once with write_golden, and commit it"
+    column = pa.ipc.open_file(path).read_all()["cell"].combine_chunks()
+    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _refusal(field: UnischemaField, value: Any) -> EncodeError:
+    try:
+        cell = codec_of(field).encode(field, value)
+    except EncodeError as problem:
+        return problem
+    raise AssertionError(f"{field!r} took {value!r} and made {cell!r} of it")
+
+
+def _column_refusal(field: UnischemaField, values: Sequence[Any]) -> EncodeError:
+    try:
+        column = codec_of(field).encode_column(values, field)
+    except EncodeError as problem:
+        return problem
+    raise AssertionError(f"{field!r} took {values!r} and made {column!r} of them")

@@ -1,0 +1,61 @@
+"""Write the golden cells that are not there yet. Run it by hand for a new case, look at the file, and commit it.
+
+    python tests/codecs/golden/write_golden.py
+
+Each test module beside this folder that has a subclass of `CodecLaws` is asked for its cases. JPEG is lossy: the pixels
+that are expected of it are those that OpenCV decodes, written as `<case>.npy`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from petastore.testing.codec_laws import CodecLaws, read_golden, write_golden
+
+HERE = Path(__file__).parent
+
+
+def suites() -> Iterator[CodecLaws]:
+    """One of each class of laws in the test modules."""
+    for path in sorted(HERE.parent.glob("test_*.py")):
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        for _, member in inspect.getmembers(module, inspect.isclass):
+            if issubclass(member, CodecLaws) and not inspect.isabstract(member) and member.__module__ == path.stem:
+                yield member()
+
+
+def write_jpeg_pixels(path: Path) -> None:
+    """The pixels that OpenCV, another decoder than ours, finds in the golden cells."""
+    import cv2
+
+    cells = [np.frombuffer(cell, np.uint8) for cell in read_golden(path).to_pylist()]
+    images = [np.asarray(cv2.imdecode(cell, cv2.IMREAD_UNCHANGED)) for cell in cells]
+    np.save(path.with_suffix(".npy"), np.stack([image if image.ndim == 2 else image[..., ::-1] for image in images]))
+
+
+def main() -> None:
+    """Write what is missing."""
+    for suite in suites():
+        for name, case in suite.cases().items():
+            path = suite.golden_folder() / f"{name}.arrow"
+            if path.exists():
+                continue
+            lossy: Any = getattr(suite, "golden_images", suite.golden_values)
+            write_golden(path, case.field, lossy(name))
+            print("wrote", path)
+            if hasattr(suite, "golden_images"):
+                write_jpeg_pixels(path)
+
+
+if __name__ == "__main__":
+    main()

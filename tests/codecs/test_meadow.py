@@ -1,0 +1,118 @@
+"""Cells that Petastorm wrote decode to what Petastorm's own reader returned, exactly."""
+
+from __future__ import annotations
+
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
+from petastore.codecs.registry import codec_of
+from petastore.schema import Unischema, UnischemaField
+from petastore.testing.codec_laws import assert_declared, empty_column
+
+FIXTURES = Path(os.environ.get("PETASTORE_FIXTURES", Path(__file__).parents[3] / "shared" / "fixtures"))
+
+# What Petastorm's pickled schema says, by hand. `day` is the partition column and lies in no file.
+MEADOW = Unischema(
+    "Meadow",
+    [
+        UnischemaField("id", "int64", (), ScalarCodec("bigint")),
+        UnischemaField("day", str, (), ScalarCodec("string")),
+        UnischemaField("tiny", "int8", (), ScalarCodec("tinyint")),
+        UnischemaField("small", "uint8", (), ScalarCodec("smallint")),
+        UnischemaField("ratio", "float32", (), ScalarCodec("float")),
+        UnischemaField("score", "float64", (), None, nullable=True),
+        UnischemaField("flag", bool, (), ScalarCodec("boolean")),
+        UnischemaField("title", str, (), ScalarCodec("string"), nullable=True),
+        UnischemaField("price", Decimal, (), ScalarCodec("decimal(10,4)")),
+        UnischemaField("photo", "uint8", (None, None, 3), CompressedImageCodec("png")),
+        UnischemaField("thumb", "uint8", (16, 24, 3), CompressedImageCodec("jpeg", 90)),
+        UnischemaField("depth", "uint16", (12, 10), CompressedImageCodec("png")),
+        UnischemaField("pose", "float64", (4, 4), NdarrayCodec()),
+        UnischemaField("cloud", "float32", (None, 3), NdarrayCodec(), nullable=True),
+        UnischemaField("mask", bool, (8, 8), CompressedNdarrayCodec()),
+        UnischemaField("names", str, (None,), NdarrayCodec(), nullable=True),
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, Any]:
+    path = FIXTURES / "petastorm-0.13.1" / "Meadow.expected.npz"
+    assert path.is_file(), f"{path} is missing; set PETASTORE_FIXTURES to the folder of datasets that Petastorm wrote"
+    with np.load(path) as opened:
+        return {name: opened[name] for name in opened.files}
+
+
+@pytest.fixture(scope="module")
+def files() -> list[tuple[str, pa.Table]]:
+    """The partition value and the table of each file."""
+    folders = sorted((FIXTURES / "petastorm-0.13.1" / "Meadow").glob("day=*"))
+    return [
+        (folder.name.removeprefix("day="), pq.ParquetFile(path).read())
+        for folder in folders
+        for path in folder.glob("*.parquet")
+    ]
+
+
+def column_of(table: pa.Table, name: str) -> pa.Array:
+    return pa.concat_arrays(table[name].chunks)
+
+
+def assert_as_expected(field: UnischemaField, wanted: Any, found: Any) -> None:
+    assert_declared(field, found)
+    if field.numpy_dtype is Decimal:
+        assert found == Decimal(str(wanted))
+    else:
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("field", [field for field in MEADOW if field.name != "day"], ids=lambda field: field.name)
+def test_each_cell_of_each_column_is_what_petastorm_read(
+    field: UnischemaField, files: list[tuple[str, pa.Table]], expected: dict[str, Any]
+) -> None:
+    codec, seen = codec_of(field), set()
+    for _, table in files:
+        known = column_of(table, field.name).is_valid()
+        ids = table["id"].filter(known).to_pylist()
+        cells = column_of(table, field.name).filter(known)
+        out = empty_column(field, len(cells))
+        codec.decode_column(cells, field, out)
+        for row, found, cell in zip(ids, out, cells.to_pylist(), strict=True):
+            wanted = expected[f"{row}/{field.name}"]
+            assert_as_expected(field, wanted, found)
+            assert_as_expected(field, wanted, codec.decode(field, cell))
+            seen.add(f"{row}/{field.name}")
+    assert seen == {name for name in expected if name.endswith(f"/{field.name}")}
+
+
+def test_the_partition_column_is_what_petastorm_read(
+    files: list[tuple[str, pa.Table]], expected: dict[str, Any]
+) -> None:
+    days = {row: day for day, table in files for row in table["id"].to_pylist()}
+    assert len(days) == 36
+    assert all(MEADOW.day.codec.decode(MEADOW.day, day) == str(expected[f"{row}/day"]) for row, day in days.items())  # type: ignore[union-attr]
+
+
+def test_values_encode_to_cells_that_decode_alike_and_to_the_stored_type(files: list[tuple[str, pa.Table]]) -> None:
+    _, table = files[0]
+    for field in MEADOW:
+        if field.name != "day":
+            codec = codec_of(field)
+            cells = column_of(table, field.name).drop_null()
+            out = empty_column(field, len(cells))
+            codec.decode_column(cells, field, out)
+            again = codec.encode_column(list(out), field)
+            assert again.type == cells.type
+            if not isinstance(field.codec, CompressedImageCodec) or field.codec.image_codec == "png":
+                back = empty_column(field, len(cells))
+                codec.decode_column(again, field, back)
+                for one, other in zip(out, back, strict=True):
+                    np.testing.assert_array_equal(one, other)

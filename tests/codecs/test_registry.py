@@ -1,0 +1,98 @@
+"""A document's id names a codec that is known, and hostile configuration is refused as damaged metadata."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.codecs import (
+    CompressedImageCodec,
+    CompressedNdarrayCodec,
+    NdarrayCodec,
+    PlainCodec,
+    ScalarCodec,
+    register,
+)
+from petastore.codecs.registry import codec_from_json, codec_of
+from petastore.errors import MetadataError, SchemaError
+from petastore.schema import Codec, UnischemaField
+
+KNOWN: list[Codec] = [ScalarCodec("int"), NdarrayCodec(), CompressedNdarrayCodec(), CompressedImageCodec("jpeg", 90)]
+
+
+@pytest.mark.parametrize("codec", KNOWN, ids=lambda codec: codec.codec_id)
+def test_each_codec_is_found_by_its_id(codec: Codec) -> None:
+    assert codec_from_json({"id": codec.codec_id, **codec.config()}) == codec
+    assert isinstance(codec, Codec)
+
+
+def test_the_ids_are_a_promise() -> None:
+    assert [codec.codec_id for codec in KNOWN] == ["scalar", "ndarray", "compressed_ndarray", "compressed_image"]
+
+
+def test_a_field_without_a_codec_is_plain() -> None:
+    assert codec_of(UnischemaField("x", "int32")) == PlainCodec()
+    assert codec_of(UnischemaField("x", "int32", (2,), NdarrayCodec())) == NdarrayCodec()
+
+
+def test_an_unknown_id_is_refused_and_the_known_ones_are_named() -> None:
+    with pytest.raises(MetadataError, match=r"'vector'.*compressed_image, compressed_ndarray, ndarray, scalar"):
+        codec_from_json({"id": "vector"})
+    with pytest.raises(MetadataError, match="no codec has the id 'plain'"):
+        codec_from_json({"id": "plain"})
+
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    mapping=JSON
+    | st.fixed_dictionaries(
+        {"id": st.sampled_from(["scalar", "ndarray", "compressed_ndarray", "compressed_image"])},
+        optional={"spark_type": JSON, "image_codec": JSON, "quality": JSON, "codec_id": JSON, "self": JSON},
+    )
+)
+def test_any_json_is_a_codec_or_damaged_metadata(mapping: Any) -> None:
+    try:
+        codec = codec_from_json(mapping)
+    except MetadataError:
+        return
+    assert codec_from_json({"id": codec.codec_id, **codec.config()}) == codec
+
+
+def test_a_codec_of_ones_own_is_known_once_it_is_registered() -> None:
+    @register
+    @dataclasses.dataclass(frozen=True)
+    class Renamed(NdarrayCodec):
+        codec_id: ClassVar[str] = "test_renamed"
+
+    assert codec_from_json({"id": "test_renamed"}) == Renamed()
+    assert register(Renamed) is Renamed
+
+    class Other(NdarrayCodec):
+        codec_id: ClassVar[str] = "test_renamed"
+
+    with pytest.raises(SchemaError, match="belongs to"):
+        register(Other)
+
+    class Thief(NdarrayCodec):
+        codec_id: ClassVar[str] = "ndarray"
+
+    with pytest.raises(SchemaError, match="belongs to petastore"):
+        register(Thief)
+
+
+@pytest.mark.parametrize(
+    "bad", [5, object, type("NoId", (), {}), type("Half", (), {"codec_id": "half"}), NdarrayCodec()]
+)
+def test_what_is_no_codec_class_is_refused(bad: Any) -> None:
+    with pytest.raises(SchemaError, match="cannot be registered"):
+        register(bad)
