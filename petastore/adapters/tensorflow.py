@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from petastore.adapters.columns import nanoseconds, present
 from petastore.adapters.passes import Passes
-from petastore.errors import MissingExtraError, RequestError
+from petastore.errors import DecodeError, MissingExtraError, RequestError
+from petastore.plan.cursor import Cursor
 from petastore.plan.request import Tail
 from petastore.readers.assemble import VALID_COLUMN
 from petastore.schema.field import UnischemaField
@@ -40,9 +41,9 @@ def make_tf_dataset(reader: Any, batch_size: int | None = None) -> Any:
     """The reader's rows or batches as a `tf.data.Dataset` of dicts from column name to tensor.
 
     One iteration gives all epochs of the reader; each further one (`repeat()`, the next epoch of `fit`) starts again
-    from the first row. Two iterations at once end the older one with an error. Where the number of elements is known,
-    `cardinality()` says it. A dataset of a sharded reader has its auto-sharding set to OFF: TensorFlow would shard
-    what is sharded already, and drop most of it without a word.
+    from the first row. Two iterations at once end the older one with an error. `cardinality()` is known, unless the
+    reader does not stand at its beginning (load a state before the dataset is made). A dataset of a sharded reader has
+    its auto-sharding set to OFF: TensorFlow would shard what is sharded already, and drop most of it without a word.
 
     ```text
     field                            batches                                rows
@@ -90,11 +91,14 @@ def make_tf_dataset(reader: Any, batch_size: int | None = None) -> Any:
     else:
         dataset = _dataset(lambda: passes.start(int(batch_size)), columns)
         elements_per_epoch = reader.steps_per_epoch(int(batch_size))
-    elements = tf.data.INFINITE_CARDINALITY if reader.num_epochs is None else elements_per_epoch * reader.num_epochs
+    begins_at_the_beginning = reader.cursor == Cursor() or reader.last_row_consumed
+    if begins_at_the_beginning:
+        elements = tf.data.INFINITE_CARDINALITY if reader.num_epochs is None else elements_per_epoch * reader.num_epochs
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(elements))
     options = tf.data.Options()
     if reader.shard.count > 1:
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return dataset.apply(tf.data.experimental.assert_cardinality(elements)).with_options(options)
+    return dataset.with_options(options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,45 +149,42 @@ def _rows(batches: Any, columns: list[_Column]) -> Any:
 def _column(field: UnischemaField, *, rows: bool) -> _Column:
     name, shape, dtype = field.name, field.shape, _tf_dtype(field)
     if None in shape and rows:
-        return _free_rows(name, shape, dtype)
+        return _free_rows(field, dtype)
     if None in shape:
         ragged_rank = len(shape) - tuple(reversed(shape)).index(None)
         spec = tf.RaggedTensorSpec((None, *shape), dtype, ragged_rank=ragged_rank)
-        return _Column(name, spec, lambda column: _ragged(name, column, shape, ragged_rank))
-    return _Column(name, tf.TensorSpec((None, *shape), dtype), lambda column: _dense(name, column, shape))
+        return _Column(name, spec, lambda column: _ragged(field, column, ragged_rank))
+    return _Column(name, tf.TensorSpec((None, *shape), dtype), lambda column: _dense(field, column))
 
 
-def _free_rows(name: str, shape: tuple[int | None, ...], dtype: Any) -> _Column:
+def _free_rows(field: UnischemaField, dtype: Any) -> _Column:
     """Values of free shapes travel flat beside their shapes: `unbatch` takes ragged rows apart, but loses shapes."""
+    shape = field.shape
     spec = (tf.RaggedTensorSpec((None, None), dtype, ragged_rank=1), tf.TensorSpec((None, len(shape)), tf.int64))
 
     def convert(column: NDArray[Any]) -> Any:
-        cells = _cells(name, column)
-        shapes = _shapes(cells, len(shape))
-        flat = tf.RaggedTensor.from_row_lengths(_joined(name, cells, ()), shapes.prod(axis=1), validate=False)
-        return flat, shapes
+        flat, shapes = _flattened(field, column)
+        return tf.RaggedTensor.from_row_lengths(flat, shapes.prod(axis=1), validate=False), shapes
 
     def finish_row(parts: Any) -> Any:
         return tf.ensure_shape(tf.reshape(parts[0], parts[1]), shape)
 
-    return _Column(name, spec, convert, finish_row)
+    return _Column(field.name, spec, convert, finish_row)
 
 
-def _dense(name: str, column: NDArray[Any], shape: tuple[int | None, ...]) -> NDArray[Any]:
-    values = present(name, column)
-    if values.dtype == np.dtype(object) and shape:
-        values = _joined(name, list(values), ()).reshape(len(column), *shape)
-    return _plain(name, values)
+def _dense(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
+    if column.dtype == np.dtype(object) and field.shape:
+        return _flattened(field, column)[0].reshape(len(column), *_sizes(field.shape))
+    return _plain(field.name, present(field.name, column))
 
 
-def _ragged(name: str, column: NDArray[Any], shape: tuple[int | None, ...], ragged_rank: int) -> Any:
+def _ragged(field: UnischemaField, column: NDArray[Any], ragged_rank: int) -> Any:
     """The ragged tensor (rows, *shape) of a column of arrays, built from the innermost dimension outwards."""
-    cells = _cells(name, column)
-    shapes = _shapes(cells, len(shape))
-    tail = tuple(size for size in shape[ragged_rank:] if size is not None)
-    tensor = tf.convert_to_tensor(_joined(name, cells, tail))
+    flat, shapes = _flattened(field, column)
+    inner = _sizes(field.shape[ragged_rank:])
+    tensor = tf.convert_to_tensor(flat.reshape(len(flat) // max(math.prod(inner), 1), *inner))
     for axis in reversed(range(ragged_rank)):
-        size = shape[axis]
+        size = field.shape[axis]
         # Of each cell: how many lists of this dimension it has, one for each index into the dimensions before it.
         lists = shapes[:, :axis].prod(axis=1)
         if size is None:
@@ -193,19 +194,28 @@ def _ragged(name: str, column: NDArray[Any], shape: tuple[int | None, ...], ragg
     return tensor
 
 
-def _cells(name: str, column: NDArray[Any]) -> list[Any]:
-    return list(present(name, column))
+def _flattened(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The values of all cells one after another, and the shape of each cell, `(rows, dimensions)`."""
+    cells = [np.asarray(cell) for cell in present(field.name, column)]
+    declared = np.array([-1 if size is None else size for size in field.shape])
+    for cell in cells:
+        if cell.ndim != len(declared):
+            raise _wrong_shape(field, cell.shape)
+    shapes = np.array([cell.shape for cell in cells], dtype=np.int64).reshape(len(cells), len(declared))
+    wrong = ((shapes != declared) & (declared >= 0)).any(axis=1)
+    if wrong.any():
+        raise _wrong_shape(field, tuple(shapes[wrong][0].tolist()))
+    nothing = np.empty(0, dtype=field.dtype)
+    flat = np.concatenate([nothing, *(cell.reshape(-1) for cell in cells)], dtype=field.dtype, casting="same_kind")
+    return _plain(field.name, flat), shapes
 
 
-def _shapes(cells: list[Any], dimensions: int) -> NDArray[np.int64]:
-    """The shape of each cell, `(rows, dimensions)`."""
-    return np.array([np.shape(cell) for cell in cells], dtype=np.int64).reshape(len(cells), dimensions)
+def _wrong_shape(field: UnischemaField, found: tuple[int, ...]) -> DecodeError:
+    return DecodeError(f"a value has shape {found}, but the schema says {field.shape}", column=field.name)
 
 
-def _joined(name: str, cells: list[Any], tail: tuple[int, ...]) -> NDArray[Any]:
-    """The values of all cells one after another, `(values, *tail)`."""
-    flat = np.concatenate([np.asarray(cell).reshape(-1) for cell in cells])
-    return _plain(name, flat).reshape(len(flat) // max(math.prod(tail), 1), *tail)
+def _sizes(shape: tuple[int | None, ...]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size is not None)
 
 
 def _plain(name: str, values: NDArray[Any]) -> NDArray[Any]:

@@ -316,6 +316,48 @@ def test_lists_of_text_are_ragged(make_tf_dataset: Any, tmp_path: Path) -> None:
         assert [row["words"].numpy().tolist() for row in make_tf_dataset(reader)] == batch["words"].to_list()
 
 
+def test_a_dataset_of_a_reader_with_a_state_goes_on_and_then_begins_again(
+    tf: Any, make_tf_dataset: Any, url: str
+) -> None:
+    with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
+        next(reader.batches(30))
+        state = reader.state_dict()
+    with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
+        reader.load_state_dict(state)
+        dataset = make_tf_dataset(reader, batch_size=8)
+        assert int(dataset.cardinality()) == tf.data.UNKNOWN_CARDINALITY
+        assert ids(dataset) == list(range(30, ROWS))
+        assert ids(dataset) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_batch_without_rows_keeps_to_the_spec(tf: Any, make_tf_dataset: Any, rows: bool) -> None:
+    # A rank gets one where fewer rows than ranks are left after a change of their number.
+    from petastore.adapters.tensorflow import _column
+
+    for field in FIELDS:
+        shape = tuple(size for size in field.shape if size is not None) if field.is_fixed else ()
+        column = _column(field, rows=rows)
+        empty = column.convert(np.empty((0, *shape), field.dtype))
+        dataset = tf.data.Dataset.from_generator(lambda value=empty: iter([value]), output_signature=column.spec)
+        assert [int(part.shape[0]) for element in dataset for part in tf.nest.flatten(element)] == [0] * (
+            2 if rows and field.name in FREE else 1
+        )
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+@pytest.mark.parametrize("value", [np.zeros((2, 3), np.float32), np.zeros(2, np.float32)])
+def test_a_transform_that_breaks_a_declared_dimension_is_refused(
+    tf: Any, make_tf_dataset: Any, url: str, batch_size: int | None, value: Any
+) -> None:
+    spec = petastore.TransformSpec(lambda row: {**row, "points": value})
+    with (
+        petastore.make_reader(url, ["id", "points"], transform_spec=spec) as reader,
+        pytest.raises(tf.errors.OpError, match="points"),
+    ):
+        list(make_tf_dataset(reader, batch_size=batch_size))
+
+
 @pytest.mark.slow
 def test_keras_fits_several_epochs(tf: Any, make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["id", "a_float32"], seed=1, shuffle_rows=True) as reader:
