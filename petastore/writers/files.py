@@ -117,7 +117,7 @@ class DataFiles:
             if self._writer is not None:
                 self._close()
             for name in self._names if self._hidden else ():
-                self._location.filesystem.move(self._location.join(self._hidden + name), self._location.join(name))
+                rename(self._location, self._hidden + name, name)
         return list(self._names)
 
     def end(self) -> None:
@@ -147,6 +147,11 @@ class DataFiles:
     def _delete(self, relative: str) -> None:
         with contextlib.suppress(OSError):
             self._location.filesystem.delete_file(self._location.join(relative))
+
+
+def rename(location: Location, old: str, new: str) -> None:
+    """Give a file of the dataset another name."""
+    location.filesystem.move(location.join(old), location.join(new))
 
 
 @contextlib.contextmanager

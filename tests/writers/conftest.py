@@ -1,0 +1,50 @@
+"""What the tests of writing share."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from petastore.storage.footers import FooterCache
+from petastore.storage.location import Location, open_location
+from petastore.storage.manifest import read_manifest
+from petastore.storage.rowgroups import read_row_group
+
+
+@pytest.fixture(params=["file", "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where a dataset may be written: nothing is there yet."""
+    if request.param == "file":
+        yield f"file://{tmp_path}/dataset"
+        return
+    place = f"memory://{uuid.uuid4().hex}/dataset"
+    yield place
+    location = open_location(place)
+    location.filesystem.delete_dir_contents(location.root, missing_dir_ok=True)
+
+
+def stored(url: str) -> list[dict[str, Any]]:
+    """All rows of a committed dataset as they are stored, in the order of the manifest."""
+    location = open_location(url)
+    manifest = read_manifest(location)
+    assert manifest is not None
+    inventory = manifest.inventory
+    footers = FooterCache()
+    rows: list[dict[str, Any]] = []
+    for index, ordinal in zip(inventory.file.tolist(), inventory.ordinal.tolist(), strict=True):
+        file = inventory.files[index]
+        names = list(footers.get(location, file).leaves)
+        rows += read_row_group(location, file, ordinal, names, footers=footers).to_pylist()
+    return rows
+
+
+def everything_in(location: Location) -> list[str]:
+    """All files below the root, hidden ones too, but for the lock that stays."""
+    below = location.filesystem.get_file_info(pa.fs.FileSelector(location.root, recursive=True, allow_not_found=True))
+    root = location.root.rstrip("/") + "/"
+    return sorted(info.path.removeprefix(root) for info in below if info.is_file and info.base_name != ".lock")

@@ -1,0 +1,264 @@
+"""A commit checks every file against the schema, and then changes the dataset in one step."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore.codecs import NdarrayCodec
+from petastore.errors import DatasetChangedError, DatasetNotFoundError, MetadataError, SchemaError, StorageError
+from petastore.schema import Unischema, UnischemaField
+from petastore.schema.arrow import storage_schema
+from petastore.schema.document import dump_document
+from petastore.storage.listing import list_data_files, writing_marker
+from petastore.storage.location import Location, open_location
+from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, write_manifest
+from petastore.writers.commit import commit_dataset, publish
+
+SCHEMA = Unischema(
+    "user",
+    [
+        UnischemaField("id", "int64"),
+        UnischemaField("name", "str", nullable=True),
+        UnischemaField("face", "uint8", (2, 2), NdarrayCodec()),
+    ],
+)
+STORED = storage_schema(SCHEMA)
+
+
+def table(rows: int = 3, schema: pa.Schema = STORED) -> pa.Table:
+    columns = {"id": list(range(rows)), "name": [None] * rows, "face": [b"npy"] * rows}
+    return pa.table(columns, schema)
+
+
+def put(location: Location, path: str, content: pa.Table, **options: Any) -> None:
+    full = location.join(path)
+    location.filesystem.create_dir(full.rpartition("/")[0], recursive=True)
+    with location.filesystem.open_output_stream(full) as sink:
+        pq.write_table(content, sink, **options)
+
+
+def test_a_commit_makes_what_is_there_the_dataset(url: str) -> None:
+    location = open_location(url)
+    put(location, "part-1.parquet", table(5), row_group_size=2)
+    put(location, "part-0.parquet", table(3))
+    inventory = commit_dataset(location, SCHEMA, writer="a test")
+    assert [file.path for file in inventory.files] == ["part-0.parquet", "part-1.parquet"]
+    assert inventory.rows.tolist() == [3, 2, 2, 1]
+    manifest = read_manifest(location)
+    assert manifest == Manifest(inventory, dump_document("user", SCHEMA), "a test")
+    assert read_schema_document(location) == dump_document("user", SCHEMA)
+
+
+def test_only_the_files_given_are_committed(url: str) -> None:
+    location = open_location(url)
+    for name in "abc":
+        put(location, f"{name}.parquet", table())
+    commit_dataset(location, SCHEMA, writer="all")
+    inventory = commit_dataset(location, SCHEMA, files=["c.parquet", "a.parquet"], writer="two")
+    assert [file.path for file in inventory.files] == ["a.parquet", "c.parquet"]
+    assert read_manifest(location) == Manifest(inventory, dump_document("user", SCHEMA), "two")
+
+
+def test_partition_columns_need_not_be_in_the_files(url: str) -> None:
+    schema = Unischema("user", [*SCHEMA, UnischemaField("day", "datetime64[D]"), UnischemaField("n", "int32")])
+    location = open_location(url)
+    put(location, "day=2026-01-01/n=7/a.parquet", table())
+    inventory = commit_dataset(location, schema, writer="x")
+    assert inventory.files[0].partitions == (("day", "2026-01-01"), ("n", "7"))
+    with location.filesystem.open_input_file(location.join("_common_metadata")) as source:
+        assert pq.read_schema(source).names == ["id", "name", "face"]
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "why"),
+    [
+        ("n=x/a.parquet", UnischemaField("n", "int32"), "the partition n=x is no int32"),
+        ("n=__HIVE_DEFAULT_PARTITION__/a.parquet", UnischemaField("n", "int32"), "null partition of 'n'"),
+        ("m=1/a.parquet", UnischemaField("n", "int32"), "has no column 'n', which the schema declares"),
+    ],
+)
+def test_partitions_that_the_schema_lacks_are_refused(url: str, path: str, field: UnischemaField, why: str) -> None:
+    location = open_location(url)
+    put(location, path, table())
+    with pytest.raises(SchemaError, match=why):
+        commit_dataset(location, Unischema("user", [*SCHEMA, field]), writer="x")
+    assert read_manifest(location) is None
+
+
+def test_files_under_different_partition_keys_are_refused(url: str) -> None:
+    location = open_location(url)
+    put(location, "n=1/a.parquet", table())
+    put(location, "b.parquet", table())
+    with pytest.raises(SchemaError, match="the same keys"):
+        commit_dataset(location, SCHEMA, writer="x")
+
+
+def changed(name: str, kind: pa.DataType, *, nullable: bool = False) -> pa.Schema:
+    index = STORED.get_field_index(name)
+    return STORED.set(index, pa.field(name, kind, nullable=nullable))
+
+
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        (STORED.remove(1), r"b\.parquet has no column 'name', which the schema declares; it has 'id', 'face'"),
+        (STORED.append(pa.field("age", pa.int8())), r"b\.parquet has columns that schema 'user' lacks: 'age'"),
+        (changed("id", pa.int32()), r"b\.parquet stores column 'id' as int32, but .* is stored as int64"),
+        (changed("face", pa.string()), "stores column 'face' as string"),
+        (changed("id", pa.int64(), nullable=True), r"b\.parquet stores column 'id' as OPTIONAL"),
+    ],
+)
+def test_a_file_that_disagrees_with_the_schema_is_named_and_nothing_changes(
+    url: str, stored: pa.Schema, why: str
+) -> None:
+    location = open_location(url)
+    put(location, "a.parquet", table())
+    before = commit_dataset(location, SCHEMA, writer="before")
+    put(location, "b.parquet", stored.empty_table())
+    with pytest.raises(SchemaError, match=why):
+        commit_dataset(location, SCHEMA, writer="after")
+    manifest = read_manifest(location)
+    assert manifest is not None
+    assert (manifest.inventory, manifest.writer) == (before, "before")
+
+
+def test_a_required_column_may_be_declared_nullable(url: str) -> None:
+    location = open_location(url)
+    put(location, "a.parquet", pa.table({"x": [1]}, pa.schema([pa.field("x", pa.int64(), nullable=False)])))
+    schema = Unischema("x", [UnischemaField("x", "int64", nullable=True)])
+    assert commit_dataset(location, schema, writer="x").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "stored"),
+    [
+        (UnischemaField("x", "str", nullable=True), pa.large_string()),
+        (UnischemaField("x", "str", nullable=True), pa.dictionary(pa.int8(), pa.string())),
+        (UnischemaField("x", "bytes", nullable=True), pa.large_binary()),
+        (UnischemaField("x", "bytes", nullable=True), pa.binary(4)),
+        (UnischemaField("x", "datetime64[us]", nullable=True), pa.timestamp("ns")),
+        (UnischemaField("x", "datetime64[us]", nullable=True), pa.timestamp("ms", "UTC")),
+        (UnischemaField("x", "float32", (3,), nullable=True), pa.list_(pa.float32(), 3)),
+        (UnischemaField("x", "float32", (None,), nullable=True), pa.large_list(pa.float32())),
+        (UnischemaField("x", "float32", (None, 2), nullable=True), pa.list_(pa.list_(pa.float32()))),
+        (UnischemaField("x", Decimal, nullable=True), pa.decimal128(38, 18)),
+        (UnischemaField("x", "uint8", nullable=True), pa.int16()),
+    ],
+)
+def test_layouts_that_are_read_as_the_same_values_are_taken(tmp_path: Path, field: UnischemaField, stored: Any) -> None:
+    location = open_location(tmp_path)
+    put(location, "a.parquet", pa.schema({"x": stored}).empty_table())
+    assert commit_dataset(location, Unischema("x", [field]), writer="x").num_rows == 0
+
+
+def test_time_stamps_of_96_bits_are_taken(tmp_path: Path) -> None:
+    location = open_location(tmp_path)
+    times = pa.table({"t": pa.array(np.array(["2026-01-01"], "M8[us]"))})
+    put(location, "a.parquet", times, use_deprecated_int96_timestamps=True, store_schema=False)
+    schema = Unischema("t", [UnischemaField("t", "datetime64[us]", nullable=True)])
+    assert commit_dataset(location, schema, writer="x").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "stored"),
+    [
+        (UnischemaField("x", Decimal, nullable=True), pa.decimal128(10, 2)),
+        (UnischemaField("x", "float32", (3,), nullable=True), pa.list_(pa.float64(), 3)),
+        (UnischemaField("x", "float32", (3,), nullable=True), pa.list_(pa.list_(pa.float32()))),
+        (UnischemaField("x", "datetime64[D]", nullable=True), pa.timestamp("us")),
+        (UnischemaField("x", "str", nullable=True), pa.binary()),
+        (UnischemaField("x", "int64", nullable=True), pa.struct({"y": pa.int64()})),
+        (UnischemaField("x", "int64", nullable=True), pa.map_(pa.string(), pa.int64())),
+    ],
+)
+def test_other_values_are_refused(tmp_path: Path, field: UnischemaField, stored: Any) -> None:
+    location = open_location(tmp_path)
+    put(location, "a.parquet", pa.schema({"x": stored}).empty_table())
+    with pytest.raises(SchemaError, match="stores column 'x' as"):
+        commit_dataset(location, Unischema("x", [field]), writer="x")
+
+
+def test_an_empty_place_and_a_damaged_file_are_refused(tmp_path: Path) -> None:
+    location = open_location(tmp_path)
+    with pytest.raises(DatasetNotFoundError):
+        commit_dataset(open_location(tmp_path / "missing"), SCHEMA, writer="x")
+    (tmp_path / "a.parquet").write_bytes(b"no parquet at all")
+    with pytest.raises(MetadataError, match=r"a\.parquet is no Parquet"):
+        commit_dataset(location, SCHEMA, writer="x")
+    with pytest.raises(StorageError, match=r"gone\.parquet is missing"):
+        commit_dataset(location, SCHEMA, files=["gone.parquet"], writer="x")
+
+
+def test_a_commit_waits_for_no_write_that_has_not_ended(url: str) -> None:
+    location = open_location(url)
+    token = "ab" * 16
+    put(location, "a.parquet", table())
+    put(location, f"part-00000-{token}.parquet", table())
+    _mark(location, token)
+    assert [file.path for file in commit_dataset(location, SCHEMA, writer="x").files] == ["a.parquet"]
+
+
+def test_a_write_that_was_killed_after_its_commit_is_not_forgotten(url: str) -> None:
+    location = open_location(url)
+    token = "cd" * 16
+    name = f"part-00000-{token}.parquet"
+    put(location, name, table())
+    write_manifest(location, Manifest(commit_dataset(location, SCHEMA, writer="x"), None, "x"))
+    _mark(location, token)
+    put(location, "b.parquet", table())
+    assert list_data_files(location) == ["b.parquet"]
+    inventory = commit_dataset(location, SCHEMA, writer="x")
+    assert [file.path for file in inventory.files] == ["b.parquet", name]
+    assert list_data_files(location) == ["b.parquet", name]
+
+
+def _mark(location: Location, token: str) -> None:
+    location.filesystem.create_dir(location.join("_petastore"), recursive=True)
+    with location.filesystem.open_output_stream(location.join(writing_marker(token))) as sink:
+        sink.write(b"x")
+
+
+def test_a_commit_of_another_in_between_is_not_lost(url: str) -> None:
+    location = open_location(url)
+    put(location, "a.parquet", table())
+    theirs = Manifest(commit_dataset(location, SCHEMA, writer="x"), None, "another")
+    seen: list[str] = []
+
+    def change() -> Manifest:
+        now = read_manifest(location)
+        assert now is not None
+        seen.append(now.writer)
+        if len(seen) == 1:
+            write_manifest(location, theirs)
+        return Manifest(now.inventory, None, f"after {now.writer}")
+
+    publish(location, SCHEMA, change)
+    assert seen == ["x", "another"]
+    manifest = read_manifest(location)
+    assert manifest is not None
+    assert manifest.writer == "after another"
+
+
+def test_a_place_that_never_rests_is_given_up(url: str) -> None:
+    location = open_location(url)
+    put(location, "a.parquet", table())
+    inventory = commit_dataset(location, SCHEMA, writer="x")
+    calls: list[int] = []
+
+    def change() -> Manifest:
+        calls.append(1)
+        write_manifest(location, Manifest(inventory, None, f"another, time {len(calls)}"))
+        return Manifest(inventory, None, "mine")
+
+    with pytest.raises(DatasetChangedError, match="other writers committed 5 times"):
+        publish(location, SCHEMA, change)
+    manifest = read_manifest(location)
+    assert manifest is not None
+    assert manifest.writer == "another, time 5"

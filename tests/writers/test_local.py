@@ -1,0 +1,519 @@
+"""What `write_dataset` promises: exact sizes, three modes, and no harm when it is interrupted anywhere."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.errors import (
+    DatasetChangedError,
+    DatasetExistsError,
+    DatasetNotFoundError,
+    EncodeError,
+    MetadataError,
+    RequestError,
+    SchemaError,
+    StorageError,
+)
+from petastore.schema import Unischema, UnischemaField
+from petastore.schema.arrow import storage_schema
+from petastore.schema.document import dump_document
+from petastore.storage.footers import read_footer
+from petastore.storage.listing import list_data_files
+from petastore.storage.location import open_location
+from petastore.storage.manifest import read_manifest, read_schema_document, unlisted_files
+from petastore.writers import local
+from petastore.writers.commit import commit_dataset, publish
+from petastore.writers.layout import Layout
+from petastore.writers.local import write_dataset
+from tests.writers import killed
+from tests.writers.conftest import everything_in, stored
+from tests.writers.killed import SCHEMA, rows
+
+
+def ids(url: Any) -> list[int]:
+    return [row["id"] for row in stored(str(url))]
+
+
+def test_rows_come_back_as_they_were_given(url: str) -> None:
+    schema = Unischema(
+        "all",
+        [
+            UnischemaField("id", "int32"),
+            UnischemaField("a.b", "str", nullable=True),
+            UnischemaField("image", "uint8", (4, 4, 3), CompressedImageCodec("png")),
+            UnischemaField("array", "float32", (None, 2), NdarrayCodec()),
+        ],
+    )
+    image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    given = [
+        {"id": number, "image": image, "array": np.full((number, 2), number, np.float32)}
+        | ({"a.b": str(number)} if number % 2 else {})
+        for number in range(10)
+    ]
+    inventory = write_dataset(url, schema, iter(given), rows_per_row_group=4)
+    assert inventory.rows.tolist() == [4, 4, 2]
+    found = stored(url)
+    assert [row["id"] for row in found] == list(range(10))
+    assert [row["a.b"] for row in found] == [str(number) if number % 2 else None for number in range(10)]
+    fields = schema.fields
+    arrays = [NdarrayCodec().decode(fields["array"], row["array"]) for row in found]
+    for array, row in zip(arrays, given, strict=True):
+        np.testing.assert_array_equal(array, np.asarray(row["array"]))
+    np.testing.assert_array_equal(CompressedImageCodec("png").decode(fields["image"], found[9]["image"]), image)
+
+
+def test_the_schema_is_stored_in_the_manifest_in_common_metadata_and_in_each_file(url: str) -> None:
+    inventory = write_dataset(url, SCHEMA, rows(0, 10), rows_per_file=4)
+    location = open_location(url)
+    document = dump_document("numbers", SCHEMA)
+    manifest = read_manifest(location)
+    assert manifest is not None
+    assert manifest.inventory == inventory
+    assert manifest.schema_document == document
+    assert manifest.writer.startswith("petastore ")
+    assert read_schema_document(location) == document
+    for file in inventory.files:
+        footer = read_footer(location, file.path)
+        assert footer.schema_document == document
+        assert footer.file == file
+        assert footer.arrow_schema == storage_schema(SCHEMA)
+    assert unlisted_files(location, manifest) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "asked", "groups"),
+    [
+        (10, {"rows_per_row_group": 3}, [[3, 3, 3, 1]]),
+        (10, {"rows_per_row_group": 3, "rows_per_file": 5}, [[3, 2], [3, 2]]),
+        (10, {"rows_per_file": 4}, [[4], [4], [2]]),
+        (10_000, {"rows_per_row_group": 4500}, [[4500, 4500, 1000]]),
+        (10_000, {"rows_per_file": 5000}, [[5000], [5000]]),
+        (3000, {"row_group_size_mb": 8000 / 2**20}, [[1000, 1000, 1000]]),
+        (10, {}, [[10]]),
+        (0, {}, [[]]),
+    ],
+)
+def test_row_groups_and_files_are_as_asked(
+    url: str, count: int, asked: dict[str, Any], groups: list[list[int]]
+) -> None:
+    inventory = write_dataset(url, SCHEMA, rows(0, count), **asked)
+    found = [inventory.rows[inventory.file == number].tolist() for number in range(len(inventory.files))]
+    assert found == groups
+    assert ids(url) == list(range(count))
+
+
+def test_a_file_ends_when_it_is_large_enough(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Layout, "of", lambda **asked: Layout(asked["rows_per_row_group"], 1, None, file_bytes=2000))
+    inventory = write_dataset(url, SCHEMA, rows(0, 1000), rows_per_row_group=100)
+    assert len(inventory.files) > 2
+    assert ids(url) == list(range(1000))
+
+
+def test_not_nullable_is_required_in_the_file(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "x", SCHEMA, rows(0, 10))
+    (file,) = (tmp_path / "x").glob("*.parquet")
+    assert "required int64 field_id=-1 id" in str(pq.ParquetFile(file).schema)
+
+
+def test_other_tools_read_the_rows_and_nothing_else(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "x", SCHEMA, rows(0, 100), rows_per_file=30)
+    assert pads.dataset(tmp_path / "x").count_rows() == 100
+
+
+def test_memory_holds_a_chunk_and_a_row_group_and_not_the_data(tmp_path: Path) -> None:
+    schema = Unischema("blob", [UnischemaField("blob", "uint8", (1_000_000,), NdarrayCodec())])
+    before = pa.total_allocated_bytes()
+    peak = 0
+
+    def look(_: int) -> None:
+        nonlocal peak
+        peak = max(peak, pa.total_allocated_bytes() - before)
+
+    tracemalloc.start()
+    blobs = ({"blob": np.full(1_000_000, number % 256, np.uint8)} for number in range(120))
+    write_dataset(tmp_path / "x", schema, blobs, row_group_size_mb=8, progress=look)
+    _, python_peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak + python_peak < 90_000_000  # 120 MB of values; a chunk has 16, a row group 8
+
+
+def test_progress_is_told_the_rows_written(url: str) -> None:
+    told: list[int] = []
+    write_dataset(url, SCHEMA, rows(0, 10), rows_per_row_group=4, progress=told.append)
+    assert told == [4, 8, 10]
+
+
+def test_a_dataset_without_rows_has_a_schema(url: str) -> None:
+    assert write_dataset(url, SCHEMA, []).num_rows == 0
+    assert stored(url) == []
+    assert read_schema_document(open_location(url)) == dump_document("numbers", SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"mode": "replace"}, "mode='replace' is not known"),
+        ({"rows": {"id": [1]}}, "an iterable of dicts"),
+        ({"rows": 7}, "an iterable of dicts"),
+        ({"schema": "int64"}, "takes a Unischema"),
+        ({"schema": Unischema("none", [])}, "at least one field"),
+        ({"url": ["a", "b"]}, "takes one URL or path"),
+        ({"compression": "rar"}, "compression='rar'"),
+        ({"rows_per_row_group": 0}, "rows_per_row_group=0"),
+        ({"rows_per_row_group": 5, "row_group_size_mb": 1}, "give one of them"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_made(
+    tmp_path: Path, asked: dict[str, Any], why: str
+) -> None:
+    given = {"url": tmp_path / "x", "schema": SCHEMA, "rows": [], **asked}
+    with pytest.raises(RequestError, match=why):
+        write_dataset(given.pop("url"), given.pop("schema"), given.pop("rows"), **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_is_not_empty_is_refused_by_default(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(DatasetExistsError, match=r"is not empty: it holds notes\.txt \(1 files in all\)"):
+        write_dataset(tmp_path, SCHEMA, rows(0, 1))
+    with pytest.raises(DatasetExistsError, match="is a file; a dataset is a directory"):
+        write_dataset(tmp_path / "notes.txt", SCHEMA, rows(0, 1), mode="overwrite")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_an_empty_directory_is_taken(tmp_path: Path) -> None:
+    assert write_dataset(tmp_path, SCHEMA, rows(0, 1)).num_rows == 1
+
+
+def test_appended_rows_come_last(url: str) -> None:
+    for start in range(0, 50, 10):
+        inventory = write_dataset(url, SCHEMA, rows(start, 10), mode="append", rows_per_file=4)
+        assert inventory.num_rows == start + 10
+    assert ids(url) == list(range(50))
+    assert write_dataset(url, SCHEMA, [], mode="append") == inventory
+
+
+def test_appending_where_nothing_is_makes_a_dataset(url: str) -> None:
+    write_dataset(url, SCHEMA, [], mode="append")
+    assert ids(url) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "difference"),
+    [
+        ([UnischemaField("id", "int32")], "dtype of 'id' is 'int64', not 'int32'"),
+        ([UnischemaField("id", "int64", nullable=True)], "nullable of 'id' is False, not True"),
+        ([UnischemaField("no", "int64")], "these rows lack the field 'id'; it lacks the field 'no'"),
+    ],
+)
+def test_appending_another_schema_says_the_difference_at_once(
+    url: str, fields: list[UnischemaField], difference: str
+) -> None:
+    write_dataset(url, SCHEMA, rows(0, 10))
+    given = rows(10, 10)
+    with pytest.raises(SchemaError, match=difference):
+        write_dataset(url, Unischema("numbers", fields), given, mode="append")
+    assert next(given) == {"id": 10}  # not one was asked for
+    with pytest.raises(SchemaError, match="it is called 'numbers', these 'other'"):
+        write_dataset(url, Unischema("other", SCHEMA), [], mode="append")
+    two = [UnischemaField("a", "int8"), UnischemaField("b", "int8")]
+    write_dataset(url, Unischema("two", two), [], mode="overwrite")
+    with pytest.raises(SchemaError, match="another order"):
+        write_dataset(url, Unischema("two", two[::-1]), [], mode="append")
+
+
+def test_files_without_a_schema_are_not_appended_to(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1]}, storage_schema(SCHEMA)), tmp_path / "a.parquet")
+    with pytest.raises(SchemaError, match="without a petastore schema"):
+        write_dataset(tmp_path, SCHEMA, rows(5, 2), mode="append")
+    commit_dataset(open_location(tmp_path), SCHEMA, writer="x")
+    assert write_dataset(tmp_path, SCHEMA, rows(5, 2), mode="append").num_rows == 3
+
+
+def test_files_with_common_metadata_alone_are_appended_to(tmp_path: Path) -> None:
+    write_dataset(tmp_path, SCHEMA, rows(0, 3))
+    (tmp_path / "_petastore" / "inventory.arrow").unlink()
+    write_dataset(tmp_path, SCHEMA, rows(3, 3), mode="append")
+    assert ids(tmp_path) == list(range(6))
+
+
+def test_an_overwritten_dataset_is_gone_and_other_files_stay(tmp_path: Path) -> None:
+    write_dataset(tmp_path, SCHEMA, rows(0, 100), rows_per_file=10)
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "_metadata").write_bytes(b"a summary of old files")
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "day=1" / "other.parquet")
+    schema = Unischema("other", [UnischemaField("name", "str")])
+    write_dataset(tmp_path, schema, [{"name": "Ada"}], mode="overwrite")
+    assert stored(str(tmp_path)) == [{"name": "Ada"}]
+    left = everything_in(open_location(tmp_path))
+    assert len(list_data_files(open_location(tmp_path))) == 1
+    assert {"notes.txt", "_common_metadata", "_petastore/inventory.arrow"} == set(left) - {
+        path for path in left if path.startswith("part-")
+    }
+
+
+def test_overwriting_where_nothing_is_makes_a_dataset(url: str) -> None:
+    assert write_dataset(url, SCHEMA, rows(0, 5), mode="overwrite").num_rows == 5
+
+
+def test_a_replaced_file_that_cannot_be_deleted_is_told_and_stays_out_of_the_dataset() -> None:
+    class Keeping(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+        cachable = False
+        kept = ""
+
+        def rm(self, path: str, **more: Any) -> None:
+            self._refuse(path)
+            super().rm(path, **more)
+
+        def rm_file(self, path: str) -> None:
+            self._refuse(path)
+            super().rm_file(path)
+
+        def _refuse(self, path: str) -> None:
+            if self.kept and path.endswith(self.kept):
+                raise PermissionError(f"{path} is kept")
+
+    filesystem = Keeping()
+    filesystem.store = {}
+    write_dataset("/x", SCHEMA, rows(0, 5), filesystem=filesystem)
+    location = open_location("/x", filesystem=filesystem)
+    (filesystem.kept,) = list_data_files(location)
+    with pytest.warns(UserWarning, match="the replaced file part-00000-.* stays: .* is kept"):
+        write_dataset("/x", SCHEMA, rows(5, 5), filesystem=filesystem, mode="overwrite")
+    manifest = read_manifest(location)
+    assert manifest is not None
+    assert unlisted_files(location, manifest) == [filesystem.kept]
+
+
+class Stop(BaseException):
+    """Not an Exception, as KeyboardInterrupt is none."""
+
+
+def failing(problem: BaseException, after: int) -> Iterator[dict[str, Any]]:
+    yield from rows(100, after)
+    raise problem
+
+
+@pytest.mark.parametrize("mode", ["error", "overwrite", "append"])
+@pytest.mark.parametrize("problem", [ZeroDivisionError("in the rows"), KeyboardInterrupt(), Stop(), GeneratorExit()])
+def test_an_exception_in_the_rows_leaves_what_was_there(url: str, mode: Any, problem: BaseException) -> None:
+    location = open_location(url)
+    if mode != "error":
+        write_dataset(url, SCHEMA, rows(0, 10))
+    before = everything_in(location)
+    with pytest.raises(type(problem)):
+        write_dataset(url, SCHEMA, failing(problem, 5000), mode=mode, rows_per_row_group=500, rows_per_file=1000)
+    assert everything_in(location) == before
+    if mode == "error":
+        assert read_manifest(location) is None
+        with pytest.raises(DatasetNotFoundError):
+            list_data_files(location)
+        assert write_dataset(url, SCHEMA, rows(0, 10)).num_rows == 10
+    assert ids(url) == list(range(10))
+
+
+def test_a_row_that_does_not_fit_is_named_by_its_number_in_all_the_data(url: str) -> None:
+    given = itertools.chain(rows(0, 9000), [{"id": "x"}])
+    with pytest.raises(EncodeError) as refused:
+        write_dataset(url, SCHEMA, given, rows_per_row_group=1000)
+    assert (refused.value.row, refused.value.column) == (9000, "id")
+    assert everything_in(open_location(url)) == []
+
+
+def test_progress_that_raises_undoes_the_write(url: str) -> None:
+    def stop(_: int) -> None:
+        raise Stop
+
+    with pytest.raises(Stop):
+        write_dataset(url, SCHEMA, rows(0, 10), progress=stop)
+    assert everything_in(open_location(url)) == []
+
+
+def test_an_interrupt_just_after_the_commit_keeps_the_files(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_dataset(url, SCHEMA, rows(0, 10))
+
+    def interrupted(*args: Any) -> None:
+        publish(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local, "publish", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_dataset(url, SCHEMA, rows(10, 10), mode="append")
+    assert ids(url) == list(range(20))
+    assert len(list_data_files(open_location(url))) == 2
+
+
+def test_a_damaged_manifest_does_not_hide_why_a_write_failed(tmp_path: Path) -> None:
+    write_dataset(tmp_path, SCHEMA, rows(0, 10))
+    (tmp_path / "_petastore" / "inventory.arrow").write_bytes(b"damaged")
+    with pytest.raises(MetadataError, match="is damaged"):
+        write_dataset(tmp_path, SCHEMA, rows(0, 10), mode="append")
+    with pytest.raises(Stop):
+        write_dataset(tmp_path, SCHEMA, failing(Stop(), 10), mode="overwrite")
+    write_dataset(tmp_path, SCHEMA, rows(5, 5), mode="overwrite")
+    assert ids(tmp_path) == list(range(5, 10))
+
+
+def test_a_disk_that_refuses_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    with pytest.raises(StorageError):
+        write_dataset(tmp_path / "file" / "below", SCHEMA, rows(0, 10))
+
+    class Full(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+        cachable = False
+
+        def _open(self, path: str, mode: str = "rb", **more: Any) -> Any:
+            if mode == "wb" and path.endswith(".parquet"):
+                raise OSError(28, "No space left on device")
+            return super()._open(path, mode, **more)
+
+    with pytest.raises(StorageError, match="No space left"):
+        write_dataset("/full", SCHEMA, rows(0, 10), filesystem=Full())
+
+
+def test_writers_that_append_at_once_all_add_their_rows(url: str) -> None:
+    write_dataset(url, SCHEMA, [])
+
+    def append(start: int) -> None:
+        for number in range(start, start + 30, 10):
+            write_dataset(url, SCHEMA, rows(number, 10), mode="append")
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(append, range(0, 120, 30)))
+    assert sorted(ids(url)) == list(range(120))
+
+
+def test_an_overwrite_does_not_swallow_what_was_committed_meanwhile(url: str) -> None:
+    write_dataset(url, SCHEMA, rows(0, 10))
+
+    def given() -> Iterator[dict[str, int]]:
+        yield from rows(100, 10)
+        write_dataset(url, SCHEMA, rows(10, 10), mode="append")
+        yield from rows(200, 10)
+
+    with pytest.raises(DatasetChangedError, match="another writer committed"):
+        write_dataset(url, SCHEMA, given(), mode="overwrite")
+    assert ids(url) == list(range(20))
+    assert len(list_data_files(open_location(url))) == 2
+
+
+def test_two_that_make_the_same_dataset_do_not_mix(url: str) -> None:
+    def given() -> Iterator[dict[str, int]]:
+        yield from rows(100, 10)
+        write_dataset(url, SCHEMA, rows(0, 10), mode="append")
+        yield from rows(200, 10)
+
+    with pytest.raises(DatasetExistsError, match="another writer committed"):
+        write_dataset(url, SCHEMA, given())
+    assert ids(url) == list(range(10))
+
+
+def test_files_of_a_write_in_progress_are_seen_by_nobody(url: str) -> None:
+    write_dataset(url, SCHEMA, rows(0, 10))
+    location = open_location(url)
+    seen: list[list[str]] = []
+
+    def look(_: int) -> None:
+        seen.append(list_data_files(location))
+
+    write_dataset(url, SCHEMA, rows(10, 100), mode="append", rows_per_file=20, progress=look)
+    assert {len(paths) for paths in seen} == {1}
+    assert len(list_data_files(location)) == 6
+
+
+def test_object_stores_are_written_without_a_rename() -> None:
+    class Store(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+        protocol = ("s3", "s3a")
+        cachable = False
+
+        store: dict[str, Any] = {}  # noqa: RUF012 - as the class above has it
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return "/" + path.split("://")[-1].strip("/")
+
+        def mv(self, path1: str, path2: str, **more: Any) -> None:
+            raise AssertionError(f"{path1} is renamed to {path2} {more}, but an object store copies to rename")
+
+    filesystem = Store()
+    inventory = write_dataset("s3://bucket/x", SCHEMA, rows(0, 10), rows_per_file=4, filesystem=filesystem)
+    assert inventory.num_rows == 10
+    location = open_location("s3://bucket/x", filesystem=filesystem)
+    assert not location.has_cheap_rename
+    assert len(list_data_files(location)) == 3
+    assert read_manifest(location) is not None
+
+
+@pytest.fixture(scope="module")
+def graveyard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Datasets whose writers were killed, each at another point; see `killed`."""
+    root = tmp_path_factory.mktemp("killed")
+    command = [sys.executable, killed.__file__, str(root)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert not ended.stdout + ended.stderr, ended.stdout + ended.stderr
+    assert ended.returncode == 0
+    return root
+
+
+OLD = list(range(killed.OLD_ROWS))
+NEW = list(range(killed.OLD_ROWS, killed.OLD_ROWS + killed.NEW_ROWS))
+COMMITTED = killed.POINTS[5:]
+
+
+@pytest.mark.parametrize("point", killed.POINTS)
+def test_a_killed_first_write_leaves_nothing_or_all(graveyard: Path, point: str) -> None:
+    location = open_location(graveyard / "error" / point)
+    if point in COMMITTED:
+        assert ids(location.root) == NEW
+        return
+    assert read_manifest(location) is None
+    with pytest.raises(DatasetNotFoundError):
+        list_data_files(location)
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "append"])
+@pytest.mark.parametrize("point", killed.POINTS)
+def test_a_killed_write_leaves_the_old_dataset_or_the_new(graveyard: Path, mode: str, point: str) -> None:
+    directory = graveyard / mode / point
+    expected = ([] if mode == "overwrite" else OLD) + NEW if point in COMMITTED else OLD
+    assert ids(directory) == expected
+
+
+@pytest.mark.parametrize("mode", killed.MODES)
+@pytest.mark.parametrize("point", killed.POINTS)
+def test_after_a_killed_write_the_next_overwrite_clears_all(graveyard: Path, mode: str, point: str) -> None:
+    directory = graveyard / mode / point
+    copied = directory.parent / f"copy of {point}"
+    subprocess.run(["cp", "-r", str(directory), str(copied)], check=True)
+    write_dataset(copied, SCHEMA, rows(7, 3), mode="overwrite")
+    assert ids(copied) == [7, 8, 9]
+    assert len(everything_in(open_location(copied))) == 3
+
+
+def test_after_a_killed_append_the_next_append_adds_only_its_rows(graveyard: Path) -> None:
+    copied = graveyard / "appended again"
+    subprocess.run(["cp", "-r", str(graveyard / "append" / killed.POINTS[2]), str(copied)], check=True)
+    write_dataset(copied, SCHEMA, rows(5000, 3), mode="append")
+    assert ids(copied) == [*OLD, 5000, 5001, 5002]
+    commit_dataset(open_location(copied), SCHEMA, writer="all that is found")
+    assert ids(copied) == [*OLD, 5000, 5001, 5002]
+
+
+def test_processes_that_append_at_once_all_add_their_rows(graveyard: Path) -> None:
+    assert sorted(ids(graveyard / "appended")) == list(range(4000))

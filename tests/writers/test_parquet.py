@@ -1,0 +1,65 @@
+"""Each column is stored as suits its values."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec
+from petastore.errors import RequestError
+from petastore.schema import Unischema, UnischemaField
+from petastore.writers.encode import encode_rows
+from petastore.writers.parquet import COMPRESSIONS, writer_options
+
+SCHEMA = Unischema(
+    "all",
+    [
+        UnischemaField("id", "int64"),
+        UnischemaField("a.b", "str", nullable=True),
+        UnischemaField("weight", "float32"),
+        UnischemaField("vector", "float64", (2,)),
+        UnischemaField("codes", "int32", (2,)),
+        UnischemaField("price", Decimal),
+        UnischemaField("image", "uint8", (4, 4, 3), CompressedImageCodec("png")),
+        UnischemaField("array", "int16", (2,), NdarrayCodec()),
+        UnischemaField("packed", "int16", (2,), CompressedNdarrayCodec()),
+    ],
+)
+ROW = {
+    "id": 1, "a.b": "x", "weight": 0.5, "vector": np.zeros(2), "codes": np.zeros(2, np.int32), "price": Decimal(1),
+    "image": np.zeros((4, 4, 3), np.uint8), "array": np.zeros(2, np.int16), "packed": np.zeros(2, np.int16),
+}  # fmt: skip
+
+
+def chunks(compression: str | None) -> dict[str, Any]:
+    table = pa.Table.from_batches([encode_rows([ROW] * 100, SCHEMA)])
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, **writer_options(SCHEMA, compression)) as writer:
+        writer.write_table(table)
+    group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
+    return {group.column(leaf).path_in_schema: group.column(leaf) for leaf in range(group.num_columns)}
+
+
+def test_blobs_and_floats_have_no_dictionary_and_blobs_no_statistics() -> None:
+    found = chunks("snappy")
+    assert {name for name, chunk in found.items() if chunk.has_dictionary_page} == {
+        "id", "a.b", "codes.list.element", "price",
+    }  # fmt: skip
+    assert {name for name, chunk in found.items() if not chunk.is_stats_set} == {"image", "array", "packed"}
+
+
+@pytest.mark.parametrize("compression", [*COMPRESSIONS, None, "ZSTD"])
+def test_columns_are_compressed_as_asked_but_for_those_that_are_already(compression: str | None) -> None:
+    expected = {None: "UNCOMPRESSED", "none": "UNCOMPRESSED"}.get(compression, str(compression).upper())
+    for name, chunk in chunks(compression).items():
+        assert chunk.compression == ("UNCOMPRESSED" if name in {"image", "packed"} else expected)
+
+
+def test_an_unknown_compression_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"compression='rar' is not known; choose one of snappy, lz4"):
+        writer_options(SCHEMA, "rar")
