@@ -61,7 +61,9 @@ def dict_to_spark_row(unischema: Unischema, row_dict: Mapping[str, Any]) -> Any:
             cells.append(None if value is None else codec_of(field).encode(field, value))
         except EncodeError as problem:
             raise problem.at(column=field.name) from problem.__cause__
-    return Row(*unischema.fields)(*cells)
+    row = Row(*unischema.fields)(*cells)
+    row.__fields__ = list(unischema.fields)
+    return row
 
 
 def insert_explicit_nulls(unischema: Unischema, row_dict: MutableMapping[str, Any]) -> None:

@@ -1,0 +1,80 @@
+"""Rows one by one, as Petastorm's users make them."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+
+import numpy as np
+import pytest
+
+from petastore.codecs import NdarrayCodec
+from petastore.errors import EncodeError, MissingExtraError
+from petastore.schema import Unischema, UnischemaField
+from petastore.spark import dict_to_spark_row, insert_explicit_nulls, local_session
+from tests.spark.scenario import SCHEMA, row_of
+
+USER = Unischema("user", [UnischemaField("id", "int64"), UnischemaField("age", "int32", nullable=True)])
+
+
+def test_a_row_has_the_order_of_the_schema_and_its_cells() -> None:
+    row = dict_to_spark_row(SCHEMA, dict(reversed(row_of(3).items())))
+    assert row.__fields__ == list(SCHEMA.fields)
+    for field, cell in zip(SCHEMA, row, strict=True):
+        if field.codec is not None and cell is not None:
+            assert cell == field.codec.encode(field, row_of(3)[field.name])
+        assert not isinstance(cell, np.generic | np.ndarray), field.name
+
+
+def test_the_row_given_is_not_changed() -> None:
+    given = {"id": 1}
+    assert dict_to_spark_row(USER, given).age is None
+    assert given == {"id": 1}
+
+
+def test_insert_explicit_nulls_changes_the_row_in_place() -> None:
+    row = {"id": 1}
+    insert_explicit_nulls(USER, row)
+    assert row == {"id": 1, "age": None}
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "part"),
+    [
+        ({}, "id", "no value for it"),
+        ({"id": None}, "id", "is None"),
+        ({"id": 1, "name": "Ada"}, "name", "no such field; it has 'id', 'age'"),
+        ({"id": "1"}, "id", "int64"),
+        ({"id": 2**63}, "id", "int64"),
+        ({"id": 1, "age": 2.5}, "age", "2.5"),
+        ([("id", 1)], None, "a row is a dict, but a list"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_refused(row: dict[str, object], column: str | None, part: str) -> None:
+    with pytest.raises(EncodeError) as caught:
+        dict_to_spark_row(USER, row)
+    assert caught.value.column == column
+    assert part in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_the_shape_of_an_array_is_checked() -> None:
+    schema = Unischema("s", [UnischemaField("m", "uint8", (2, 2), NdarrayCodec())])
+    with pytest.raises(EncodeError, match="'m'"):
+        dict_to_spark_row(schema, {"m": np.zeros((2, 3), np.uint8)})
+
+
+def test_function_and_schema_pickle_by_reference() -> None:
+    function, schema = pickle.loads(pickle.dumps((dict_to_spark_row, SCHEMA)))  # noqa: S301 - our own bytes
+    assert function is dict_to_spark_row
+    assert schema == SCHEMA
+
+
+def test_without_pyspark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name == "pyspark" or name.startswith("pyspark.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'petastore\[spark\]'"):
+        dict_to_spark_row(USER, {"id": 1})
+    with pytest.raises(MissingExtraError, match=r"local_session needs the package 'pyspark'"):
+        local_session()

@@ -1,0 +1,57 @@
+"""A block is allowed to grow as large as the rows asked for need, and no larger than that."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from petastore.codecs import NdarrayCodec
+from petastore.errors import RequestError
+from petastore.schema import Unischema, UnischemaField
+from petastore.spark.settings import parquet_settings
+
+SMALL = Unischema("ids", [UnischemaField("id", "int64")])
+LARGE = Unischema("frames", [UnischemaField("frame", "uint8", (1024, 1024), NdarrayCodec())])
+UNKNOWN = Unischema("texts", [UnischemaField("text", str)])
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(("schema", "mib"), [(SMALL, 128), (LARGE, 2002), (UNKNOWN, 256)])
+def test_rows_end_a_row_group_before_bytes_do(schema: Unischema, mib: int) -> None:
+    settings = parquet_settings(schema, rows_per_row_group=1000)
+    assert settings["parquet.block.row.count.limit"] == "1000"
+    assert round(int(settings["parquet.block.size"]) / MIB) == mib
+
+
+def test_bytes_are_looked_at_from_the_first_row_on() -> None:
+    settings = parquet_settings(LARGE, row_group_size_mb=0.5)
+    assert settings["parquet.block.size"] == str(MIB // 2)
+    assert settings["parquet.page.size.row.check.min"] == "1"
+    assert settings["parquet.block.row.count.limit"] == str(2**31 - 1)
+
+
+def test_what_was_not_asked_for_is_left_to_the_session() -> None:
+    assert parquet_settings(SMALL) == {}
+
+
+def test_rows_and_bytes_together_are_refused() -> None:
+    with pytest.raises(RequestError, match="give one of them"):
+        parquet_settings(SMALL, rows_per_row_group=1, row_group_size_mb=1)
+
+
+def test_only_one_file_touches_what_spark_connect_does_not_have(repository: Path) -> None:
+    package = repository / "petastore" / "spark"
+    classic_only = re.compile(r"\b(_jvm|_jsc|_jdf|_jsparkSession|sparkContext|SparkContext)\b|\.rdd\b")
+    code = {file.name: re.sub(r'""".*?"""|#.*', "", file.read_text(), flags=re.DOTALL) for file in package.glob("*.py")}
+    assert len(code) > 5
+    assert [name for name, text in sorted(code.items()) if classic_only.search(text)] == ["classic.py"]
+
+
+def test_importing_the_package_loads_no_pyspark() -> None:
+    program = "import sys, petastore.spark; print(sorted({'pyspark', 'py4j', 'pandas', 'cv2'} & set(sys.modules)))"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"

@@ -1,0 +1,181 @@
+"""Blocks that want one session with different settings take turns; what was set before is set again.
+
+Real sessions do the same in `test_sessions.py`; here a dict stands for the configuration, so that orders of events can
+be forced.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from petastore.errors import RequestError
+from petastore.spark.turns import settings_held
+
+KEY = "parquet.block.size"
+
+
+class Configuration:
+    """What `spark.conf` does, and no more."""
+
+    def __init__(self, **values: str) -> None:
+        self.values = {key.replace("_", "."): value for key, value in values.items()}
+        self.refused: set[str] = set()
+
+    @property
+    def getAll(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        return dict(self.values)
+
+    def get(self, key: str, default: str | None = None) -> str | None:
+        return self.values.get(key, default)
+
+    def set(self, key: str, value: str) -> None:
+        if key in self.refused:
+            raise KeyError(key)
+        self.values[key] = value
+
+    def unset(self, key: str) -> None:
+        self.values.pop(key, None)
+
+
+class Session:
+    def __init__(self, **values: str) -> None:
+        self.conf = Configuration(**values)
+
+
+@pytest.fixture
+def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+def hold(session: Session, value: str, inside: threading.Event, leave: threading.Event) -> str | None:
+    with settings_held(session, {KEY: value}, reason=value):
+        inside.set()
+        assert leave.wait(20)
+        return session.conf.get(KEY)
+
+
+def test_settings_hold_inside_and_are_gone_afterwards() -> None:
+    session = Session(other="kept", parquet_block_size="7")
+    with settings_held(session, {KEY: "1", "new": "2"}, reason="a"):
+        assert session.conf.get(KEY) == "1"
+        assert session.conf.get("new") == "2"
+    assert session.conf.values == {"other": "kept", KEY: "7"}
+
+
+def test_a_block_that_raises_leaves_the_configuration_as_it_was() -> None:
+    session = Session(parquet_block_size="7")
+    with pytest.raises(KeyError, match="mine"), settings_held(session, {KEY: "1"}, reason="a"):
+        raise KeyError("mine")
+    assert session.conf.values == {KEY: "7"}
+
+
+def test_a_setting_that_the_session_refuses_leaves_the_configuration_as_it_was() -> None:
+    session = Session(parquet_block_size="7")
+    session.conf.refused.add("new")
+    with pytest.raises(KeyError, match="new"), settings_held(session, {KEY: "1", "new": "2"}, reason="a"):
+        pytest.fail("the block must not run")
+    assert session.conf.values == {KEY: "7"}
+
+
+def test_a_block_inside_another_changes_the_settings_for_its_own_length() -> None:
+    session = Session()
+    with settings_held(session, {KEY: "1"}, reason="outer"):
+        with settings_held(session, {KEY: "2"}, reason="inner"):
+            assert session.conf.get(KEY) == "2"
+        with settings_held(session, {KEY: "1"}, reason="equal"):
+            assert session.conf.get(KEY) == "1"
+        assert session.conf.get(KEY) == "1"
+    assert session.conf.values == {}
+
+
+def test_other_settings_wait_until_the_session_is_free(pool: concurrent.futures.ThreadPoolExecutor) -> None:
+    session, inside, leave, second = Session(), threading.Event(), threading.Event(), threading.Event()
+    first = pool.submit(hold, session, "1", inside, leave)
+    assert inside.wait(20)
+    waiting = pool.submit(hold, session, "2", second, leave)
+    assert not second.wait(0.2)
+    assert session.conf.get(KEY) == "1"
+    leave.set()
+    assert (first.result(20), waiting.result(20)) == ("1", "2")
+    assert session.conf.values == {}
+
+
+def test_equal_settings_overlap(pool: concurrent.futures.ThreadPoolExecutor) -> None:
+    session, leave = Session(), threading.Event()
+    inside = [threading.Event() for _ in range(3)]
+    held = [pool.submit(hold, session, "1", event, leave) for event in inside]
+    assert all(event.wait(20) for event in inside)
+    leave.set()
+    assert [one.result(20) for one in held] == ["1"] * 3
+    assert session.conf.values == {}
+
+
+def test_two_sessions_do_not_wait_for_each_other(pool: concurrent.futures.ThreadPoolExecutor) -> None:
+    leave = threading.Event()
+    inside = [threading.Event(), threading.Event()]
+    held = [pool.submit(hold, Session(), str(number), event, leave) for number, event in enumerate(inside)]
+    assert all(event.wait(20) for event in inside)
+    leave.set()
+    assert [one.result(20) for one in held] == ["0", "1"]
+
+
+def test_an_inner_block_waits_until_its_thread_holds_the_session_alone(
+    pool: concurrent.futures.ThreadPoolExecutor,
+) -> None:
+    session, inside, leave, inner = Session(), threading.Event(), threading.Event(), threading.Event()
+
+    def nest() -> str | None:
+        with settings_held(session, {KEY: "1"}, reason="outer"):
+            inside.set()
+            with settings_held(session, {KEY: "2"}, reason="inner"):
+                inner.set()
+                return session.conf.get(KEY)
+
+    shared = threading.Event()
+    other = pool.submit(hold, session, "1", shared, leave)
+    assert shared.wait(20)
+    nested = pool.submit(nest)
+    assert inside.wait(20)
+    assert not inner.wait(0.2)
+    leave.set()
+    assert (other.result(20), nested.result(20)) == ("1", "2")
+    assert session.conf.values == {}
+
+
+def test_two_threads_that_would_wait_for_each_other_are_told(pool: concurrent.futures.ThreadPoolExecutor) -> None:
+    session, both = Session(), threading.Barrier(2, timeout=20)
+
+    def nest(value: str) -> str | None:
+        with settings_held(session, {KEY: "1"}, reason="outer"):
+            both.wait()
+            with settings_held(session, {KEY: value}, reason=value):
+                return session.conf.get(KEY)
+
+    nested = {value: pool.submit(nest, value) for value in ("2", "3")}
+    problems = {value: one.exception(20) for value, one in nested.items()}
+    refused = [value for value, problem in problems.items() if problem is not None]
+    assert len(refused) == 1
+    assert isinstance(problems[refused[0]], RequestError)
+    (done,) = set(nested) - set(refused)
+    assert nested[done].result(20) == done
+    assert session.conf.values == {}
+
+
+def test_who_waits_long_is_told_for_whom(
+    pool: concurrent.futures.ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("petastore.spark.turns._PATIENCE_SECONDS", 0.05)
+    session, inside, leave, second = Session(), threading.Event(), threading.Event(), threading.Event()
+    pool.submit(hold, session, "1", inside, leave)
+    assert inside.wait(20)
+    waiting = pool.submit(hold, session, "2", second, leave)
+    assert not second.wait(0.3)
+    leave.set()
+    assert waiting.result(20) == "2"
+    assert "2 has waited" in caplog.text
+    assert "for 1, which holds the Spark session" in caplog.text
