@@ -154,12 +154,12 @@ def _of_many(urls: list[str], storage_options: Mapping[str, Any] | None, filesys
     for previous, path in itertools.pairwise(sorted(paths, key=lambda path: path.split("/"))):
         if path == previous or path.startswith(previous.rstrip("/") + "/"):
             raise RequestError(f"the URLs of one dataset overlap: {path} is or lies in {previous}; name each file once")
-    root = posixpath.commonpath(paths)
-    if root in paths:
-        raise RequestError(f"the URLs of one dataset overlap: {root} holds the others; name each file once")
-    shown = _shown(urls[0])
-    below = len(first) - len(root)
-    return Location(shown[:-below] or "/", opened, root, tuple(posixpath.relpath(path, root or ".") for path in paths))
+    # Not `posixpath.commonpath`: it makes one slash of the two in paths that are web addresses.
+    parts = [path.split("/") for path in paths]
+    shared = len(list(itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))))
+    relative = tuple("/".join(part[shared:]) for part in parts)
+    root = "/".join(parts[0][:shared]) or ("/" if first.startswith("/") else "")
+    return Location(_shown(urls[0])[: -len(relative[0])].rstrip("/"), opened, root, relative)
 
 
 def _scheme_and_host(url: str) -> tuple[str, str]:

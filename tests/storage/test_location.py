@@ -60,6 +60,12 @@ def test_a_list_on_another_filesystem_keeps_its_scheme() -> None:
     assert (location.root, location.paths) == ("/bucket/ds", ("a.parquet", "deep/b.parquet"))
 
 
+def test_a_list_right_below_the_root_is_found() -> None:
+    location = open_location(["/a-1", "/b-2"])
+    assert (location.root, location.paths) == ("/", ("a-1", "b-2"))
+    assert location.join("a-1") == "/a-1"
+
+
 @pytest.mark.parametrize(
     ("urls", "why"),
     [

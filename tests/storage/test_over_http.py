@@ -1,0 +1,99 @@
+"""A dataset behind a real server: ranges of bytes are asked for, and errors are ours."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore.errors import DatasetNotFoundError, MetadataError
+from petastore.storage.footers import FooterCache, list_data_files, read_footers
+from petastore.storage.location import open_location
+from petastore.storage.rowgroups import read_row_group
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Files below one directory, whole or by one range."""
+
+    root: Path
+    asked: list[tuple[str, str]]
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def _answer(self, *, body: bool) -> None:
+        path = self.root / self.path.lstrip("/")
+        if not path.is_file():
+            self.send_error(404)
+            return
+        data = path.read_bytes()
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        part = data[int(asked[1]) : int(asked[2]) + 1] if asked else data
+        self.send_response(206 if asked else 200)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(len(part)))
+        if asked:
+            self.send_header("Content-Range", f"bytes {asked[1]}-{int(asked[1]) + len(part) - 1}/{len(data)}")
+        self.end_headers()
+        if body:
+            self.asked.append((self.path, self.headers.get("Range", "all")))
+            self.wfile.write(part)
+
+    def log_message(self, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, type[Handler]]]:
+    class Here(Handler):
+        root = tmp_path
+        asked: list[tuple[str, str]] = []  # noqa: RUF012 - one a test
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Here) as serving:
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{serving.server_port}", Here
+        serving.shutdown()
+        thread.join()
+    fsspec.filesystem("http").clear_instance_cache()
+
+
+@pytest.mark.leaves_running("fsspec keeps its web session")
+def test_files_behind_a_server_are_read_by_ranges(tmp_path: Path, server: tuple[str, type[Handler]]) -> None:
+    url, handler = server
+    # Larger than the tail that holds the footer, so that a range is less than the file.
+    wide = pa.table({f"c{number}": list(range(1000)) for number in range(50)})
+    for name in ("a.parquet", "b.parquet"):
+        pq.write_table(wide, tmp_path / name, row_group_size=500, compression="none")
+    location = open_location([f"{url}/a.parquet", f"{url}/b.parquet"])
+    assert location.url == url
+    paths = list_data_files(location)
+    assert paths == ["a.parquet", "b.parquet"]
+    footers = read_footers(location, paths)
+    assert [footer.groups["rows"].tolist() for footer in footers] == [[500, 500]] * 2
+    assert all(asked.startswith("bytes=") for _, asked in handler.asked)
+    table = read_row_group(location, footers[1].file, 1, ["c7"], footers=FooterCache())
+    assert table.column("c7").to_pylist() == list(range(500, 1000))
+
+
+@pytest.mark.leaves_running("fsspec keeps its web session")
+def test_what_is_not_there_or_no_parquet_is_our_error(tmp_path: Path, server: tuple[str, type[Handler]]) -> None:
+    url, _ = server
+    (tmp_path / "page.html").write_text("<html>no parquet at all</html>")
+    with pytest.raises(DatasetNotFoundError, match="there is nothing at"):
+        list_data_files(open_location(f"{url}/missing.parquet"))
+    location = open_location(f"{url}/page.html")
+    assert list_data_files(location) == ["page.html"]
+    with pytest.raises(MetadataError, match=r"page\.html is no Parquet"):
+        read_footers(location, ["page.html"])
