@@ -13,11 +13,26 @@ class Cursor:
 
     Example:
         >>> Cursor()
-        Cursor(epoch=0, position=0)
+        Cursor(epoch=0, position=0, first_epoch=0)
     """
 
     epoch: int = 0
-    """Epochs that are complete."""
+    """The epoch that comes next or is under way, from 0; it counts on through all passes."""
 
     position: int = 0
-    """Positions of the current epoch that all ranks together have consumed."""
+    """Positions of the epoch that all ranks together have consumed."""
+
+    first_epoch: int = 0
+    """The epoch that the pass began with: a pass of n epochs ends before `first_epoch + n`."""
+
+    def next_pass(self) -> Cursor:
+        """The beginning of a new pass: of the epoch under way if nothing of it was consumed, else of the next one.
+
+        So every pass has an order of its own, also when each is one epoch.
+
+        Example:
+            >>> Cursor(0, 0).next_pass(), Cursor(2, 7).next_pass()
+            (Cursor(epoch=0, position=0, first_epoch=0), Cursor(epoch=3, position=0, first_epoch=3))
+        """
+        epoch = self.epoch + (self.position > 0)
+        return Cursor(epoch, 0, epoch)

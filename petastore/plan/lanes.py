@@ -15,19 +15,23 @@ __all__ = ["DEFAULT_SHUFFLE_MEMORY", "shuffled_lanes"]
 DEFAULT_SHUFFLE_MEMORY = 256 * 1024 * 1024
 """Bytes of stored cells that all ranks together keep for shuffling rows, unless asked otherwise."""
 
-_LANES = (1, 2, 4, 6, 12, 24, 48, 96, 240)
+_LANES = (1, 2, 4, 6, 12, 24, 48, 96)
 """Numbers with many divisors: where the ranks divide the lanes, each row group is read by one rank."""
 
-_GROUPS_A_LANE = 3
-"""Row groups that a lane keeps: a block of two begins and ends inside others, and the next block overlaps it."""
+_GROUPS_A_LANE = 2
+"""Row groups that a lane keeps: the one that is given out, and the next one on its way."""
 
-_GROUPS_A_BLOCK = 2
+_PERMUTED_ROWS = 2**19
+"""Rows of all blocks together that longer blocks are made of at most: the first batch waits for their permutation."""
 
 
 def shuffled_lanes(
     inventory: Inventory, *, shuffle_memory: int, lanes: int | None, block_rows: int | None
 ) -> tuple[int, int]:
     """Lanes and rows a block of an order that shuffles rows.
+
+    Many lanes of short blocks mix better than few lanes of long ones that need the same memory, so memory goes to lanes
+    first, and to blocks of several row groups only where there are lanes enough.
 
     Args:
         inventory: What exists.
@@ -39,18 +43,17 @@ def shuffled_lanes(
         Lanes and rows a block, both at least 1.
 
     Example:
-        >>> shuffled_lanes(Inventory.of_rows([1000] * 600), shuffle_memory=10**9, lanes=None, block_rows=None)
-        (48, 2000)
+        >>> shuffled_lanes(Inventory.of_rows([1000] * 600), shuffle_memory=10**6, lanes=None, block_rows=None)
+        (48, 1604)
     """
     filled = inventory.rows[inventory.rows > 0]
     group_rows = int(np.ceil(filled.mean())) if len(filled) else 1
-    row_bytes = max(inventory.decoded_bytes.sum() / max(inventory.num_rows, 1), 1)
+    row_bytes = max(float(inventory.decoded_bytes.sum()) / max(inventory.num_rows, 1), 1.0)
     groups_in_memory = shuffle_memory / (group_rows * row_bytes)
     if lanes is None:
         most = min(len(filled), groups_in_memory / _GROUPS_A_LANE)
-        lanes = max([number for number in _LANES[: _LANES.index(48) + 1] if number <= most], default=1)
+        lanes = max([number for number in _LANES if number <= most], default=1)
     if block_rows is None:
-        lane_rows = -(-inventory.num_rows // lanes)
-        in_memory = int(shuffle_memory / row_bytes / lanes)
-        block_rows = max(min(lane_rows, in_memory, _GROUPS_A_BLOCK * group_rows), 1)
+        rows_in_memory = min(int(groups_in_memory * group_rows), _PERMUTED_ROWS)
+        block_rows = max(rows_in_memory // lanes - group_rows, group_rows)
     return lanes, block_rows

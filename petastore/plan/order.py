@@ -2,20 +2,29 @@
 
 1. Row groups are sorted by a hash of (seed, epoch, row group) and laid on one line of N rows.
 2. The line is cut, at exact rows, into L lanes whose sizes differ by at most one.
-3. Inside a lane, blocks of B rows are permuted by a hash of (seed, epoch, lane, block). The block borders of lane k are
-   shifted by k·B/L rows, so that lanes change blocks one after the other: the same mixing, 22–34 % less peak memory.
-4. The epoch visits the lanes in turn: position p is row p // L of lane p % L.
+3. A lane is a run of blocks: as many whole row groups as begin within B rows of each other. The rows of a block are
+   permuted by a hash of (seed, epoch, lane, block). The places where lane k begins a new block are shifted by k·B/L
+   rows, so that lanes change blocks one after the other.
+4. The epoch visits the lanes in turn (`petastore.plan.visits`): position p is row p // L of the lane of visit p % L.
 
 So position → row is arithmetic; nothing but the row groups' sizes is ever materialised, and any position can be asked
 for directly. A global batch is a run of positions; sorted by lane it is cut into equal shares for the ranks
 (`petastore.plan.tail`), which is why the batches, as sets, do not depend on how many ranks there are, while each rank
 stays on its own lanes and so on its own row groups.
 
-An order that does not permute rows has one lane a shard: each shard reads one contiguous part of the line.
+Two things keep memory at L blocks. Blocks end where row groups end, so nothing is kept of a row group beyond its
+block; with blocks of exactly B rows, which were tried first, the row groups on both borders are kept as well. And
+lanes run in turns forwards and backwards along the line, as an ox ploughs, so that both parts of a row group that is
+cut by a lane border come at the same end of the epoch; with all lanes forwards, each of them is kept from the first
+batch to the last.
+
+An order that does not permute rows has one lane a shard, and each shard reads one contiguous part of the line,
+forwards.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -23,11 +32,42 @@ from numpy.typing import NDArray
 
 from petastore.plan.mix import hashed_permutation, mix
 from petastore.plan.request import Order
+from petastore.plan.visits import lane_of_visit, visit_of_lane
 
-__all__ = ["EpochOrder"]
+__all__ = ["EpochOrder", "Pieces"]
 
 _ROW_GROUPS, _ROWS = 0, 1  # what a hash is for: the two never share a stream
 _CACHED_BLOCKS = 1024
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Pieces:
+    """The parts into which lane borders cut row groups; all arrays have one length."""
+
+    groups: NDArray[np.int64]
+    """Row group of each piece."""
+
+    lanes: NDArray[np.int64]
+    """Its lane."""
+
+    first_positions: NDArray[np.int64]
+    """The first position of its block: from there on its row group is needed."""
+
+    last_positions: NDArray[np.int64]
+    """The last position of its block."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Lane:
+    number: int
+    start: int  # its first row on the line
+    size: int  # its rows
+    line_groups: NDArray[np.int64]  # places on the line of the row groups that it has rows of, as it comes to them
+    piece_starts: NDArray[np.int64]  # offsets at which these begin in the lane, and `size`: (pieces + 1,)
+    block_starts: NDArray[np.int64]  # offsets at which blocks begin, and `size`: (blocks + 1,)
+
+    def blocks_at(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.searchsorted(self.block_starts[:-1], offsets, side="right") - 1
 
 
 class EpochOrder:
@@ -57,11 +97,13 @@ class EpochOrder:
         self._line_groups = self._permuted_groups(len(rows))
         self._line_starts = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(rows[self._line_groups], out=self._line_starts[1:])
-        # lane k holds positions k, k + L, k + 2·L, …: the first N % L lanes have one row more
+        self._visits = visit_of_lane(self.lanes)
+        # visit v holds positions v, v + L, v + 2·L, …: the lanes of the first N % L visits have one row more
         sizes = np.full(self.lanes, self.num_rows // self.lanes, dtype=np.int64)
-        sizes[: self.num_rows % self.lanes] += 1
+        sizes[self._visits < self.num_rows % self.lanes] += 1
         self._lane_sizes = sizes
         self._lane_starts = np.cumsum(sizes) - sizes
+        self._lane = functools.cache(self._make_lane)
         self._block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(self._make_block)
 
     def _permuted_groups(self, groups: int) -> NDArray[np.int64]:
@@ -79,15 +121,17 @@ class EpochOrder:
         Returns:
             Row groups (int32) and rows inside the row group (int64), both of shape (n,).
         """
-        lanes, offsets = positions % self.lanes, positions // self.lanes
+        lanes, offsets = lane_of_visit(self.lanes)[positions % self.lanes], positions // self.lanes
         if not self._order.shuffle_rows:
             return self._on_line(self._lane_starts[lanes] + offsets)
         groups = np.empty(len(positions), dtype=np.int32)
         rows = np.empty(len(positions), dtype=np.int64)
-        for lane, where in _runs(lanes):
-            blocks, inside = self._blocks_of(lane, offsets[where])
+        for number, where in _runs(lanes):
+            lane = self._lane(number)
+            blocks = lane.blocks_at(offsets[where])
+            inside = offsets[where] - lane.block_starts[blocks]
             for block, of_block in _runs(blocks):
-                block_groups, block_rows = self._block(lane, block)
+                block_groups, block_rows = self._block(number, block)
                 chosen = where[of_block]
                 groups[chosen] = block_groups[inside[of_block]]
                 rows[chosen] = block_rows[inside[of_block]]
@@ -99,18 +143,11 @@ class EpochOrder:
         index = np.searchsorted(self._line_starts, line, side="right") - 1
         return self._line_groups[index].astype(np.int32), line - self._line_starts[index]
 
-    def last_position(self, group_line_index: int) -> int:
-        """The last position whose block touches a row group, given by its place on the line."""
-        first, stop = self._line_starts[group_line_index : group_line_index + 2].tolist()
-        if first == stop:
-            return -1
-        first_lane, last_lane = np.searchsorted(self._lane_starts, [first, stop - 1], side="right").tolist()
-        return max(self._last_of_lane(lane - 1, stop) for lane in range(first_lane, last_lane + 1))
-
-    def last_positions(self, groups: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The last position whose block touches each of some row groups: afterwards they are not needed any more."""
-        line_index = self._line_index[groups]
-        return np.array([self.last_position(int(index)) for index in line_index], dtype=np.int64)
+    def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:
+        """The last position of any block in some lanes with rows of each row group; -1 where those lanes have none."""
+        return np.array(
+            [self._last_position(index, lanes) for index in self._line_index[groups].tolist()], dtype=np.int64
+        )
 
     @functools.cached_property
     def _line_index(self) -> NDArray[np.int64]:
@@ -118,30 +155,61 @@ class EpochOrder:
         inverse[self._line_groups] = np.arange(len(inverse), dtype=np.int64)
         return inverse
 
-    def _last_of_lane(self, lane: int, line_stop: int) -> int:
-        start, size = int(self._lane_starts[lane]), int(self._lane_sizes[lane])
-        offset = min(line_stop - start, size) - 1
+    def _last_position(self, line_index: int, lanes: range) -> int:
+        first, stop = self._line_starts[line_index : line_index + 2].tolist()
+        first_lane, last_lane = (np.searchsorted(self._lane_starts, [first, stop - 1], side="right") - 1).tolist()
+        last_positions = [-1]
+        for number in range(max(first_lane, lanes.start), min(last_lane + 1, lanes.stop)):
+            lane = self._lane(number)
+            places = np.array([max(first - lane.start, 0), min(stop - lane.start, lane.size) - 1])
+            offset = int((lane.size - 1 - places if self._is_backwards(number) else places).max())
+            if self._order.shuffle_rows:
+                block = int(lane.blocks_at(np.array([offset]))[0])
+                offset = int(lane.block_starts[block + 1]) - 1
+            last_positions.append(offset * self.lanes + int(self._visits[number]))
+        return max(last_positions)
+
+    def pieces(self) -> Pieces:
+        """All row groups that have rows, cut at lane borders."""
+        parts = [self._pieces_of(self._lane(number)) for number in range(self.lanes)]
+        return Pieces(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def _pieces_of(self, lane: _Lane) -> tuple[NDArray[np.int64], ...]:
+        starts, stops = lane.piece_starts[:-1], lane.piece_starts[1:]
         if self._order.shuffle_rows:
-            block = (offset + self._shift(lane)) // self._order.block_rows
-            offset = min((block + 1) * self._order.block_rows - self._shift(lane), size) - 1
-        return offset * self.lanes + lane
+            blocks = lane.blocks_at(starts)
+            starts, stops = lane.block_starts[blocks], lane.block_starts[blocks + 1]
+        numbers = np.full(len(starts), lane.number, dtype=np.int64)
+        visit = self._visits[lane.number]
+        firsts, lasts = starts * self.lanes + visit, (stops - 1) * self.lanes + visit
+        return self._line_groups[lane.line_groups], numbers, firsts, lasts
 
-    def _shift(self, lane: int) -> int:
-        return lane * self._order.block_rows // self.lanes
+    def _is_backwards(self, lane: int) -> bool:
+        return self._order.shuffle_rows and lane % 2 == 1
 
-    def _blocks_of(self, lane: int, offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        # Block 0 of lane k has lost its first `shift` rows to the stagger; its places count from 0 all the same.
-        blocks, inside = np.divmod(offsets + self._shift(lane), self._order.block_rows)
-        inside[blocks == 0] -= self._shift(lane)
-        return blocks, inside
+    def _make_lane(self, number: int) -> _Lane:
+        start, size = int(self._lane_starts[number]), int(self._lane_sizes[number])
+        first = int(np.searchsorted(self._line_starts, start, side="right")) - 1
+        stop = int(np.searchsorted(self._line_starts, start + size, side="left"))
+        # sizes: (pieces,) rows that the lane has of each row group; empty row groups are left out
+        sizes = np.diff(np.clip(self._line_starts[first : stop + 1] - start, 0, size))
+        line_groups = first + np.flatnonzero(sizes)
+        sizes = sizes[sizes > 0]
+        if self._is_backwards(number):
+            line_groups, sizes = line_groups[::-1], sizes[::-1]
+        piece_starts = np.concatenate([[0], np.cumsum(sizes)])
+        shift = number * self._order.block_rows // self.lanes
+        blocks = (piece_starts[:-1] + shift) // self._order.block_rows
+        block_starts = np.append(piece_starts[:-1][np.diff(blocks, prepend=-1) != 0], size)
+        return _Lane(number, start, size, line_groups, piece_starts, block_starts)
 
-    def _make_block(self, lane: int, block: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    def _make_block(self, number: int, block: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows of one block, in the order of the epoch."""
-        block_rows, shift = self._order.block_rows, self._shift(lane)
-        first = max(block * block_rows - shift, 0)
-        stop = min((block + 1) * block_rows - shift, int(self._lane_sizes[lane]))
-        groups, rows = self._on_line(np.arange(first, stop, dtype=np.int64) + self._lane_starts[lane])
-        permuted = hashed_permutation(mix(_ROWS, self._order.seed, self._epoch, lane, block), stop - first)
+        lane = self._lane(number)
+        first, stop = lane.block_starts[block : block + 2].tolist()
+        begin = lane.start + (lane.size - stop if self._is_backwards(number) else first)
+        groups, rows = self._on_line(np.arange(begin, begin + stop - first, dtype=np.int64))
+        permuted = hashed_permutation(mix(_ROWS, self._order.seed, self._epoch, number, block), stop - first)
         return groups[permuted], rows[permuted]
 
 

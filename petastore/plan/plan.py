@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,13 @@ from numpy.typing import NDArray
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.order import EpochOrder
-from petastore.plan.request import ReadRequest, whole_number
+from petastore.plan.request import ReadRequest, Shard, whole_number
 from petastore.plan.selection import Selection
-from petastore.plan.tail import EpochBatches
+from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
+
+if TYPE_CHECKING:
+    from petastore.plan.explain import Explanation
 
 __all__ = ["Plan", "Span"]
 
@@ -43,6 +47,9 @@ class Span:
 
     epoch: int
     """The epoch that all rows belong to."""
+
+    first_epoch: int
+    """The epoch that the pass began with."""
 
     consumed: NDArray[np.int64]
     """Positions of the epoch that all ranks together have consumed after each batch, shape (batches,)."""
@@ -67,8 +74,8 @@ class Span:
     def cursor_after(self, batch: int) -> Cursor:
         """The cursor after a batch, given by its place in the span."""
         if self.ends_epoch and batch == self.num_batches - 1:
-            return Cursor(self.epoch + 1, 0)
-        return Cursor(self.epoch, int(self.consumed[batch]))
+            return Cursor(self.epoch + 1, 0, self.first_epoch)
+        return Cursor(self.epoch, int(self.consumed[batch]), self.first_epoch)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +138,20 @@ class Plan:
         """Rows that this rank gets in an epoch, repeats of `pad` and `wrap` included."""
         return self._batches(batch_size).rows_of(self.request.shard)
 
+    def for_shard(self, shard: Shard) -> Plan:
+        """The same plan as another rank sees it."""
+        return dataclasses.replace(self, request=dataclasses.replace(self.request, shard=shard))
+
+    def explain(self, batch_size: int) -> Explanation:
+        """What an epoch costs and how well it mixes, with batches of this many rows a rank; print it.
+
+        Raises:
+            NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+        """
+        from petastore.plan.explain import explain  # it explains plans, so it knows them
+
+        return explain(self, batch_size)
+
     def unit(self, group: int) -> ReadUnit:
         """The work item that reads a row group, given by its number in the dataset."""
         inventory = self.inventory
@@ -158,14 +179,15 @@ class Plan:
         largest = max(rows_per_span // batch_size, 1)
         steps = 1
         epoch = cursor.epoch
-        while self.request.epochs is None or epoch < self.request.epochs:
+        while self.request.epochs is None or epoch < cursor.first_epoch + self.request.epochs:
             batches = self._batches(batch_size, start=cursor.position if epoch == cursor.epoch else 0)
             order = self._order(epoch)
             at_hand: dict[int, int] = {}
             first = 0
             while first < batches.steps:
                 stop = min(first + steps, batches.steps)
-                yield self._span(epoch, order, batches, range(first, stop), at_hand)
+                begin = Cursor(epoch, 0, cursor.first_epoch)
+                yield self._span(begin, order, batches, range(first, stop), at_hand)
                 first, steps = stop, min(2 * steps, largest)
             if batches.steps == 0 and batches.start == 0:
                 return  # an epoch without batches is followed by others like it
@@ -189,7 +211,7 @@ class Plan:
         return EpochOrder(self.rows, self.request.order, epoch)
 
     def _span(
-        self, epoch: int, order: EpochOrder, batches: EpochBatches, steps: range, at_hand: dict[int, int]
+        self, begin: Cursor, order: EpochOrder, batches: EpochBatches, steps: range, at_hand: dict[int, int]
     ) -> Span:
         """The span of some steps; `at_hand` maps row groups to their last position and is brought up to date."""
         share = batches.share(self.request.shard, steps.start, steps.stop)
@@ -198,7 +220,9 @@ class Plan:
             rows = self.selection.rows_at(groups, rows)
         needed = np.unique(groups)
         fetch = [group for group in needed.tolist() if group not in at_hand]
-        at_hand.update(zip(fetch, order.last_positions(np.array(fetch, dtype=np.int32)).tolist(), strict=True))
+        mine = lanes_of(self.request.shard, order.lanes)
+        last = order.last_positions(np.array(fetch, dtype=np.int32), lanes=mine)
+        at_hand.update(zip(fetch, last.tolist(), strict=True))
         consumed = batches.consumed_after(steps)
         ends_epoch = steps.stop == batches.steps
         release = [group for group, last in at_hand.items() if ends_epoch or last < consumed[-1]]
@@ -209,7 +233,8 @@ class Plan:
             rows=rows,
             offsets=share.offsets,
             valid=share.valid,
-            epoch=epoch,
+            epoch=begin.epoch,
+            first_epoch=begin.first_epoch,
             consumed=consumed,
             ends_epoch=ends_epoch,
             needed=needed,

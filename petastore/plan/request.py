@@ -126,7 +126,8 @@ class Order:
     """Equal parts of the epoch that are read side by side; global batches take from each in turn. At least 1."""
 
     block_rows: int
-    """Rows of a lane that are permuted together; at least 1. Without meaning unless `shuffle_rows`."""
+    """Rows within which the row groups of a lane begin that are permuted together; at least 1. Without meaning unless
+    `shuffle_rows`."""
 
     reshuffle: str = "epoch"
     """`"epoch"`: row groups are permuted anew in each epoch. `"static"`: the first epoch's permutation stays, so that a

@@ -1,12 +1,13 @@
 """The state of a reader: a cursor in a plan, as JSON small enough for every checkpoint. Pure.
 
 ```json
-{"format": "petastore.reader_state", "version": 1, "dataset": "5f…", "order":
+{"format": "petastore.state", "version": 1, "dataset": "5f…", "order":
  {"seed": 7, "shuffle_row_groups": true, "shuffle_rows": true, "lanes": 48, "block_rows": 2000,
-  "reshuffle": "epoch"}, "epoch": 3, "position": 123456}
+  "reshuffle": "epoch"}, "epoch": 3, "position": 123456,
+ "pass": 0}
 ```
 
-A position counts the rows that all ranks together have consumed of an epoch, so a state says nothing of ranks, batch
+`pass` is the epoch that the pass began with. A position counts the rows that all ranks together have consumed of an epoch, so a state says nothing of ranks, batch
 sizes, workers or tails: it is the same on every rank, and whoever goes on from it may have other ones.
 """
 
@@ -23,7 +24,7 @@ from petastore.plan.request import Order
 
 __all__ = ["STATE_VERSION", "dump_state", "resume"]
 
-STATE_FORMAT = "petastore.reader_state"
+STATE_FORMAT = "petastore.state"
 STATE_VERSION = 1
 """The newest version of the document that this release reads, and the one that it writes."""
 
@@ -39,7 +40,7 @@ def dump_state(plan: Plan, cursor: Cursor) -> dict[str, Any]:
         >>> order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=1, block_rows=1)
         >>> plan = Plan(Inventory.of_rows([5]), ReadRequest(("id",), order))
         >>> resume(plan, dump_state(plan, Cursor(0, 3)))[1]
-        Cursor(epoch=0, position=3)
+        Cursor(epoch=0, position=3, first_epoch=0)
     """
     return {
         "format": STATE_FORMAT,
@@ -48,6 +49,7 @@ def dump_state(plan: Plan, cursor: Cursor) -> dict[str, Any]:
         "order": dataclasses.asdict(plan.request.order),
         "epoch": cursor.epoch,
         "position": cursor.position,
+        "pass": cursor.first_epoch,
     }
 
 
@@ -64,7 +66,7 @@ def resume(plan: Plan, state: Mapping[str, Any]) -> tuple[Plan, Cursor]:
     Raises:
         RequestError: The state is none, of a newer version, or of another dataset or order; the difference is named.
     """
-    epoch, position = _checked(state)
+    cursor = _checked(state)
     if state["dataset"] != plan.data_fingerprint:
         raise RequestError(
             f"the state was taken over {state['dataset']}, but what is read here is {plan.data_fingerprint}: files "
@@ -73,23 +75,23 @@ def resume(plan: Plan, state: Mapping[str, Any]) -> tuple[Plan, Cursor]:
         )
     request = plan.request
     order = _agreed_order(request.order, state["order"], chosen=request.chosen)
-    if position > plan.num_rows:
-        raise RequestError(f"the state is at position {position:,} of an epoch of {plan.num_rows:,} rows")
-    return dataclasses.replace(plan, request=dataclasses.replace(request, order=order)), Cursor(epoch, position)
+    if cursor.position > plan.num_rows:
+        raise RequestError(f"the state is at position {cursor.position:,} of an epoch of {plan.num_rows:,} rows")
+    return dataclasses.replace(plan, request=dataclasses.replace(request, order=order)), cursor
 
 
-def _checked(state: Mapping[str, Any]) -> tuple[int, int]:
+def _checked(state: Mapping[str, Any]) -> Cursor:
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
         raise RequestError(f"{state!r:.200} is no state of a reader; give what state_dict() returned")
     if state.get("version") != STATE_VERSION:
         raise RequestError(
             f"the state is of version {state.get('version')!r}, and this release of petastore reads {STATE_VERSION}"
         )
-    epoch, position = state.get("epoch"), state.get("position")
-    counts = isinstance(epoch, int) and isinstance(position, int) and epoch >= 0 and position >= 0
-    if not counts or not isinstance(state.get("order"), Mapping) or not isinstance(state.get("dataset"), str):
+    place = [state.get(name) for name in ("epoch", "position", "pass")]
+    counts = [count for count in place if isinstance(count, int) and not isinstance(count, bool) and count >= 0]
+    if len(counts) < 3 or not isinstance(state.get("order"), Mapping) or not isinstance(state.get("dataset"), str):
         raise RequestError(f"{dict(state)!r:.300} is a damaged state of a reader; its dataset, order or place is gone")
-    return int(epoch or 0), int(position or 0)
+    return Cursor(*counts)
 
 
 def _agreed_order(asked: Order, taken: Mapping[str, Any], *, chosen: frozenset[str]) -> Order:

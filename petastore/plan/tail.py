@@ -1,7 +1,8 @@
 """Global batches, their tails, and each rank's share of them: the same number of batches on every rank. Pure.
 
-A global batch of GB = batch size × ranks rows is a run of positions of the epoch. Sorted by lane, rank r of R takes its
-slots [r·n // R, (r + 1)·n // R) of n, so that shares differ by at most one row.
+A global batch of GB = batch size × ranks rows is a run of positions of the epoch. Sorted by lane, it is cut into R
+shares that differ by at most one row. Where the ranks divide the lanes, `petastore.plan.visits` sees to it that rank
+r's share is what its own lanes give, to the row; else rank r of R takes slots [r·n // R, (r + 1)·n // R) of n.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from numpy.typing import NDArray
 
 from petastore.errors import NoDataAvailableError
 from petastore.plan.request import Shard, Tail
+from petastore.plan.visits import lane_of_visit, spreads_evenly
 
-__all__ = ["EpochBatches", "Share"]
+__all__ = ["EpochBatches", "Share", "lanes_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -100,9 +102,9 @@ class EpochBatches:
             return 0
         if self.tail is not Tail.EVEN:
             return self.steps * self.batch_size
-        last = self.num_rows - self.start - (self.steps - 1) * self.global_batch
-        first_slot, stop_slot = _slots(shard, last)
-        return (self.steps - 1) * self.batch_size + stop_slot - first_slot
+        begin = self.start + (self.steps - 1) * self.global_batch
+        last = _lane_major(begin % self.lanes, self.num_rows - begin, self.lanes, shard)
+        return (self.steps - 1) * self.batch_size + len(last)
 
     def share(self, shard: Shard, first: int, stop: int) -> Share:
         """A rank's rows of the batches [first, stop).
@@ -140,7 +142,7 @@ class EpochBatches:
         left = self.num_rows - begin
         if self.tail is Tail.WRAP:
             whole = np.arange(begin, begin + self.global_batch, dtype=np.int64) % self.num_rows
-            by_lane = whole[np.argsort(whole % self.lanes, kind="stable")]
+            by_lane = whole[np.argsort(lane_of_visit(self.lanes)[whole % self.lanes], kind="stable")]
             first_slot, stop_slot = _slots(shard, self.global_batch)
             return by_lane[first_slot:stop_slot], np.ones(self.batch_size, dtype=np.bool_)
         real = begin + _lane_major(begin % self.lanes, left, self.lanes, shard)
@@ -155,15 +157,31 @@ class EpochBatches:
         return np.resize(repeated, self.batch_size), valid
 
 
+def lanes_of(shard: Shard, lanes: int) -> range:
+    """The lanes that a rank's share of a full batch comes from.
+
+    Example:
+        >>> lanes_of(Shard(1, 3), 6), lanes_of(Shard(1, 4), 6)
+        (range(2, 4), range(1, 3))
+    """
+    return range(shard.index * lanes // shard.count, -(-(shard.index + 1) * lanes // shard.count))
+
+
 def _slots(shard: Shard, rows: int) -> tuple[int, int]:
     return shard.index * rows // shard.count, (shard.index + 1) * rows // shard.count
 
 
 @functools.lru_cache(maxsize=4096)
 def _lane_major(residue: int, rows: int, lanes: int, shard: Shard) -> NDArray[np.int64]:
-    """A rank's places in a batch of `rows` positions that begins at lane `residue`, once it is sorted by lane."""
-    first_slot, stop_slot = _slots(shard, rows)
-    by_lane = np.argsort((residue + np.arange(rows)) % lanes, kind="stable")
+    """A rank's places in a batch of `rows` positions that begins with visit `residue`, sorted by lane."""
+    lane = lane_of_visit(lanes)[(residue + np.arange(rows)) % lanes]
+    by_lane = np.argsort(lane, kind="stable")
+    if spreads_evenly(lanes, shard.count) and residue % shard.count == 0:
+        first_slot, stop_slot = np.searchsorted(
+            lane[by_lane], [shard.index * lanes // shard.count, (shard.index + 1) * lanes // shard.count]
+        )
+    else:
+        first_slot, stop_slot = _slots(shard, rows)
     mine = by_lane[first_slot:stop_slot].astype(np.int64)
     mine.flags.writeable = False
     return mine

@@ -17,7 +17,7 @@ from petastore.errors import DecodeError
 from petastore.inventory import Inventory
 from petastore.plan.plan import Span
 from petastore.readers.batch import Batch
-from petastore.readers.decode import Decoded, decode_cells
+from petastore.readers.decode import Decoded, decode_cells, empty_column
 from petastore.readers.gather import Picks
 from petastore.readers.transform import TransformSpec, transform_columns
 from petastore.schema.field import UnischemaField
@@ -80,6 +80,9 @@ class Assembler:
             DecodeError: Naming column, file, row group and row.
             TransformError: From the user's function.
         """
+        if len(span.rows) == 0:
+            columns = {field.name: Decoded(empty_column(field, 0), None) for field in self.schema}
+            return AssembledSpan(span, columns)
         picks = Picks.of_span(span)
         columns = {field.name: self._column(field, span, picks, tables) for field in self.view}
         if self.transform is not None:

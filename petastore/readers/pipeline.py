@@ -149,6 +149,8 @@ class _SpanJob:
         self._failed: BaseException | None = None
         for future in tables.values():
             future.add_done_callback(self._fetched)
+        if not tables:  # a rank without rows in these batches
+            self._begin()
 
     def _fetched(self, table: Future[Any]) -> None:
         with self._lock:
@@ -157,10 +159,12 @@ class _SpanJob:
             if not table.cancelled() and table.exception() is not None:
                 self._failed = self._failed or table.exception()
         if complete and self._failed is None and not table.cancelled():
-            assembled = self._pool.submit(self._run, priority=self._priority)
-            assembled.add_done_callback(self._finished)
+            self._begin()
         elif self._failed is not None:
             self._notify()
+
+    def _begin(self) -> None:
+        self._pool.submit(self._run, priority=self._priority).add_done_callback(self._finished)
 
     def _run(self) -> AssembledSpan:
         tables = self._tables or {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import warnings
@@ -248,12 +247,15 @@ class Reader:
                 yield make(row)
 
     def reset(self) -> None:
-        """Begins again before the first row, at any time.
+        """Begins a new pass before the first row, at any time.
+
+        Epochs count on through passes, so that a shuffled pass has another order than the one before; to see the same
+        order again, `load_state_dict` a state that was taken before the first row.
 
         Raises:
             ReaderClosedError: After `stop`.
         """
-        self._go_on(self.plan, Cursor())
+        self._go_on(self.plan, self.cursor.next_pass())
 
     def state_dict(self) -> dict[str, Any]:
         """Where the reader stands, as a new dict of JSON values under 300 bytes; the same on every rank.
@@ -283,8 +285,7 @@ class Reader:
             RequestError: There is no such shard.
             ReaderClosedError: After `stop`.
         """
-        request = dataclasses.replace(self.plan.request, shard=Shard(cur_shard, shard_count))
-        self._go_on(dataclasses.replace(self.plan, request=request), self.cursor)
+        self._go_on(self.plan.for_shard(Shard(cur_shard, shard_count)), self.cursor)
 
     def _go_on(self, plan: Plan, cursor: Cursor) -> None:
         if self.stopped:

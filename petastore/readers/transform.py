@@ -189,19 +189,24 @@ def _stacked(values: list[Any], field: UnischemaField, rows: int) -> Decoded:
     out = empty_column(field, rows)
     if out.dtype == np.dtype(object):
         for row, value in enumerate(values):
-            out[row] = value
+            out[row] = value if value is None or field.is_scalar else _checked_value(value, field)
         return Decoded(out, None)
     for row, value in enumerate(values):
         if not missing[row]:
-            _check_value(np.asarray(value), field)
-            out[row] = value
+            out[row] = _checked_value(value, field)
     out[missing] = np.zeros((), out.dtype)
     return Decoded(out, missing if missing.any() else None)
 
 
-def _check_value(value: NDArray[Any], field: UnischemaField) -> None:
-    if value.shape != field.shape or not np.can_cast(value.dtype, field.dtype, casting="same_kind"):
+def _checked_value(value: Any, field: UnischemaField) -> NDArray[Any]:
+    array = np.asarray(value)
+    fits = len(array.shape) == len(field.shape) and all(
+        declared in (None, size) for declared, size in zip(field.shape, array.shape, strict=True)
+    )
+    is_object = field.dtype == np.dtype(object)
+    if not fits or not (is_object or np.can_cast(array.dtype, field.dtype, casting="same_kind")):
         raise TransformError(
-            f"the transform gave {field.name!r} as {value.dtype}{list(value.shape)}, but the schema after it says "
+            f"the transform gave {field.name!r} as {array.dtype}{list(array.shape)}, but the schema after it says "
             f"{field.dtype_name}{list(field.shape)}; describe the change in edit_fields"
         )
+    return array if is_object else array.astype(field.dtype, copy=False)

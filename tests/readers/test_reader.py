@@ -179,16 +179,31 @@ def test_an_endless_reader_has_no_length_but_goes_on(uneven: str) -> None:
         assert sum(1 for _ in itertools.islice(reader, 1000)) == 1000
 
 
-def test_reset_begins_again_at_any_time(uneven: str) -> None:
-    with petastore.make_reader(uneven, seed=3, shuffle_rows=True) as reader:
-        whole = [int(row.id) for row in reader]
-        assert reader.last_row_consumed
-        for taken in (0, 1, 50, 199):
+def test_reset_begins_a_new_pass_at_any_time(uneven: str) -> None:
+    with petastore.make_reader(uneven, shuffle_row_groups=False) as reader:
+        for taken in (0, 1, 50, 199, 200):
             reader.reset()
-            assert [int(row.id) for row in itertools.islice(reader, taken)] == whole[:taken]
-            assert not reader.last_row_consumed
+            assert [int(row.id) for row in itertools.islice(reader, taken)] == list(range(taken))
+        assert not reader.last_row_consumed
         reader.reset()
-        assert [int(row.id) for row in reader] == whole
+        assert len(list(reader)) == 200
+        assert reader.last_row_consumed
+
+
+def test_every_pass_has_an_order_of_its_own(uneven: str) -> None:
+    with petastore.make_reader(uneven, seed=3, shuffle_rows=True) as reader:
+        begin = reader.state_dict()
+        passes = [[int(row.id) for row in reader] for _ in range(3)]  # a loop over a finished reader begins anew
+        assert [sorted(one) for one in passes] == [list(range(200))] * 3
+        assert len({tuple(one) for one in passes}) == 3
+        reader.reset()
+        next(reader)
+        reader.reset()  # the epoch was begun, so the next pass is another one
+        assert reader.state_dict()["epoch"] == 4
+        reader.load_state_dict(begin)
+        assert [int(row.id) for row in reader] == passes[0]
+    with petastore.make_reader(uneven, seed=3, shuffle_rows=True, num_epochs=3) as reader:
+        assert [int(row.id) for row in reader] == [one for of_pass in passes for one in of_pass]
 
 
 def test_after_leaving_early_the_next_loop_goes_on_and_a_finished_reader_begins_again(uneven: str) -> None:

@@ -97,7 +97,10 @@ def test_a_state_of_another_order_or_dataset_is_refused(url: str, tmp_path: Path
     with petastore.make_reader(url, seed=2) as reader, pytest.raises(RequestError, match="seed"):
         reader.load_state_dict(state)
     pq.write_table(pa.table({"id": [1]}), tmp_path / "part.parquet")
-    with petastore.make_reader(str(tmp_path), seed=1) as reader, pytest.raises(RequestError, match="another dataset or filter"):
+    with (
+        petastore.make_reader(str(tmp_path), seed=1) as reader,
+        pytest.raises(RequestError, match="another dataset or filter"),
+    ):
         reader.load_state_dict(state)
 
 
