@@ -1,14 +1,15 @@
 """The state of a reader: a cursor in a plan, as JSON small enough for every checkpoint. Pure.
 
 ```json
-{"format": "petastore.state", "version": 1, "dataset": "5f…", "order":
- {"seed": 7, "shuffle_row_groups": true, "shuffle_rows": true, "lanes": 48, "block_rows": 2000,
-  "reshuffle": "epoch"}, "epoch": 3, "position": 123456,
- "pass": 0}
+{"format": "petastore.state", "version": 1, "dataset": "5f…",
+ "order": {"seed": 7, "shuffle_row_groups": true, "shuffle_rows": true, "lanes": 48, "block_rows": 2000,
+           "reshuffle": "epoch"},
+ "epoch": 3, "position": 123456, "pass": 0}
 ```
 
-`pass` is the epoch that the pass began with. A position counts the rows that all ranks together have consumed of an epoch, so a state says nothing of ranks, batch
-sizes, workers or tails: it is the same on every rank, and whoever goes on from it may have other ones.
+`pass` is the epoch that the pass began with. A position counts the rows that all ranks together have consumed of an
+epoch, so a state says nothing of ranks, batch sizes, workers or tails: it is the same on every rank, and whoever goes on
+from it may have other ones.
 """
 
 from __future__ import annotations
