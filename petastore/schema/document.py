@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from petastore.errors import MetadataError, PetastoreError
+from petastore.errors import MetadataError, PetastoreError, SchemaError
 from petastore.schema.codec import Codec
 from petastore.schema.field import UnischemaField, dtype_from_name
 
@@ -88,14 +88,20 @@ def parse_document(
     fields = parsed.get("fields")
     if not isinstance(parsed.get("name"), str) or not isinstance(fields, list) or len(fields) > _MAX_FIELDS:
         raise MetadataError(f"{source}: the schema document needs a name and a list of at most {_MAX_FIELDS:,} fields")
-    return parsed["name"], tuple(_field_from_json(item, codec_from_json, source) for item in fields)
+    found = tuple(_field_from_json(item, codec_from_json, source) for item in fields)
+    if len({field.name for field in found}) < len(found):
+        raise MetadataError(f"{source}: the schema document has two fields of one name")
+    return parsed["name"], found
 
 
 def _field_from_json(item: Any, codec_from_json: Callable[[Mapping[str, Any]], Codec], source: str) -> UnischemaField:
     try:
         codec = None if item["codec"] is None else codec_from_json(item["codec"])
-        shape = tuple(item["shape"])
-        return UnischemaField(item["name"], dtype_from_name(item["dtype"]), shape, codec, item["nullable"] is True)
+        if not isinstance(item["nullable"], bool) or not isinstance(item["shape"], list):
+            raise SchemaError("nullable is true or false, and shape is a list")
+        return UnischemaField(
+            item["name"], dtype_from_name(item["dtype"]), tuple(item["shape"]), codec, item["nullable"]
+        )
     except (KeyError, TypeError, PetastoreError) as problem:
         raise MetadataError(
             f"{source}: the schema document has a field {item!r} that cannot be: {problem}"

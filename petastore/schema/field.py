@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,10 @@ __all__ = ["UnischemaField", "canonical_dtype", "dtype_from_name", "dtype_name"]
 _PYTHON_TYPES: dict[type, Any] = {str: np.str_, bytes: np.bytes_, int: np.int64, float: np.float64, bool: np.bool_}
 _NAMED_DTYPES: dict[str, Any] = {"str": np.str_, "bytes": np.bytes_, "object": np.object_, "decimal": Decimal}
 _NAMES_OF_DTYPES = {dtype: name for name, dtype in _NAMED_DTYPES.items()}
+# What `dtype_name` gives, and nothing else that NumPy would parse: documents are not trusted.
+_NUMPY_NAME = re.compile(
+    r"bool|u?int[0-9]{1,2}|float[0-9]{2,3}|complex[0-9]{2,3}|(datetime|timedelta)64(\[[0-9]{0,9}[a-zA-Z]{1,2}\])?"
+)
 _NUMBER_KINDS = "biufc"
 _TIME_KINDS = "mM"
 
@@ -44,12 +49,16 @@ def canonical_dtype(dtype: Any) -> Any:
     if isinstance(dtype, type) and dtype in _PYTHON_TYPES:
         return _PYTHON_TYPES[dtype]
     try:
-        numpy_dtype = np.dtype(dtype)
-    except TypeError:
+        # NumPy takes None for float64; here it is a dtype that was forgotten.
+        numpy_dtype = np.dtype(dtype if dtype is not None else "none")
+    except (TypeError, ValueError, SyntaxError):
         raise SchemaError(f"{dtype!r} is no NumPy dtype; a field takes a NumPy dtype, str, bytes or Decimal") from None
     if numpy_dtype.kind in _TIME_KINDS and np.datetime_data(numpy_dtype)[0] != "generic":
         return numpy_dtype.newbyteorder("=")
-    if numpy_dtype.kind in _NUMBER_KINDS + _TIME_KINDS + "OSU":
+    if numpy_dtype.kind in _NUMBER_KINDS:
+        # By name, because C has several types of one size: `longlong` is `int64`.
+        return np.dtype(numpy_dtype.name).type
+    if numpy_dtype.kind in _TIME_KINDS + "OSU":
         return numpy_dtype.type
     raise SchemaError(f"the dtype {numpy_dtype} cannot be that of a field: structured and void dtypes have no codec")
 
@@ -71,7 +80,11 @@ def dtype_from_name(name: str) -> Any:
     Raises:
         SchemaError: No dtype has that name.
     """
-    return _NAMED_DTYPES[name] if name in _NAMED_DTYPES else canonical_dtype(name)
+    if name in _NAMED_DTYPES:
+        return _NAMED_DTYPES[name]
+    if not _NUMPY_NAME.fullmatch(name):
+        raise SchemaError(f"{name!r} is no name of a dtype")
+    return canonical_dtype(name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,13 +126,14 @@ class UnischemaField:
             raise SchemaError(f"field {self.name!r}: {problem}") from None
         if isinstance(self.shape, (str, bytes)) or not hasattr(self.shape, "__iter__"):
             raise SchemaError(f"field {self.name!r}: the shape is a tuple of sizes and None, not {self.shape!r}")
+        object.__setattr__(self, "shape", tuple(self.shape))
         for size in self.shape:
             if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
                 raise SchemaError(f"field {self.name!r}: {size!r} in shape {self.shape!r} is neither a size nor None")
         object.__setattr__(self, "shape", tuple(None if size is None else int(size) for size in self.shape))
         object.__setattr__(self, "nullable", bool(self.nullable))
         if self.codec is not None:
-            if not hasattr(self.codec, "decode_column"):
+            if isinstance(self.codec, type) or not hasattr(self.codec, "decode_column"):
                 raise SchemaError(
                     f"field {self.name!r}: {self.codec!r} is no codec; give an object such as "
                     "petastore.codecs.NdarrayCodec(), or None"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import keyword
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -132,7 +133,8 @@ class Unischema:
     @property
     def row_type(self) -> Any:
         """The named tuple type of rows; see `petastore.schema.row.row_type`."""
-        type_name = self._name if self._name.isidentifier() else "Row"
+        named = self._name.isidentifier() and not keyword.iskeyword(self._name)
+        type_name = self._name if named else "Row"
         return row_type(type_name, tuple(self._fields))
 
     @classmethod

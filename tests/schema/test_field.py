@@ -1,0 +1,141 @@
+"""A field is a value: one spelling of its dtype, checked where it is made."""
+
+from __future__ import annotations
+
+import pickle
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.codecs import NdarrayCodec, ScalarCodec
+from petastore.errors import SchemaError
+from petastore.schema import UnischemaField
+from petastore.schema.field import canonical_dtype, dtype_from_name, dtype_name
+
+NAMES = [
+    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",
+    "complex64", "complex128", "str", "bytes", "object", "decimal", "datetime64[D]", "datetime64[ns]",
+    "timedelta64[us]", "timedelta64[25s]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dtype_is_found_again_by_its_name(name: str) -> None:
+    assert dtype_name(dtype_from_name(name)) == name
+    field = UnischemaField("x", dtype_from_name(name))
+    assert field.dtype_name == name
+    assert UnischemaField("x", dtype_from_name(field.dtype_name)) == field
+
+
+@pytest.mark.parametrize(
+    ("spellings", "canonical"),
+    [
+        ([int, "int64", "<i8", ">i8", np.int64, np.dtype("i8"), "longlong", np.longlong, "q"], np.int64),
+        ([float, "f8", np.float64, "double"], np.float64),
+        ([bool, "?", np.bool_], np.bool_),
+        ([str, np.str_, "U5", "str"], np.str_),
+        ([bytes, np.bytes_, "S5", "bytes"], np.bytes_),
+        ([Decimal, "decimal"], Decimal),
+        ([object, "O"], np.object_),
+        ([">M8[us]", "datetime64[us]"], np.dtype("datetime64[us]")),
+        (["datetime64", np.datetime64], np.datetime64),
+        (["ulonglong", "Q", np.uint64], np.uint64),
+    ],
+)
+def test_a_dtype_has_one_spelling(spellings: list[Any], canonical: Any) -> None:
+    for spelling in spellings:
+        found = canonical_dtype(spelling)
+        assert found is canonical or found == canonical
+        assert UnischemaField("x", spelling) == UnischemaField("x", canonical)
+        assert hash(UnischemaField("x", spelling)) == hash(UnischemaField("x", canonical))
+
+
+@pytest.mark.parametrize(
+    "bad", [None, "no dtype", "i4,i4", "(2,)i4", np.dtype([("a", "i4")]), "V8", [1], 5, "M8[parsec]"]
+)
+def test_what_is_no_dtype_is_refused_by_field(bad: Any) -> None:
+    with pytest.raises(SchemaError, match="field 'x'"):
+        UnischemaField("x", bad)
+
+
+@given(name=st.text(max_size=16) | st.text("biufcSUmMVOde0123456789,()[]<>|=: 'nsuDY", max_size=14))
+def test_any_text_is_the_name_of_a_dtype_or_a_schema_error(name: str) -> None:
+    try:
+        found = dtype_from_name(name)
+    except SchemaError:
+        return
+    assert dtype_from_name(dtype_name(found)) == found
+
+
+def test_a_bare_datetime_means_microseconds() -> None:
+    field = UnischemaField("t", np.datetime64)
+    assert field.dtype == np.dtype("datetime64[us]")
+    assert field == UnischemaField("t", "datetime64[us]")
+    assert UnischemaField("t", np.timedelta64).dtype == np.dtype("timedelta64[us]")
+
+
+@pytest.mark.parametrize("shape", [[2, None], (np.int64(2), None), iter((2, None)), (size for size in (2, None))])
+def test_a_shape_is_kept_as_a_tuple_of_integers(shape: Any) -> None:
+    field = UnischemaField("x", "int32", shape)
+    assert field.shape == (2, None)
+    assert type(field.shape[0]) is int
+
+
+@pytest.mark.parametrize("shape", ["23", b"23", 3, (2.0,), (-1,), (True,), ("2",), None])
+def test_what_is_no_shape_is_refused(shape: Any) -> None:
+    with pytest.raises(SchemaError, match="field 'x'"):
+        UnischemaField("x", "int32", shape)
+
+
+@pytest.mark.parametrize("name", ["", None, 5, b"x"])
+def test_a_field_needs_a_name(name: Any) -> None:
+    with pytest.raises(SchemaError, match="needs a name"):
+        UnischemaField(name, "int32")
+
+
+@pytest.mark.parametrize("codec", [NdarrayCodec, "ndarray", 5, object()])
+def test_a_codec_is_an_object_that_decodes_columns(codec: Any) -> None:
+    with pytest.raises(SchemaError, match="is no codec"):
+        UnischemaField("x", "int32", (2,), codec)
+
+
+def test_fixed_fields_know_their_bytes_and_others_do_not() -> None:
+    assert UnischemaField("x", "float32", (4, 3)).decoded_bytes == 48
+    assert UnischemaField("x", "bool").decoded_bytes == 1
+    assert UnischemaField("x", "float32", (0, 3)).decoded_bytes == 0
+    for free in (UnischemaField("x", "float32", (None, 3)), UnischemaField("x", str), UnischemaField("x", Decimal)):
+        assert free.decoded_bytes is None
+
+
+def test_text_with_dimensions_is_not_fixed_and_text_alone_is() -> None:
+    assert UnischemaField("x", str).is_fixed
+    assert not UnischemaField("x", str, (2,)).is_fixed
+    assert UnischemaField("x", "int32", (2, 0)).is_fixed
+    assert not UnischemaField("x", "int32", (2, None)).is_fixed
+
+
+def test_every_part_of_a_field_counts_for_equality() -> None:
+    fields = [
+        UnischemaField("x", "int32"), UnischemaField("y", "int32"), UnischemaField("x", "int64"),
+        UnischemaField("x", "int32", (2,)), UnischemaField("x", "int32", (), ScalarCodec("int")),
+        UnischemaField("x", "int32", (), ScalarCodec("bigint")), UnischemaField("x", "int32", (), None, True),
+    ]  # fmt: skip
+    assert len(set(fields)) == len(fields)
+    assert fields == pickle.loads(pickle.dumps(fields))  # noqa: S301 - our own bytes
+    assert fields[0] != "x"
+
+
+def test_a_field_is_frozen() -> None:
+    with pytest.raises(AttributeError):
+        UnischemaField("x", "int32").name = "y"  # type: ignore[misc]
+
+
+def test_its_text_shows_what_differs_from_the_default() -> None:
+    assert repr(UnischemaField("x", "int32")) == "UnischemaField('x', int32)"
+    assert repr(UnischemaField("x", "int32", (2,), NdarrayCodec(), True)) == (
+        "UnischemaField('x', int32, (2,), NdarrayCodec(), nullable=True)"
+    )
