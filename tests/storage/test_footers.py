@@ -28,6 +28,7 @@ from petastore.storage.footers import (
     read_footers,
 )
 from petastore.storage.location import Location, open_location
+from petastore.storage.rowgroups import read_row_group
 from tests.storage.conftest import Put
 
 
@@ -350,3 +351,18 @@ def test_decoded_bytes_are_those_of_the_pages(location: Location, put: Put) -> N
     put("a.parquet", {"x": np.zeros(100_000)}, use_dictionary=False, compression="zstd")
     groups = read_footer(location, "a.parquet").groups
     assert groups["decoded_bytes"].sum() > 800_000 > 100 * groups["stored_bytes"].sum()
+
+
+def test_files_that_petastorm_wrote_are_listed_and_read(fixtures_root: Path) -> None:
+    location = open_location(fixtures_root / "petastorm-0.13.1" / "Meadow")
+    footers = read_footers(location, list_data_files(location))
+    inventory = inventory_of(footers)
+    assert (len(inventory.files), inventory.num_rows) == (12, 36)
+    assert inventory.files[0].partitions == (("day", "2026-01-01"),)
+    assert len(agreed_arrow_schema(footers)) == len(footers[0].leaves)
+    cache = FooterCache()
+    for number in range(inventory.num_row_groups):
+        file = inventory.files[inventory.file[number]]
+        names = list(footers[0].leaves)
+        table = read_row_group(location, file, int(inventory.ordinal[number]), names, footers=cache)
+        assert table.num_rows == inventory.rows[number]
