@@ -24,6 +24,7 @@ from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
 
 if TYPE_CHECKING:
+    from petastore.plan.agreement import AllGather
     from petastore.plan.explain import Explanation
 
 __all__ = ["Plan", "Span"]
@@ -151,6 +152,20 @@ class Plan:
         from petastore.plan.explain import explain  # it explains plans, so it knows them
 
         return explain(self, batch_size)
+
+    def assert_agreed(self, all_gather: AllGather) -> None:
+        """Refuses ranks that planned different data; every rank calls it, and every rank raises alike.
+
+        Args:
+            all_gather: Gives what every rank passed to it, in the order of ranks; `petastore.adapters.distributed` has
+                it for torch.distributed and Horovod.
+
+        Raises:
+            RequestError: Ranks planned different data, or two of them the same shard; both sides' facts are named.
+        """
+        from petastore.plan.agreement import assert_agreed  # it compares plans, so it knows them
+
+        assert_agreed(self, all_gather)
 
     def unit(self, group: int) -> ReadUnit:
         """The work item that reads a row group, given by its number in the dataset."""

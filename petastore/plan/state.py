@@ -8,8 +8,8 @@
 ```
 
 `pass` is the epoch that the pass began with. A position counts the rows that all ranks together have consumed of an
-epoch, so a state says nothing of ranks, batch sizes, workers or tails: it is the same on every rank, and whoever goes on
-from it may have other ones.
+epoch, so a state says nothing of ranks, batch sizes, workers or tails: it is the same on every rank, and whoever goes
+on from it may have other ones.
 """
 
 from __future__ import annotations

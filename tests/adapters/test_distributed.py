@@ -1,0 +1,58 @@
+"""Real ranks over gloo find out that they planned different data, before they train on it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore.adapters.distributed import horovod_all_gather, torch_all_gather
+from petastore.errors import RequestError
+
+RANK = """
+import sys
+import torch.distributed
+import petastore
+from petastore.adapters.distributed import torch_all_gather
+
+url, store, rank, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+with petastore.make_reader(url, seed=seed, cur_shard=rank, shard_count=2) as reader:
+    try:
+        reader.plan.assert_agreed(torch_all_gather)
+        print("agreed")
+    except petastore.PetastoreError as problem:
+        print(problem)
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(("seeds", "said"), [((3, 3), "agreed"), ((3, 4), "seed is 3 on rank 0 and 4 on rank 1")])
+def test_ranks_of_torch_agree_or_all_say_why_not(tmp_path: Path, seeds: tuple[int, int], said: str) -> None:
+    pq.write_table(pa.table({"id": range(10)}), tmp_path / "part.parquet")
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, str(tmp_path), str(tmp_path / "_store"), str(rank), str(seed)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank, seed in enumerate(seeds)
+    ]
+    for rank in ranks:
+        out, _ = rank.communicate(timeout=60)
+        assert said in out
+        assert rank.returncode == 0
+
+
+def test_without_a_process_group_the_next_step_is_said() -> None:
+    with pytest.raises(RequestError, match="init_process_group"):
+        torch_all_gather({})
+
+
+def test_without_horovod_that_is_said() -> None:
+    with pytest.raises(RequestError, match="Horovod"):
+        horovod_all_gather({})

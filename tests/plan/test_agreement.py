@@ -1,0 +1,68 @@
+"""Ranks that planned different data are told so, all alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from petastore.errors import RequestError
+from petastore.inventory import Inventory
+from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
+from petastore.plan.agreement import assert_agreed, plan_facts
+
+ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=2, block_rows=5)
+
+
+def plan_of(rank: int, **changes: Any) -> Plan:
+    request = ReadRequest(("id",), ORDER, Shard(rank, 3))
+    return Plan(Inventory.of_rows(changes.pop("rows", [5, 6, 7])), dataclasses.replace(request, **changes))
+
+
+def all_ask(plans: list[Plan]) -> set[str]:
+    """What the ranks raise, each asking for itself."""
+    said = set()
+    for plan in plans:
+        try:
+            assert_agreed(plan, lambda _: [plan_facts(one) for one in plans])
+        except RequestError as problem:
+            said.add(str(problem))
+        else:
+            said.add("agreed")
+    return said
+
+
+def test_ranks_that_planned_the_same_agree() -> None:
+    assert all_ask([plan_of(rank) for rank in range(3)]) == {"agreed"}
+
+
+def test_ranks_may_read_different_columns() -> None:
+    assert all_ask([plan_of(0), plan_of(1, columns=("id", "more")), plan_of(2)]) == {"agreed"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"rows": [5, 6, 8]}, "dataset"),
+        ({"order": dataclasses.replace(ORDER, seed=8)}, "seed is 7 on rank 0 and 8 on rank 1"),
+        ({"order": dataclasses.replace(ORDER, lanes=3)}, "lanes"),
+        ({"tail": Tail.DROP}, "tail is 'even' on rank 0 and 'drop' on rank 1"),
+        ({"epochs": 2}, "num_epochs"),
+        ({"shard": Shard(1, 4)}, "shard_count"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_rank_that_planned_something_else_is_named_on_every_rank(changes: dict[str, Any], name: str) -> None:
+    (said,) = all_ask([plan_of(0), plan_of(1, **changes), plan_of(2)])
+    assert name in said
+
+
+def test_two_ranks_with_one_shard_are_named() -> None:
+    (said,) = all_ask([plan_of(0), plan_of(1), plan_of(1)])
+    assert "[0, 1, 1]" in said
+
+
+def test_facts_are_small_json() -> None:
+    assert len(json.dumps(plan_facts(plan_of(0)))) < 1024
