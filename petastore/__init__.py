@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from petastore.dataset import Dataset, open_dataset
     from petastore.errors import PetastoreError
+    from petastore.expressions import col
     from petastore.front import make_batch_reader, make_reader
     from petastore.plan import Plan
     from petastore.readers import Batch, Reader, TransformSpec
+    from petastore.readers.filter import select_rows
     from petastore.schema import Unischema, UnischemaField
     from petastore.spark import dict_to_spark_row, encode_dataframe, materialize_dataset
     from petastore.writers.local import write_dataset
@@ -31,12 +33,14 @@ __all__ = [
     "TransformSpec",
     "Unischema",
     "UnischemaField",
+    "col",
     "dict_to_spark_row",
     "encode_dataframe",
     "make_batch_reader",
     "make_reader",
     "materialize_dataset",
     "open_dataset",
+    "select_rows",
     "write_dataset",
 ]
 
@@ -49,12 +53,14 @@ _HOMES = {
     "TransformSpec": "petastore.readers",
     "Unischema": "petastore.schema",
     "UnischemaField": "petastore.schema",
+    "col": "petastore.expressions",
     "dict_to_spark_row": "petastore.spark",
     "encode_dataframe": "petastore.spark",
     "make_batch_reader": "petastore.front",
     "make_reader": "petastore.front",
     "materialize_dataset": "petastore.spark",
     "open_dataset": "petastore.dataset",
+    "select_rows": "petastore.readers.filter",
     "write_dataset": "petastore.writers.local",
 }
 

@@ -11,13 +11,16 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from petastore.codecs.registry import codec_from_json, codec_of
+from petastore.errors import RequestError
 from petastore.inventory import Inventory
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import SHARDED_DEFAULT_SEED, Order, ReadRequest, Shard, Tail, whole_number
+from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit
 from petastore.schema.document import parse_document
 from petastore.schema.field import UnischemaField
@@ -99,6 +102,7 @@ class Dataset:
         shard: Shard | None = None,
         epochs: int | None = 1,
         tail: str | Tail = Tail.EVEN,
+        selection: Selection | None = None,
     ) -> Plan:
         """What is to be read, by whom and in what order. Pure: touches no storage.
 
@@ -116,6 +120,7 @@ class Dataset:
             shard: Which part is wanted; None is all.
             epochs: How often; None is without end.
             tail: What becomes of the last global batch: see `petastore.plan.Tail`.
+            selection: Which rows are wanted, from `petastore.select_rows`; None is all.
 
         Raises:
             RequestError: Something that was asked for cannot be.
@@ -126,7 +131,7 @@ class Dataset:
         asked = {"seed": seed, "lanes": lanes, "block_rows": block_rows}
         if shuffle_rows:
             lanes, block_rows = shuffled_lanes(
-                self.inventory, shuffle_memory=shuffle_memory, lanes=lanes, block_rows=block_rows
+                _selected(self.inventory, selection), shuffle_memory=shuffle_memory, lanes=lanes, block_rows=block_rows
             )
         order = Order(
             seed=_seed(seed, shard, shuffles=shuffle_row_groups or shuffle_rows),
@@ -144,7 +149,7 @@ class Dataset:
             tail=Tail.parse(tail),
             chosen=frozenset(name for name, value in asked.items() if value is None),
         )
-        return Plan(self.inventory, request)
+        return Plan(self.inventory, request, _fitting(selection, self.inventory))
 
     def read(self, unit: ReadUnit) -> pa.Table:
         """The stored cells of a work item, one chunk a column; partition columns are not in it.
@@ -279,6 +284,23 @@ def _inferred(stored: pa.Schema, partitions: Sequence[UnischemaField]) -> Unisch
     names = {field.name for field in partitions}
     inside = Unischema.from_arrow_schema(pa.schema([field for field in stored if field.name not in names]))
     return Unischema("inferred_schema", [*inside, *partitions])
+
+
+def _fitting(selection: Selection | None, inventory: Inventory) -> Selection | None:
+    """The selection, refused where it cannot be one of this inventory."""
+    if selection is not None and (
+        len(selection.counts) != inventory.num_row_groups or (selection.counts > inventory.rows).any()
+    ):
+        raise RequestError(f"{selection!r} does not fit {inventory!r}: select rows of this version of the dataset")
+    return selection
+
+
+def _selected(inventory: Inventory, selection: Selection | None) -> Inventory:
+    """What shuffling has to deal with: the rows that are meant, and whole row groups around them in memory."""
+    if _fitting(selection, inventory) is None or selection is None:
+        return inventory
+    in_memory = np.where(selection.counts > 0, inventory.decoded_bytes, 0)
+    return dataclasses.replace(inventory, rows=selection.counts, decoded_bytes=in_memory)
 
 
 def _seed(seed: int | None, shard: Shard, *, shuffles: bool) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 from petastore.dataset import open_dataset
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.request import Shard, Tail
+from petastore.readers.filter import select_rows
 from petastore.readers.options import Workers
 from petastore.readers.reader import Reader
 from petastore.readers.transform import TransformSpec
@@ -38,6 +39,9 @@ def make_reader(
     shard_count: int | None = None,
     tail: str | Tail = "even",
     transform_spec: TransformSpec | None = None,
+    filters: Any = None,
+    predicate: Any = None,
+    selection_cache: str | os.PathLike[str] | bool = True,
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Reader:
@@ -63,6 +67,12 @@ def make_reader(
         tail: What becomes of rows that fill no whole batch on every rank: `"even"` (each row once, shares differ by at
             most one), `"drop"`, `"pad"` (repeats, marked in a column `valid`) or `"wrap"`.
         transform_spec: A function from a row, as a dict, to a row.
+        filters: Which rows: an expression such as `petastore.col("split") == "train"`, or pyarrow's nested lists of
+            `(column, operator, value)`. Settled before the first batch, so that all counts are exact.
+        predicate: Which of these rows: an object with `get_fields()` and `do_include(values)`, or a function of a row
+            as a dict; asked once for each row.
+        selection_cache: Where the answers of both are remembered: a local directory, True for the user's cache
+            directory (or `PETASTORE_CACHE`), False for nowhere.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
         filesystem: A pyarrow or fsspec filesystem to use instead.
 
@@ -85,6 +95,10 @@ def make_reader(
         [1, 2]
     """
     dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
+    workers = Workers(reader_pool_type, workers_count)
+    selection = select_rows(
+        dataset, filters=filters, predicate=predicate, workers=workers, selection_cache=selection_cache
+    )
     plan = dataset.plan(
         columns=schema_fields,
         seed=seed,
@@ -97,8 +111,9 @@ def make_reader(
         shard=Shard.parse(cur_shard, shard_count),
         epochs=num_epochs,
         tail=tail,
+        selection=selection,
     )
-    return Reader(dataset, plan, workers=Workers(reader_pool_type, workers_count), transform=transform_spec)
+    return Reader(dataset, plan, workers=workers, transform=transform_spec)
 
 
 def make_batch_reader(
@@ -119,6 +134,9 @@ def make_batch_reader(
     shard_count: int | None = None,
     tail: str | Tail = "even",
     transform_spec: TransformSpec | None = None,
+    filters: Any = None,
+    predicate: Any = None,
+    selection_cache: str | os.PathLike[str] | bool = True,
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Reader:
@@ -145,6 +163,10 @@ def make_batch_reader(
         [[1, 2, 3]]
     """
     dataset = open_dataset(dataset_url_or_urls, storage_options=storage_options, filesystem=filesystem)
+    workers = Workers(reader_pool_type, workers_count)
+    selection = select_rows(
+        dataset, filters=filters, predicate=predicate, workers=workers, selection_cache=selection_cache
+    )
     plan = dataset.plan(
         columns=schema_fields,
         seed=seed,
@@ -157,6 +179,6 @@ def make_batch_reader(
         shard=Shard.parse(cur_shard, shard_count),
         epochs=num_epochs,
         tail=tail,
+        selection=selection,
     )
-    workers = Workers(reader_pool_type, workers_count)
     return Reader(dataset, plan, workers=workers, transform=transform_spec, batched=True)

@@ -1,0 +1,34 @@
+"""Filters as values: `col("split") == "train"`, pyarrow's nested lists, and what they mean for a schema. Pure."""
+
+from petastore.expressions.bind import Test, bind
+from petastore.expressions.dnf import parse_filters
+from petastore.expressions.expression import (
+    And,
+    Column,
+    Comparison,
+    Expression,
+    Membership,
+    Not,
+    NullTest,
+    Or,
+    col,
+    fold,
+)
+from petastore.expressions.statistics import ColumnStatistics
+
+__all__ = [
+    "And",
+    "Column",
+    "ColumnStatistics",
+    "Comparison",
+    "Expression",
+    "Membership",
+    "Not",
+    "NullTest",
+    "Or",
+    "Test",
+    "bind",
+    "col",
+    "fold",
+    "parse_filters",
+]

@@ -1,0 +1,325 @@
+"""Filter: which rows are wanted, settled once and exactly before anything is planned.
+
+Partition values decide first, then the statistics in the footers of the files that are left, and what is still
+undecided is settled by reading the filter's columns alone. A predicate is asked last, about the rows that the filter
+leaves. What comes out is a `Selection`, on which the plan runs: epochs under a filter are as even, elastic and
+resumable as without.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from petastore.codecs.registry import codec_of
+from petastore.dataset import Dataset
+from petastore.errors import DecodeError, TransformError
+from petastore.expressions import ColumnStatistics, Expression, bind, parse_filters
+from petastore.plan.prune import prune
+from petastore.plan.selection import Selection
+from petastore.plan.unit import ReadUnit
+from petastore.readers.decode import decode_cells
+from petastore.readers.options import Workers
+from petastore.readers.pools import Pool
+from petastore.readers.predicate import RowPredicate, parse_predicate
+from petastore.readers.remembered import RememberedSelections, selection_directory, selection_of
+from petastore.readers.selection_file import Kept, as_kept
+from petastore.readers.shared_scan import SharedScan
+from petastore.readers.truth import true_rows
+from petastore.schema.field import UnischemaField
+from petastore.storage.statistics import read_statistics
+
+__all__ = ["select_rows"]
+
+_VERSION = 1  # of what filters mean: a change makes all remembered selections foreign
+_log = logging.getLogger(__name__)
+
+Look = Callable[[int], Kept]
+
+
+def select_rows(
+    dataset: Dataset,
+    *,
+    filters: Any = None,
+    predicate: Any = None,
+    workers: Workers | None = None,
+    selection_cache: str | os.PathLike[str] | bool = True,
+) -> Selection | None:
+    """Which rows of a dataset are wanted; the one step of asking that may read.
+
+    Reads what it must and remembers the answer, so that to ask again is free. Processes that ask the same at once and
+    share the directory divide the reading.
+
+    Args:
+        dataset: Where.
+        filters: An expression such as `petastore.col("split") == "train"`, or pyarrow's nested lists of `(column,
+            operator, value)`. Its columns need not be among those that are read. Rows are kept where it is true.
+        predicate: An object with `get_fields()` and `do_include(values)`, or a function of a row as a dict of all
+            fields; asked about each row that `filters` leaves, in threads, several at a time. Remembered only where it
+            has `cache_key()`.
+        workers: Who reads; None is threads, one for each CPU.
+        selection_cache: Where answers are remembered: a local directory, True for the user's cache directory or the one
+            that the environment variable `PETASTORE_CACHE` names, False for nowhere.
+
+    Returns:
+        The selection for `dataset.plan(selection=…)`; None where nothing was asked.
+
+    Raises:
+        RequestError: The filter cannot be: unknown column, a literal of another kind, a column without an order.
+        DecodeError: A cell that it looks at is not what its field declares.
+        TransformError: The predicate raised, or returned no truth.
+        DatasetChangedError: A file is not the one that the inventory describes.
+
+    Example:
+        >>> import tempfile, petastore
+        >>> schema = petastore.Unischema("user", [petastore.UnischemaField("id", "int64")])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = petastore.write_dataset(folder, schema, [{"id": n} for n in range(10)], rows_per_row_group=4)
+        ...     dataset = petastore.open_dataset(folder)
+        ...     selection = select_rows(dataset, filters=[("id", ">=", 7)], selection_cache=False)
+        >>> selection, dataset.plan(selection=selection).num_rows
+        (Selection(3 rows in 2 of 3 row groups), 3)
+    """
+    directory = selection_directory(selection_cache)
+    if filters is None and predicate is None:
+        return None
+    asked = None if filters is None else parse_filters(filters)
+    bound = None if asked is None else bind(asked, dataset.schema.fields, among=dataset.url)
+    included = None if predicate is None else parse_predicate(predicate, dataset.schema)
+    # A version without digests may be another one that looks alike.
+    is_version_known = all(file.digest for file in dataset.inventory.files)
+    memory = RememberedSelections(directory) if directory is not None and is_version_known else None
+    search = _Search(dataset, workers or Workers(), memory)
+    selection = Selection(dataset.inventory.rows, {})
+    key = _key(dataset, "all", ())
+    if asked is not None and bound is not None:
+        key = _key(dataset, asked.describe(), asked.columns)
+        selection = search.filtered(bound, key)
+    if included is not None:
+        names = [field.name for field in included.fields]
+        known = included.cache_key is not None
+        key_after = _key(dataset, ["predicate", key, included.cache_key, names], names) if known else None
+        selection = search.included(included, selection, key_after)
+    return selection
+
+
+def _key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:
+    fields = [repr(dataset.schema[name]) for name in columns]
+    text = json.dumps([_VERSION, dataset.inventory.fingerprint, question, fields])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Search:
+    """A search for the rows of one dataset."""
+
+    dataset: Dataset
+    workers: Workers
+    memory: RememberedSelections | None
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        return self.dataset.inventory.rows
+
+    def filtered(self, bound: Expression, key: str) -> Selection:
+        """The rows for which a filter is true."""
+        dataset, names = self.dataset, bound.columns
+        fields = {name: dataset.schema[name] for name in names}
+        partitions = dataset.partition_values(names)
+        known = {name: _constant(fields[name], cells, self.rows) for name, cells in partitions.items()}
+        by_partition = prune(bound, known, self.rows)
+        if len(by_partition.undecided) == 0:
+            _log.info(
+                "filter decided by partition values: %s of %s row groups kept", by_partition.all.sum(), len(self.rows)
+            )
+            return Selection(np.where(by_partition.all, self.rows, 0), {})
+        found = self._remembered(key)
+        if found is not None:
+            return found
+        stored = [field for name, field in fields.items() if name not in partitions]
+        known |= read_statistics(
+            dataset.location, dataset.inventory, stored, groups=by_partition.undecided, footers=dataset.footers
+        )
+        verdict = prune(bound, known, self.rows)
+        _log.info(
+            "filter over %s row groups: %s dropped by partition values, %s by statistics, %s kept whole, %s to be read",
+            *(len(self.rows), by_partition.none.sum(), verdict.none.sum() - by_partition.none.sum()),
+            *(verdict.all.sum(), len(verdict.undecided)),
+        )
+
+        def look(group: int) -> Kept:
+            return as_kept(true_rows(bound, self._cells(group, fields, partitions), fields))
+
+        whole: dict[int, Kept] = dict.fromkeys(np.flatnonzero(verdict.all).tolist(), True)
+        return self._settled(key, whole, verdict.undecided, look)
+
+    def included(self, predicate: RowPredicate, before: Selection, key: str | None) -> Selection:
+        """Those of the selected rows that a predicate includes."""
+        found = None if key is None else self._remembered(key)
+        if found is not None:
+            return found
+        fields = {field.name: field for field in predicate.fields}
+        partitions = self.dataset.partition_values(tuple(fields))
+
+        def look(group: int) -> Kept:
+            bitmap = before.bitmaps.get(group)
+            rows = None if bitmap is None else np.flatnonzero(bitmap)
+            columns = {}
+            for name, cells in self._cells(group, fields, partitions).items():
+                chosen = cells if rows is None else cells.take(pa.array(rows))
+                columns[name] = _decoded(chosen, fields[name], rows)
+            answers = predicate.included(columns, int(before.counts[group]))
+            if bitmap is None or rows is None:
+                return as_kept(answers)
+            kept = np.zeros_like(bitmap)
+            kept[rows[answers]] = True
+            return as_kept(kept)
+
+        return self._settled(key, {}, np.flatnonzero(before.counts), look)
+
+    def _remembered(self, key: str) -> Selection | None:
+        found = None if self.memory is None else self.memory.load(key, self.rows)
+        if found is not None:
+            _log.info("%r was remembered", found)
+        return found
+
+    def _settled(self, key: str | None, whole: dict[int, Kept], groups: NDArray[np.int64], look: Look) -> Selection:
+        """The selection that keeps `whole` and what `look` finds in other row groups; remembered under the key."""
+        look = functools.partial(self._placed, look)
+        began = time.perf_counter()
+        pool = self.workers.pool()
+        try:
+            if self.memory is None or key is None:
+                kept = dict(_looked_at(groups.tolist(), look, pool))
+            else:
+                together = self._looked_at_together(key, self.memory, groups, look, pool)
+                if isinstance(together, Selection):
+                    return together
+                kept = together
+        finally:
+            pool.close()
+            pool.join()
+        seconds, read = time.perf_counter() - began, int(self.rows[groups].sum())
+        _log.info("%s rows looked at in %.3g s (%.3g rows/s)", f"{read:,}", seconds, read / max(seconds, 1e-9))
+        selection = selection_of(whole | kept, self.rows)
+        if self.memory is not None and key is not None:
+            self.memory.save(key, selection, self.rows)
+        return selection
+
+    def _looked_at_together(
+        self, key: str, memory: RememberedSelections, groups: NDArray[np.int64], look: Look, pool: Pool
+    ) -> dict[int, Kept] | Selection:
+        """What processes that ask the same find together, or the selection where one of them has finished it."""
+        share = memory.share(key, groups, self.rows)
+        kept: dict[int, Kept] = {}
+        try:
+            for part, found in _claimed(share, look, pool):
+                share.publish(part, found)
+                kept |= found
+            for part in range(len(share)):
+                if share.groups(part)[0] in kept:
+                    continue
+                theirs = share.wait(part)
+                if theirs is None:
+                    done = memory.load(key, self.rows)
+                    if done is not None:
+                        return done
+                    theirs = dict(_looked_at(share.groups(part), look, pool))
+                    share.publish(part, theirs)
+                kept |= theirs
+        finally:
+            share.give_up()
+        return kept
+
+    def _cells(self, group: int, fields: Iterable[str], partitions: dict[str, Any]) -> dict[str, Any]:
+        """The stored cells of some columns of a row group; partition columns have one value for all rows."""
+        inventory = self.dataset.inventory
+        rows = int(self.rows[group])
+        stored = tuple(name for name in fields if name not in partitions)
+        file = inventory.files[inventory.file[group]]
+        unit = ReadUnit(group, file, int(inventory.ordinal[group]), (0, rows), stored)
+        table = self.dataset.read(unit)
+        cells = {name: _only_chunk(table.column(name)) for name in stored}
+        return cells | {name: pa.repeat(values[group], rows) for name, values in partitions.items()}
+
+    def _placed(self, look: Look, group: int) -> Kept:
+        """`look`, with the place added to what it raises."""
+        inventory = self.dataset.inventory
+        file, ordinal = inventory.files[inventory.file[group]].path, int(inventory.ordinal[group])
+        try:
+            return look(group)
+        except DecodeError as problem:
+            raise problem.at(file=file, row_group=ordinal) from problem.__cause__
+        except TransformError as problem:
+            raise TransformError(f"row group {ordinal} of {file}: {problem}") from problem.__cause__
+
+
+def _only_chunk(column: Any) -> Any:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _decoded(cells: Any, field: UnischemaField, rows: NDArray[np.int64] | None) -> Any:
+    try:
+        return decode_cells(cells, field, codec_of(field))
+    except DecodeError as problem:
+        if problem.row is not None and rows is not None:
+            problem.row = int(rows[problem.row])
+        raise problem.at(column=field.name) from problem.__cause__
+
+
+def _constant(field: UnischemaField, cells: Any, rows: NDArray[np.int64]) -> ColumnStatistics:
+    """What is known of a partition column: its value in each row group, in the domain of filters."""
+    missing: NDArray[np.bool_] = cells.is_null().to_numpy(zero_copy_only=False)
+    values = decode_cells(cells, field, codec_of(field)).values
+    if field.numpy_dtype is np.str_:
+        encoded = np.empty_like(values)
+        encoded[:] = [b"" if value is None else value.encode() for value in values]
+        values = encoded
+    elif values.dtype.kind in "mM":
+        values = values.view(np.int64)
+    elif values.dtype.kind == "f":
+        values = values.astype(np.float64)
+    return ColumnStatistics.of_values(values, missing, rows)
+
+
+def _looked_at(groups: Iterable[int], look: Look, pool: Pool) -> Iterator[tuple[int, Kept]]:
+    """What `look` finds in each row group, in order; as many at a time as the pool has workers, and one more."""
+    waiting: collections.deque[tuple[int, Any]] = collections.deque()
+    for place, group in enumerate(groups):
+        waiting.append((group, pool.submit(functools.partial(look, group), priority=place)))
+        if len(waiting) > pool.workers:
+            first, found = waiting.popleft()
+            yield first, found.result()
+    for group, found in waiting:
+        yield group, found.result()
+
+
+def _claimed(share: SharedScan, look: Look, pool: Pool) -> Iterator[tuple[int, dict[int, Kept]]]:
+    """Parts that we claim, with what was found in them; the next one is claimed while the last one is looked at."""
+    part_of: dict[int, int] = {}
+
+    def groups() -> Iterator[int]:
+        for part in share.claims():
+            part_of.update(dict.fromkeys(share.groups(part), part))
+            yield from share.groups(part)
+
+    found: dict[int, Kept] = {}
+    for group, kept in _looked_at(groups(), look, pool):
+        part = part_of[group]
+        found[group] = kept
+        share.show_life(part)
+        if group == share.groups(part)[-1]:
+            yield part, found
+            found = {}

@@ -1,0 +1,145 @@
+"""Predicates: a user's own test of rows, on decoded values.
+
+```python
+class LongEnough:
+    def get_fields(self):            # the fields that it looks at
+        return {"frames"}
+    def do_include(self, values):    # one row, as a dict of these fields
+        return len(values["frames"]) >= 16
+```
+
+`do_include_batch(columns)`, where there is one, is given whole columns instead and returns booleans. `cache_key()`
+promises that equal keys mean equal answers, so that answers are remembered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.errors import RequestError, TransformError
+from petastore.readers.decode import Decoded
+from petastore.schema.field import UnischemaField
+from petastore.schema.unischema import Unischema
+
+__all__ = ["RowPredicate", "parse_predicate"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class RowPredicate:
+    """A predicate that fits a schema."""
+
+    fields: tuple[UnischemaField, ...]
+    """The fields that it looks at, in schema order."""
+
+    do_include: Callable[[dict[str, Any]], Any] | None
+    """Of one row."""
+
+    do_include_batch: Callable[[dict[str, Any]], Any] | None
+    """Of many rows; preferred."""
+
+    cache_key: str | None
+    """What its answers depend on besides the data, or None where nobody knows."""
+
+    def included(self, columns: Mapping[str, Decoded], rows: int) -> NDArray[np.bool_]:
+        """Which rows it includes.
+
+        Args:
+            columns: The columns of its fields.
+            rows: How many rows there are.
+
+        Returns:
+            Shape (rows,).
+
+        Raises:
+            TransformError: It raised, or returned no truth for each row.
+        """
+        arrays = {name: column.rows(0, rows) for name, column in columns.items()}
+        if self.do_include_batch is not None:
+            return _batch_answer(_called(self.do_include_batch, arrays), rows)
+        values = {name: _each(array) for name, array in arrays.items()}
+        answers = (
+            _row_answer(_called(self.do_include, {name: column[row] for name, column in values.items()}))
+            for row in range(rows)
+        )
+        return np.fromiter(answers, np.bool_, count=rows)
+
+
+def _each(array: NDArray[Any]) -> Any:
+    """Values that can be asked for one by one; None where one is missing."""
+    if not isinstance(array, np.ma.MaskedArray):
+        return array
+    gone: Any = np.ma.getmaskarray(array).reshape(len(array), -1).any(axis=1)
+    return [None if none else value for none, value in zip(gone.tolist(), array.data, strict=True)]
+
+
+def _called(function: Any, argument: dict[str, Any]) -> Any:
+    try:
+        return function(argument)
+    except Exception as problem:
+        raise TransformError(f"the predicate raised {type(problem).__name__}: {problem}") from problem
+
+
+def _row_answer(answer: Any) -> bool:
+    if not isinstance(answer, (bool, np.bool_)):
+        raise TransformError(f"the predicate must return True or False for a row, but it returned {answer!r:.80}")
+    return bool(answer)
+
+
+def _batch_answer(answer: Any, rows: int) -> NDArray[np.bool_]:
+    found = np.asarray(answer)
+    if found.shape != (rows,) or found.dtype != np.dtype(np.bool_):
+        raise TransformError(
+            f"do_include_batch must return {rows:,} booleans, one for each row, but it returned {found.dtype}"
+            f"{list(found.shape)}"
+        )
+    return found
+
+
+def parse_predicate(predicate: Any, schema: Unischema) -> RowPredicate:
+    """The predicate that `predicate=` means.
+
+    Args:
+        predicate: An object with `get_fields()` and with `do_include(values)` or `do_include_batch(columns)`, and
+            perhaps `cache_key()`; or a function of a dict of all fields.
+        schema: The fields that there are.
+
+    Raises:
+        RequestError: It is none, or names a field that there is not.
+    """
+    get_fields = getattr(predicate, "get_fields", None)
+    row, batch = (getattr(predicate, name, None) for name in ("do_include", "do_include_batch"))
+    if not callable(get_fields) or not (callable(row) or callable(batch)):
+        if not callable(predicate):
+            raise RequestError(
+                f"predicate={predicate!r:.80} is none: give an object with get_fields() and do_include(values), or a "
+                "function of a row"
+            )
+        return RowPredicate(tuple(schema), predicate, None, _cache_key(predicate))
+    names = _names(get_fields())
+    unknown = sorted(names - set(schema.fields))
+    if unknown:
+        known = ", ".join(map(repr, schema.fields))
+        raise RequestError(f"the predicate looks at the field {unknown[0]!r}, but the dataset has {known}")
+    fields = tuple(field for field in schema if field.name in names)
+    return RowPredicate(fields, row, batch, _cache_key(predicate))
+
+
+def _names(found: Any) -> set[str]:
+    items = [] if isinstance(found, str) else list(found)
+    names = {item.name if isinstance(item, UnischemaField) else item for item in items}
+    if not names or not all(isinstance(name, str) for name in names):
+        raise RequestError(f"get_fields() of the predicate returned {found!r:.80}; it returns a set of field names")
+    return names
+
+
+def _cache_key(predicate: Any) -> str | None:
+    tell = getattr(predicate, "cache_key", None)
+    key = tell() if callable(tell) else None
+    if key is not None and not isinstance(key, str):
+        raise RequestError(f"cache_key() of the predicate returned {key!r:.80}; it returns text, or None")
+    return key
