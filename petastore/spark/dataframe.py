@@ -68,7 +68,9 @@ def encode_dataframe(df: DataFrame, schema: Unischema) -> DataFrame:
     for field in schema:
         if field.name in df.columns:
             _check_type(df.schema[field.name].dataType, field)
-    return df.mapInArrow(_Encoder(schema), spark_schema)
+    # mapInArrow looks columns up by name and takes a dot in it for a struct's field; these names it understands.
+    numbered = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
+    return numbered.mapInArrow(_Encoder(schema, tuple(df.columns)), spark_schema)
 
 
 def rows_to_dataframe(spark: SparkSession, schema: Unischema, rows: Iterable[Any]) -> DataFrame:
@@ -107,10 +109,13 @@ class _Encoder:
     """The function that Spark's workers run over the batches of one partition."""
 
     schema: Unischema
+    names: tuple[str, ...]
+    """True names of the columns, by position."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         done = 0
-        for batch in batches:
+        for numbered in batches:
+            batch = pa.RecordBatch.from_arrays(numbered.columns, self.names)
             # Cells may be larger than values and are held beside them; slices bound both.
             step = max(1, _SLICE_BYTES * batch.num_rows // max(1, batch.nbytes))
             for start in range(0, batch.num_rows, step):

@@ -53,7 +53,7 @@ SCHEMA = Unischema(
         UnischemaField("f32", np.float32),
         UnischemaField("f64", np.float64, nullable=True),
         UnischemaField("text", np.str_),
-        UnischemaField("maybe text", np.str_, nullable=True),
+        UnischemaField("maybe.text", np.str_, nullable=True),
         UnischemaField("blob", np.bytes_),
         UnischemaField("day", "datetime64[D]"),
         UnischemaField("when", "datetime64[us]"),
@@ -73,7 +73,7 @@ SCHEMA = Unischema(
 
 RAW_SCHEMA = (
     "id long, flag boolean, i8 byte, i16 short, i32 int, u8 short, u16 int, u32 long, u64 decimal(20,0), f16 float, "
-    "f32 float, f64 double, text string, `maybe text` string, blob binary, day date, when timestamp_ntz, "
+    "f32 float, f64 double, text string, `maybe.text` string, blob binary, day date, when timestamp_ntz, "
     "zoned timestamp, price decimal(10,4), small int, vector array<float>, grid array<array<short>>, "
     "matrix array<array<float>>, ragged array<array<array<short>>>, packed binary, png binary, jpeg array<short>, "
     "depth binary"
@@ -100,7 +100,7 @@ def row_of(number: int) -> dict[str, Any]:
         "f32": np.float32(number) / 3,
         "f64": None if number % 7 == 0 else number / 7,
         "text": f"row {number} – ñ",
-        "maybe text": None if number % 2 else "",
+        "maybe.text": None if number % 2 else "",
         "blob": rng.bytes(number % 9),
         "day": np.datetime64("1969-12-30") + number,
         "when": start + np.timedelta64(number * 1_000_001, "us"),
