@@ -275,7 +275,8 @@ def longest_stop(run: Callable[[Any], Any], item: Any) -> float:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)  # a thread that wants the GIL, and could have it, gets it at once
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        for _ in range(25):
+        until = time.perf_counter() + 1.0  # long enough that a busy machine leaves us both CPUs for some of the tries
+        while time.perf_counter() < until:
             began = time.perf_counter()
             run(item)
             last = time.perf_counter()
