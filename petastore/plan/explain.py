@@ -130,7 +130,7 @@ def explain(plan: Plan, batch_size: int) -> Explanation:
         48 lanes, blocks of 2,000 rows, seed 7
         reads: 1.00 × each row group, 7.6 MiB in all
         at hand on this rank: at most 54,000 rows, 421.9 KiB
-        mixing: 0.44 (uniform 0.25, none 0.99)
+        mixing: 0.38 (uniform 0.25, none 0.99)
     """
     request, order = plan.request, EpochOrder(plan.rows, plan.request.order, 0)
     steps = plan.steps_per_epoch(batch_size)

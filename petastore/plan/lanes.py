@@ -55,5 +55,5 @@ def shuffled_lanes(
         lanes = max([number for number in _LANES if number <= most], default=1)
     if block_rows is None:
         rows_in_memory = min(int(groups_in_memory * group_rows), _PERMUTED_ROWS)
-        block_rows = max(rows_in_memory // lanes - group_rows, group_rows)
+        block_rows = max(rows_in_memory // lanes - group_rows, 1)
     return lanes, block_rows

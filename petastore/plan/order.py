@@ -1,6 +1,7 @@
 """The order of an epoch: lanes over hashed row groups, as arithmetic. Pure.
 
-1. Row groups are sorted by a hash of (seed, epoch, row group) and laid on one line of N rows.
+1. Row groups are laid on one line of N rows (`petastore.plan.line`), by a hash of (seed, epoch, row group), so that
+   those which are live together come evenly from all parts of the dataset.
 2. The line is cut, at exact rows, into L lanes whose sizes differ by at most one.
 3. A lane is a run of blocks: as many whole row groups as begin within B rows of each other. The rows of a block are
    permuted by a hash of (seed, epoch, lane, block). The places where lane k begins a new block are shifted by k·B/L
@@ -30,13 +31,13 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.plan.line import ROWS, line_of_groups
 from petastore.plan.mix import hashed_permutation, mix
 from petastore.plan.request import Order
 from petastore.plan.visits import lane_of_visit, visit_of_lane
 
 __all__ = ["EpochOrder", "Pieces"]
 
-_ROW_GROUPS, _ROWS = 0, 1  # what a hash is for: the two never share a stream
 _CACHED_BLOCKS = 1024
 
 
@@ -93,9 +94,10 @@ class EpochOrder:
         self.lanes = min(order.lanes, max(self.num_rows, 1))
         self._order = order
         self._epoch = epoch
-        # line_groups: (groups,) row groups in line order; line_starts: (groups + 1,) their first rows on the line
-        self._line_groups = self._permuted_groups(len(rows))
-        self._line_starts = np.zeros(len(rows) + 1, dtype=np.int64)
+        # line_groups: (filled,) row groups in line order; line_starts: (filled + 1,) their first rows on the line
+        self._num_groups = len(rows)
+        self._line_groups = line_of_groups(rows, order, epoch=epoch, lanes=self.lanes)
+        self._line_starts = np.zeros(len(self._line_groups) + 1, dtype=np.int64)
         np.cumsum(rows[self._line_groups], out=self._line_starts[1:])
         self._visits = visit_of_lane(self.lanes)
         # visit v holds positions v, v + L, v + 2·L, …: the lanes of the first N % L visits have one row more
@@ -105,12 +107,6 @@ class EpochOrder:
         self._lane_starts = np.cumsum(sizes) - sizes
         self._lane = functools.cache(self._make_lane)
         self._block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(self._make_block)
-
-    def _permuted_groups(self, groups: int) -> NDArray[np.int64]:
-        if not self._order.shuffle_row_groups:
-            return np.arange(groups, dtype=np.int64)
-        epoch = self._epoch if self._order.reshuffle == "epoch" else 0
-        return hashed_permutation(mix(_ROW_GROUPS, self._order.seed, epoch), groups)
 
     def rows_at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows inside them, at some positions.
@@ -151,8 +147,8 @@ class EpochOrder:
 
     @functools.cached_property
     def _line_index(self) -> NDArray[np.int64]:
-        inverse = np.empty_like(self._line_groups)
-        inverse[self._line_groups] = np.arange(len(inverse), dtype=np.int64)
+        inverse = np.full(self._num_groups, -1, dtype=np.int64)
+        inverse[self._line_groups] = np.arange(len(self._line_groups), dtype=np.int64)
         return inverse
 
     def _last_position(self, line_index: int, lanes: range) -> int:
@@ -191,10 +187,9 @@ class EpochOrder:
         start, size = int(self._lane_starts[number]), int(self._lane_sizes[number])
         first = int(np.searchsorted(self._line_starts, start, side="right")) - 1
         stop = int(np.searchsorted(self._line_starts, start + size, side="left"))
-        # sizes: (pieces,) rows that the lane has of each row group; empty row groups are left out
+        # sizes: (pieces,) rows that the lane has of each row group
         sizes = np.diff(np.clip(self._line_starts[first : stop + 1] - start, 0, size))
-        line_groups = first + np.flatnonzero(sizes)
-        sizes = sizes[sizes > 0]
+        line_groups = np.arange(first, stop)
         if self._is_backwards(number):
             line_groups, sizes = line_groups[::-1], sizes[::-1]
         piece_starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -209,7 +204,7 @@ class EpochOrder:
         first, stop = lane.block_starts[block : block + 2].tolist()
         begin = lane.start + (lane.size - stop if self._is_backwards(number) else first)
         groups, rows = self._on_line(np.arange(begin, begin + stop - first, dtype=np.int64))
-        permuted = hashed_permutation(mix(_ROWS, self._order.seed, self._epoch, number, block), stop - first)
+        permuted = hashed_permutation(mix(ROWS, self._order.seed, self._epoch, number, block), stop - first)
         return groups[permuted], rows[permuted]
 
 
