@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from petastore.plan.line import ROWS, line_of_groups
 from petastore.plan.mix import hashed_permutation, mix
 from petastore.plan.request import Order
-from petastore.plan.visits import lane_of_visit, visit_of_lane
+from petastore.plan.visits import LaneVisits, Rounds
 
 __all__ = ["EpochOrder", "Pieces"]
 
@@ -81,6 +81,7 @@ class EpochOrder:
         rows: Rows of each row group, shape (groups,).
         order: What was asked.
         epoch: The epoch, from 0.
+        visits: Which lane has its turn at which position; None goes round the lanes of the order.
 
     Example:
         >>> order = Order(seed=7, shuffle_row_groups=False, shuffle_rows=False, lanes=2, block_rows=1)
@@ -89,9 +90,11 @@ class EpochOrder:
         [(0, 0), (2, 0), (0, 1), (2, 1), (0, 2), (2, 2)]
     """
 
-    def __init__(self, rows: NDArray[np.int64], order: Order, epoch: int) -> None:
+    def __init__(self, rows: NDArray[np.int64], order: Order, epoch: int, *, visits: LaneVisits | None = None) -> None:
         self.num_rows = int(rows.sum())
-        self.lanes = min(order.lanes, max(self.num_rows, 1))
+        self._visits = visits or Rounds(self.num_rows, min(order.lanes, max(self.num_rows, 1)))
+        self._lane_sizes = self._visits.sizes
+        self.lanes = len(self._lane_sizes)
         self._order = order
         self._epoch = epoch
         # line_groups: (filled,) row groups in line order; line_starts: (filled + 1,) their first rows on the line
@@ -99,12 +102,7 @@ class EpochOrder:
         self._line_groups = line_of_groups(rows, order, epoch=epoch, lanes=self.lanes)
         self._line_starts = np.zeros(len(self._line_groups) + 1, dtype=np.int64)
         np.cumsum(rows[self._line_groups], out=self._line_starts[1:])
-        self._visits = visit_of_lane(self.lanes)
-        # visit v holds positions v, v + L, v + 2·L, …: the lanes of the first N % L visits have one row more
-        sizes = np.full(self.lanes, self.num_rows // self.lanes, dtype=np.int64)
-        sizes[self._visits < self.num_rows % self.lanes] += 1
-        self._lane_sizes = sizes
-        self._lane_starts = np.cumsum(sizes) - sizes
+        self._lane_starts = np.cumsum(self._lane_sizes) - self._lane_sizes
         self._lane = functools.cache(self._make_lane)
         self._block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(self._make_block)
 
@@ -117,7 +115,7 @@ class EpochOrder:
         Returns:
             Row groups (int32) and rows inside the row group (int64), both of shape (n,).
         """
-        lanes, offsets = lane_of_visit(self.lanes)[positions % self.lanes], positions // self.lanes
+        lanes, offsets = self._visits.at(positions)
         if not self._order.shuffle_rows:
             return self._on_line(self._lane_starts[lanes] + offsets)
         groups = np.empty(len(positions), dtype=np.int32)
@@ -157,12 +155,14 @@ class EpochOrder:
         last_positions = [-1]
         for number in range(max(first_lane, lanes.start), min(last_lane + 1, lanes.stop)):
             lane = self._lane(number)
+            if lane.size == 0:
+                continue
             places = np.array([max(first - lane.start, 0), min(stop - lane.start, lane.size) - 1])
             offset = int((lane.size - 1 - places if self._is_backwards(number) else places).max())
             if self._order.shuffle_rows:
                 block = int(lane.blocks_at(np.array([offset]))[0])
                 offset = int(lane.block_starts[block + 1]) - 1
-            last_positions.append(offset * self.lanes + int(self._visits[number]))
+            last_positions.append(int(self._visits.positions(number, np.array([offset]))[0]))
         return max(last_positions)
 
     def pieces(self) -> Pieces:
@@ -176,8 +176,7 @@ class EpochOrder:
             blocks = lane.blocks_at(starts)
             starts, stops = lane.block_starts[blocks], lane.block_starts[blocks + 1]
         numbers = np.full(len(starts), lane.number, dtype=np.int64)
-        visit = self._visits[lane.number]
-        firsts, lasts = starts * self.lanes + visit, (stops - 1) * self.lanes + visit
+        firsts, lasts = (self._visits.positions(lane.number, offsets) for offsets in (starts, stops - 1))
         return self._line_groups[lane.line_groups], numbers, firsts, lasts
 
     def _is_backwards(self, lane: int) -> bool:
@@ -186,7 +185,7 @@ class EpochOrder:
     def _make_lane(self, number: int) -> _Lane:
         start, size = int(self._lane_starts[number]), int(self._lane_sizes[number])
         first = int(np.searchsorted(self._line_starts, start, side="right")) - 1
-        stop = int(np.searchsorted(self._line_starts, start + size, side="left"))
+        stop = int(np.searchsorted(self._line_starts, start + size, side="left")) if size else first
         # sizes: (pieces,) rows that the lane has of each row group
         sizes = np.diff(np.clip(self._line_starts[first : stop + 1] - start, 0, size))
         line_groups = np.arange(first, stop)

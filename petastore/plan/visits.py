@@ -14,11 +14,12 @@ the promise for the chain of divisors that the primes multiply to, smallest firs
 from __future__ import annotations
 
 import functools
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["lane_of_visit", "spreads_evenly", "visit_of_lane"]
+__all__ = ["LaneVisits", "Rounds", "lane_of_visit", "spreads_evenly", "visit_of_lane"]
 
 _FOUND = {
     6: "4 0 2 3 5 1",
@@ -76,6 +77,51 @@ def spreads_evenly(lanes: int, ranks: int) -> bool:
         return False
     owners = lane_of_visit(lanes).reshape(-1, ranks) * ranks // lanes
     return bool((np.sort(owners, axis=1) == np.arange(ranks)).all())
+
+
+class LaneVisits(Protocol):
+    """Which lane has its turn at each position of an epoch."""
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Turns of each lane in the epoch: its rows. Shape (lanes,)."""
+
+    def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of each position: the lane that has its turn, and how many turns it had before in this epoch."""
+
+    def positions(self, lane: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The positions of some turns of a lane, given by how many it had before: the inverse of `at`."""
+
+
+class Rounds(LaneVisits):
+    """All lanes have their turn, one after the other, round by round.
+
+    Example:
+        >>> rounds = Rounds(num_rows=11, lanes=4)
+        >>> rounds.sizes.tolist()
+        [3, 3, 3, 2]
+        >>> [array.tolist() for array in rounds.at(np.array([0, 1, 6, 10]))], rounds.positions(1, np.arange(2)).tolist()
+        ([[0, 2, 1, 1], [0, 0, 1, 2]], [2, 6])
+    """
+
+    def __init__(self, num_rows: int, lanes: int) -> None:
+        self._lanes = lanes
+        # visit v holds positions v, v + L, v + 2·L, …: the lanes of the first N % L visits have one row more
+        self._sizes = np.full(lanes, num_rows // lanes, dtype=np.int64)
+        self._sizes[visit_of_lane(lanes) < num_rows % lanes] += 1
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Turns of each lane, shape (lanes,); they differ by at most one."""
+        return self._sizes
+
+    def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Lane and turns before, of each position."""
+        return lane_of_visit(self._lanes)[positions % self._lanes], positions // self._lanes
+
+    def positions(self, lane: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The positions of some turns of a lane."""
+        return offsets * self._lanes + visit_of_lane(self._lanes)[lane]
 
 
 def _reversed_digits(lanes: int) -> NDArray[np.int64]:
