@@ -38,6 +38,14 @@ def fixtures_root() -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _cache_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is remembered between readers is kept for one run of the tests, not in the user's home."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PETASTORE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _pools_of_python_itself() -> None:
     """Start what multiprocessing starts once and keeps, so that no test is blamed for it."""
     leaks.start_what_python_keeps()

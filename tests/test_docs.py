@@ -19,7 +19,7 @@ NEEDS = re.compile(r"<!-- needs: (?P<names>[a-z, ]+) -->")
 LEAVES = re.compile(r"<!-- leaves running: (?P<reason>[^>]+) -->")
 FENCE = re.compile(r"^```+(?P<language>[\w{.-]*)", re.MULTILINE)
 # What a block that is not run may call itself; anything else would be a Python block under another name.
-NOT_RUN = {"", "bash", "console", "json", "mermaid", "text", "toml", "yaml"}
+NOT_RUN = {"", "bash", "console", "json", "sh", "text", "toml", "yaml"}
 
 
 def _marks(page: Path) -> list[pytest.MarkDecorator]:
