@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -160,12 +161,10 @@ class RandomAccess:
         if not stored:
             return cells
         by_group = np.argsort(groups, kind="stable")
-        needed, borders = np.unique(groups[by_group], return_index=True)
+        needed, firsts = np.unique(groups[by_group], return_index=True)
+        picks = [rows[by_group[first:stop]] for first, stop in itertools.pairwise([*firsts.tolist(), len(rows)])]
         row_groups = self._of_this_process()
-        parts = [
-            row_groups.get(group).take(pa.array(picked))
-            for group, picked in zip(needed.tolist(), np.split(rows[by_group], borders[1:]), strict=True)
-        ]
+        parts = [row_groups.get(group).take(pa.array(rows)) for group, rows in zip(needed.tolist(), picks, strict=True)]
         back = None if (np.diff(by_group) == 1).all() else pa.array(np.argsort(by_group))
         for name in stored:
             chunks = [chunk for part in parts for chunk in part.column(name).chunks]
