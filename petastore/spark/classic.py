@@ -7,17 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from petastore.errors import RequestError
+
 __all__ = ["start_connect_server"]
 
 
-def start_connect_server(settings: Mapping[str, str]) -> None:
-    """Start Spark in this process with a Connect server in it; it ends with the process, or with `spark.stop()`.
+def start_connect_server(settings: Mapping[str, str]) -> str:
+    """Start Spark in this process with a Connect server in it, unless there is one already.
 
-    `SparkSession.builder.remote("local[2]")` does the same, but always on port 15002, so that two of them cannot run
-    on one machine.
+    It ends with the process, or with the session's `stop()`. `SparkSession.builder.remote("local[2]")` does the same,
+    but always on port 15002, so that two of them cannot run on one machine.
 
     Args:
         settings: Spark's configuration, with `spark.master` and `spark.connect.grpc.binding.port`.
+
+    Returns:
+        The port on which it listens.
+
+    Raises:
+        RequestError: This process runs classic Spark.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -27,4 +35,12 @@ def start_connect_server(settings: Mapping[str, str]) -> None:
         "spark.sql.artifact.isolation.enabled": "true",
         "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
     }
-    SparkSession(SparkContext.getOrCreate(SparkConf().setAll([*settings.items(), *plugin.items()])))
+    context = SparkContext.getOrCreate(SparkConf().setAll([*settings.items(), *plugin.items()]))
+    port = context.getConf().get("spark.connect.grpc.binding.port")
+    if port is None:
+        raise RequestError(
+            "this process has a classic Spark session, and pyspark allows no Connect session beside it: stop() that "
+            "one first, or connect from another process"
+        )
+    SparkSession(context)
+    return str(port)

@@ -12,8 +12,9 @@ import shutil
 import socket
 import tempfile
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from petastore.errors import MissingExtraError, RequestError
 from petastore.spark.java import use_java
@@ -71,31 +72,38 @@ def connect_session(remote: str = "local[2]", **conf: str) -> SparkSession:
     """
     _require_pyspark("connect_session")
     _keep_quiet()
-    if remote.startswith("sc://"):
-        if conf:
-            raise RequestError(f"{remote} runs already, so {', '.join(sorted(conf))} cannot be set at its start")
-        return _connect_client(remote)
-    if _has_classic_session():
-        raise RequestError(
-            "this process has a classic Spark session, and pyspark allows no Connect session beside it: stop() that "
-            "one first, or connect from another process"
-        )
+    try:
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+    except ImportError as problem:
+        package = problem.name or "grpcio"
+        raise MissingExtraError("connect_session", package=package, extra="spark-connect") from problem
+    url = _running_server(remote, conf) if remote.startswith("sc://") else _own_server(remote, conf)
+    return ConnectSession.builder.remote(url).getOrCreate()
+
+
+def _running_server(url: str, conf: Mapping[str, str]) -> str:
+    if conf:
+        raise RequestError(f"{url} runs already, so {', '.join(sorted(conf))} cannot be set at its start")
+    return url
+
+
+def _own_server(master: str, conf: Mapping[str, str]) -> str:
+    """Start a server in this process; returns its URL."""
+    from petastore.spark.classic import start_connect_server
+
     use_java()
     # pyspark's own names: the client takes the token from here, and `stop()` of the session then stops the server.
     os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secrets.token_hex(16))
-    os.environ["SPARK_LOCAL_REMOTE"] = os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
-    port = conf.get("spark.connect.grpc.binding.port") or str(_free_port())
     settings = _local_settings() | {
         "spark.app.name": "petastore",
         "spark.connect.grpc.binding.address": _LOOPBACK,
+        "spark.connect.grpc.binding.port": str(_free_port()),
         **conf,
-        "spark.master": remote,
-        "spark.connect.grpc.binding.port": port,
+        "spark.master": master,
     }
-    from petastore.spark.classic import start_connect_server
-
-    start_connect_server(settings)
-    return _connect_client(f"sc://localhost:{port}")  # any other name would ask for TLS
+    port = start_connect_server(settings)
+    os.environ["SPARK_LOCAL_REMOTE"] = os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    return f"sc://localhost:{port}"  # any other name would ask for TLS
 
 
 def _require_pyspark(needed_by: str) -> None:
@@ -103,21 +111,6 @@ def _require_pyspark(needed_by: str) -> None:
         import pyspark  # noqa: F401
     except ImportError:
         raise MissingExtraError(needed_by, package="pyspark", extra="spark") from None
-
-
-def _connect_client(url: str) -> Any:
-    try:
-        from pyspark.sql.connect.session import SparkSession as ConnectSession
-    except ImportError as problem:
-        package = getattr(problem, "name", None) or "grpcio"
-        raise MissingExtraError("connect_session", package=package, extra="spark-connect") from problem
-    return ConnectSession.builder.remote(url).getOrCreate()
-
-
-def _has_classic_session() -> bool:
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession() is not None and "SPARK_CONNECT_MODE_ENABLED" not in os.environ
 
 
 def _local_settings() -> dict[str, str]:

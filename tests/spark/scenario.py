@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import sys
 import threading
 import warnings
@@ -219,6 +218,14 @@ class Scenario:
             df.coalesce(1).write.mode("append").parquet(self.url("appended"))
         return {"committed rows": writer.inventory.num_rows if writer.inventory else None}
 
+    def map_rows(self) -> dict[str, Any]:
+        """Petastorm's way on classic Spark: rows are encoded by the workers, one by one."""
+        context = self.spark.sparkContext
+        with materialize_dataset(self.spark, self.url("mapped"), SCHEMA) as writer:
+            rows = context.parallelize(range(APPENDED), 2).map(row_of).map(lambda row: dict_to_spark_row(SCHEMA, row))
+            self.spark.createDataFrame(rows, SCHEMA.as_spark_schema()).write.parquet(writer.url)
+        return {"committed rows": writer.inventory.num_rows if writer.inventory else None}
+
     def raise_inside(self) -> dict[str, Any]:
         url, manifest = self.url("raised"), self.folder / "raised" / MANIFEST
 
@@ -243,7 +250,13 @@ class Scenario:
         facts["said"] = [str(warning.message) for warning in said]
         return facts
 
-    def two_writers(self, *, session_settings: bool) -> dict[str, Any]:
+    def take_turns(self) -> dict[str, Any]:
+        return self._two_writers(session_settings=True)
+
+    def write_at_once(self) -> dict[str, Any]:
+        return self._two_writers(session_settings=False)
+
+    def _two_writers(self, *, session_settings: bool) -> dict[str, Any]:
         """Two threads of one session with different row groups, started at the same moment."""
         schema = Unischema("ids", [UnischemaField("id", np.int64)])
         together = threading.Barrier(2, timeout=60)
@@ -338,24 +351,24 @@ class Scenario:
         with materialize_dataset(self.spark, self.url("nothing"), Unischema("ids", [UnischemaField("id", np.int64)])):
             pass
 
-    def run(self) -> dict[str, Any]:
-        return {
-            "session": type(self.spark).__module__,
-            "write_everything": self.write_everything(),
-            "append_rows": self.append_rows(),
-            "raise_inside": self.raise_inside(),
-            "turns": self.two_writers(session_settings=True),
-            "options": self.two_writers(session_settings=False),
-            "small_blocks": self.small_blocks(),
-            "hive_partitions": self.hive_partitions(),
-            "bad_values": self.bad_values(),
-            "refusals": self.refusals(),
-        }
+    def run(self, kind: str) -> dict[str, Any]:
+        """The steps that could differ between kinds; the others run on one session of each API."""
+        steps = [self.write_everything, self.append_rows]
+        if kind in ("classic", "local-cluster"):
+            steps += [self.map_rows]
+        if kind != "connect-without-java":
+            steps += [self.raise_inside, self.take_turns, self.write_at_once]
+        if kind in ("classic", "connect"):
+            steps += [self.small_blocks, self.hive_partitions, self.bad_values, self.refusals]
+        return {"session": type(self.spark).__module__, **{step.__name__: step() for step in steps}}
 
 
 if __name__ == "__main__":
     session = session_of(sys.argv[1])
-    facts = Scenario(session, Path(sys.argv[2])).run()
-    facts["java"] = os.environ["JAVA_HOME"]
-    Path(sys.argv[2], "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    facts = Scenario(session, Path(sys.argv[2])).run(sys.argv[1])
     session.stop()
+    if sys.argv[1] == "connect-without-java":
+        again = [connect_session("local[1]") for _ in range(2)]
+        facts["sessions of one process"] = [session.range(3).count() for session in again]
+        again[0].stop()
+    Path(sys.argv[2], "facts.json").write_text(json.dumps(facts), encoding="utf-8")
