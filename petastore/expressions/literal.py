@@ -36,6 +36,8 @@ def as_literal(value: Any) -> Literal:
     for convert in ("to_datetime64", "to_timedelta64"):  # pandas, whose own types keep nanoseconds
         if hasattr(value, convert):
             value = getattr(value, convert)()
+    if isinstance(value, (np.datetime64, np.timedelta64)):  # before integers: NumPy counts durations among them
+        return _with_fixed_unit(value)
     if isinstance(value, (np.bool_, np.integer, np.floating, np.str_, np.bytes_)):
         value = value.item()
     if isinstance(value, (bool, int, float, str, bytes)):
@@ -67,8 +69,6 @@ def _decimal(value: Decimal) -> Decimal:
 
 
 def _time(value: Any) -> np.datetime64 | np.timedelta64 | None:
-    if isinstance(value, (np.datetime64, np.timedelta64)):
-        return _with_fixed_unit(value)
     if isinstance(value, dt.datetime):
         return np.datetime64(_without_zone(value), "us")
     if isinstance(value, dt.date):
@@ -90,7 +90,7 @@ def _without_zone(value: dt.datetime) -> dt.datetime:
         raise RequestError(f"a filter cannot compare with {value!r}: it is out of range in UTC") from None
 
 
-def _with_fixed_unit(value: Any) -> Any:
+def _with_fixed_unit(value: np.datetime64 | np.timedelta64) -> Any:
     unit, count = np.datetime_data(value.dtype)
     if np.isnat(value):
         raise RequestError("a filter cannot compare with NaT; ask for missing values with .is_null()")

@@ -16,7 +16,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -172,6 +172,8 @@ class _Search:
             return found
         fields = {field.name: field for field in predicate.fields}
         partitions = self.dataset.partition_values(tuple(fields))
+        if not fields.keys() - partitions:
+            return self._included_row_groups(predicate, before, partitions)
 
         def look(group: int) -> Kept:
             bitmap = before.bitmaps.get(group)
@@ -188,6 +190,20 @@ class _Search:
             return as_kept(kept)
 
         return self._settled(key, {}, np.flatnonzero(before.counts), look)
+
+    def _included_row_groups(
+        self, predicate: RowPredicate, before: Selection, partitions: Mapping[str, Any]
+    ) -> Selection:
+        """A predicate that looks at partition columns alone is asked once for each row group, and nothing is read."""
+        groups = np.flatnonzero(before.counts)
+        columns = {
+            field.name: _decoded(partitions[field.name].take(pa.array(groups)), field, None)
+            for field in predicate.fields
+        }
+        kept = groups[predicate.included(columns, len(groups))]
+        counts = np.zeros_like(before.counts)
+        counts[kept] = before.counts[kept]
+        return Selection(counts, {group: bitmap for group, bitmap in before.bitmaps.items() if counts[group]})
 
     def _remembered(self, key: str) -> Selection | None:
         found = None if self.memory is None else self.memory.load(key, self.rows)

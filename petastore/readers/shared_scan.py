@@ -9,6 +9,7 @@ needs to know how many ranks there are, and one that is absent, slow or killed c
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -85,11 +86,10 @@ class SharedScan:
                 yield part
 
     def _claim(self, part: int) -> bool:
+        if not self._is_shared or self._answer_path(part).exists():
+            return not self._is_shared
         claim = self._claim_path(part)
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if self._answer_path(part).exists():
-                return False
             with claim.open("x") as file:
                 file.write(_ourselves())
         except FileExistsError:
@@ -97,8 +97,18 @@ class SharedScan:
                 return False
             with contextlib.suppress(OSError):
                 write_aside(claim, _ourselves().encode())
+        except OSError:
+            return True  # what cannot be claimed can be looked at all the same
+        return True
+
+    @functools.cached_property
+    def _is_shared(self) -> bool:
+        """Whether there is a directory to share."""
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as problem:
             _log.warning("the scan is not shared: %s cannot be written: %s", self._directory, problem)
+            return False
         return True
 
     def show_life(self, part: int) -> None:

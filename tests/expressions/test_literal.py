@@ -1,0 +1,87 @@
+"""Literals have one spelling, and what no column can be compared with is refused where it is written."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import zoneinfo
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from petastore import col
+from petastore.errors import RequestError
+from petastore.expressions.literal import as_literal, literal_json
+
+BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
+
+
+class Colour(enum.IntEnum):
+    RED = 3
+
+
+class Split(str, enum.Enum):  # noqa: UP042 - the older spelling prints another text
+    TRAIN = "train"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (np.int8(3), 3),
+        (np.bool_(True), True),
+        (np.float32(0.1), float(np.float32(0.1))),
+        (np.str_("x"), "x"),
+        (bytearray(b"x"), b"x"),
+        (np.array(3), 3),
+        (Colour.RED, 3),
+        (Split.TRAIN, "train"),
+        (Decimal("1.50"), Decimal("1.50")),
+        (dt.date(2026, 1, 31), np.datetime64("2026-01-31", "D")),
+        (dt.datetime(2026, 1, 31, 12), np.datetime64("2026-01-31T12", "us")),  # noqa: DTZ001
+        (dt.datetime(2026, 1, 31, 12, tzinfo=BERLIN), np.datetime64("2026-01-31T11", "us")),
+        (pd.Timestamp("2026-01-31 00:00:00.000000001"), np.datetime64("2026-01-31T00:00:00.000000001", "ns")),
+        (np.datetime64("2026", "Y"), np.datetime64("2026-01-01", "D")),
+        (np.datetime64("2026-01-31T12", "h"), np.datetime64("2026-01-31T12:00:00", "s")),
+        (dt.timedelta(milliseconds=3), np.timedelta64(3000, "us")),
+        (np.timedelta64(2, "h"), np.timedelta64(7200, "s")),
+        (dt.time(0, 0, 1), np.timedelta64(1_000_000, "us")),
+    ],
+    ids=repr,
+)
+def test_values_get_their_one_spelling(given: Any, kept: Any) -> None:
+    found = as_literal(given)
+    assert found == kept
+    assert type(found) is type(kept)
+    assert literal_json(found) == literal_json(kept)
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        (None, "is_null"),
+        ([1, 2], "isin"),
+        (np.arange(3), "isin"),
+        (np.datetime64("NaT"), "is_null"),
+        (np.timedelta64(3, "M"), "no fixed length"),
+        (np.datetime64(2**62, "Y"), "out of range"),
+        (dt.datetime.max.replace(tzinfo=dt.timezone(-dt.timedelta(hours=3))), "out of range in UTC"),
+        (Decimal("NaN"), "finite"),
+        (Decimal("Infinity"), "finite"),
+        (1 + 2j, "complex"),
+        (object(), "object"),
+        (col("b"), "predicate="),
+    ],
+    ids=repr,
+)
+def test_what_nothing_can_be_compared_with_is_refused(given: Any, advice: str) -> None:
+    with pytest.raises(RequestError, match=advice):
+        _ = col("a") == given
+
+
+@pytest.mark.parametrize("values", ["train", b"train", 7, None, col("b")])
+def test_isin_takes_a_collection(values: Any) -> None:
+    with pytest.raises(RequestError, match="isin takes a list"):
+        col("a").isin(values)
