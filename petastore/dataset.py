@@ -220,7 +220,7 @@ def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
         warnings.warn(
             f"{location.url} holds {len(strangers):,} data file(s) that its inventory does not list and that are not "
             f"read: {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}. An interrupted write left them, "
-            "or something else than petastore wrote them; to take them in, write them through materialize_dataset",
+            "or something else than petastore wrote them; petastore.writers.commit.commit_dataset takes them in",
             UserWarning,
             stacklevel=3,
         )
