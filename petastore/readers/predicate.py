@@ -111,6 +111,8 @@ def parse_predicate(predicate: Any, schema: Unischema) -> RowPredicate:
     Raises:
         RequestError: It is none, or names a field that there is not.
     """
+    if isinstance(predicate, type):
+        raise RequestError(f"predicate={predicate.__name__} is a class; give an object of it: {predicate.__name__}(…)")
     get_fields = getattr(predicate, "get_fields", None)
     row, batch = (getattr(predicate, name, None) for name in ("do_include", "do_include_batch"))
     if not callable(get_fields) or not (callable(row) or callable(batch)):

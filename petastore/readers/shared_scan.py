@@ -86,8 +86,10 @@ class SharedScan:
                 yield part
 
     def _claim(self, part: int) -> bool:
-        if not self._is_shared or self._answer_path(part).exists():
-            return not self._is_shared
+        if not self._is_shared:
+            return True
+        if self._answer_path(part).exists():
+            return False
         claim = self._claim_path(part)
         try:
             with claim.open("x") as file:
@@ -97,8 +99,8 @@ class SharedScan:
                 return False
             with contextlib.suppress(OSError):
                 write_aside(claim, _ourselves().encode())
-        except OSError:
-            return True  # what cannot be claimed can be looked at all the same
+        except OSError as problem:
+            _log.debug("a part is looked at without a claim: %s", problem)
         return True
 
     @functools.cached_property

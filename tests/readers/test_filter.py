@@ -248,6 +248,7 @@ def test_fewer_rows_than_ranks_are_refused_with_both_numbers(url: str) -> None:
         ({"filters": []}, "no filter"),
         ({"filters": "id = 1"}, "no filter"),
         ({"predicate": 7}, "predicate=7"),
+        ({"predicate": dict}, "is a class"),
         ({"predicate": [("id", "=", 1)]}, "predicate="),
         ({"selection_cache": 7}, "selection_cache"),
         ({"selection_cache": ""}, "selection_cache"),

@@ -1,0 +1,32 @@
+"""What is known of a column is as long as there are row groups, and a value known for all rows is both bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from petastore import UnischemaField, col
+from petastore.errors import RequestError
+from petastore.expressions import ColumnStatistics, bind
+from petastore.plan.prune import prune
+
+
+def test_one_value_for_all_rows_decides_everything_but_nan() -> None:
+    values, missing, rows = np.array([1.0, 2.0, np.nan, 0.0]), np.array([False, False, False, True]), np.full(4, 5)
+    known = ColumnStatistics.of_values(values, missing, rows)
+    assert known.nulls.tolist() == [0, 0, 0, 5]
+    fields = {"x": UnischemaField("x", "float64", nullable=True)}
+    for expression, kept, undecided in [
+        (col("x") < 2, [True, False, False, False], [2]),
+        (col("x") != 2, [True, False, False, False], [2]),
+        (col("x").is_null(), [False, False, False, True], []),
+    ]:
+        verdict = prune(bind(expression, fields, among="x"), {"x": known}, rows)
+        assert (verdict.all.tolist(), verdict.undecided.tolist()) == (kept, undecided)
+
+
+def test_arrays_of_different_lengths_are_refused() -> None:
+    with pytest.raises(RequestError, match="shapes"):
+        dataclasses.replace(ColumnStatistics.unknown(3), nulls=np.zeros(2, np.int64))
