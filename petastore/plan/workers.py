@@ -239,8 +239,9 @@ def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_memory: int) -> 
         return plan
     order = dataclasses.replace(request.order, lanes=parts)
     if order.shuffle_rows:
+        in_memory = np.where(plan.rows > 0, plan.inventory.decoded_bytes, 0)
         lanes, block_rows = shuffled_lanes(
-            plan.inventory,
+            dataclasses.replace(plan.inventory, rows=plan.rows, decoded_bytes=in_memory),
             shuffle_memory=shuffle_memory,
             lanes=_divisible(request.order.lanes, parts),
             block_rows=None if "block_rows" in request.chosen else order.block_rows,
