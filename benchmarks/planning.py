@@ -36,6 +36,7 @@ class Figure:
 
     @property
     def is_kept(self) -> bool:
+        """Whether the median is within the bound."""
         return statistics.median(self.values) <= self.bound
 
     def __str__(self) -> str:

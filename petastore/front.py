@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from petastore.dataset import open_dataset
+from petastore.dataset import Dataset, open_dataset
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
+from petastore.plan.plan import Plan
 from petastore.plan.request import Shard, Tail
 from petastore.readers.filter import select_rows
 from petastore.readers.options import Workers
@@ -95,25 +96,22 @@ def make_reader(
         [1, 2]
     """
     dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
+    asked = {
+        "columns": schema_fields,
+        "seed": seed,
+        "shuffle_row_groups": shuffle_row_groups,
+        "shuffle_rows": shuffle_rows,
+        "shuffle_memory": shuffle_memory,
+        "lanes": lanes,
+        "block_rows": block_rows,
+        "reshuffle": reshuffle,
+        "shard": Shard.parse(cur_shard, shard_count),
+        "epochs": num_epochs,
+        "tail": tail,
+    }
+    rows = {"filters": filters, "predicate": predicate, "selection_cache": selection_cache}
     workers = Workers(reader_pool_type, workers_count)
-    selection = select_rows(
-        dataset, filters=filters, predicate=predicate, workers=workers, selection_cache=selection_cache
-    )
-    plan = dataset.plan(
-        columns=schema_fields,
-        seed=seed,
-        shuffle_row_groups=shuffle_row_groups,
-        shuffle_rows=shuffle_rows,
-        shuffle_memory=shuffle_memory,
-        lanes=lanes,
-        block_rows=block_rows,
-        reshuffle=reshuffle,
-        shard=Shard.parse(cur_shard, shard_count),
-        epochs=num_epochs,
-        tail=tail,
-        selection=selection,
-    )
-    return Reader(dataset, plan, workers=workers, transform=transform_spec)
+    return Reader(dataset, _planned(dataset, asked, rows, workers), workers=workers, transform=transform_spec)
 
 
 def make_batch_reader(
@@ -163,22 +161,27 @@ def make_batch_reader(
         [[1, 2, 3]]
     """
     dataset = open_dataset(dataset_url_or_urls, storage_options=storage_options, filesystem=filesystem)
+    asked = {
+        "columns": schema_fields,
+        "seed": seed,
+        "shuffle_row_groups": shuffle_row_groups,
+        "shuffle_rows": shuffle_rows,
+        "shuffle_memory": shuffle_memory,
+        "lanes": lanes,
+        "block_rows": block_rows,
+        "reshuffle": reshuffle,
+        "shard": Shard.parse(cur_shard, shard_count),
+        "epochs": num_epochs,
+        "tail": tail,
+    }
+    rows = {"filters": filters, "predicate": predicate, "selection_cache": selection_cache}
     workers = Workers(reader_pool_type, workers_count)
-    selection = select_rows(
-        dataset, filters=filters, predicate=predicate, workers=workers, selection_cache=selection_cache
-    )
-    plan = dataset.plan(
-        columns=schema_fields,
-        seed=seed,
-        shuffle_row_groups=shuffle_row_groups,
-        shuffle_rows=shuffle_rows,
-        shuffle_memory=shuffle_memory,
-        lanes=lanes,
-        block_rows=block_rows,
-        reshuffle=reshuffle,
-        shard=Shard.parse(cur_shard, shard_count),
-        epochs=num_epochs,
-        tail=tail,
-        selection=selection,
-    )
+    plan = _planned(dataset, asked, rows, workers)
     return Reader(dataset, plan, workers=workers, transform=transform_spec, batched=True)
+
+
+def _planned(dataset: Dataset, asked: dict[str, Any], rows: dict[str, Any], workers: Workers) -> Plan:
+    """The plan of a reader; what cannot be is refused before a filter reads anything."""
+    plan = dataset.plan(**asked)
+    selection = select_rows(dataset, workers=workers, **rows)
+    return plan if selection is None else dataset.plan(**asked, selection=selection)

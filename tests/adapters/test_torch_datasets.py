@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import subprocess
@@ -134,7 +135,7 @@ def test_length_and_rows_are_known_before_the_first_read(url: str, tail: str, ba
         batches = list(loader)
         assert len(batches) == length
         assert sum(len(batch["id"]) for batch in batches) == rows
-        assert [batch["id"].tolist() for batch in loader] == [batch["id"].tolist() for batch in batches]
+        assert len(list(loader)) == length
         assert loader.drop_last is (tail == "drop")
         assert all(("valid" in batch) is (tail == "pad") for batch in batches)
 
@@ -171,7 +172,18 @@ def test_a_loader_goes_on_from_the_state_after_every_step(url: str) -> None:
             loader = loader_over(reader)
             loader.load_state_dict(state)
             assert [batch["id"].tolist() for batch in loader] == batches[step:]
-            assert [batch["id"].tolist() for batch in loader] == batches
+
+
+def test_every_loop_has_an_order_of_its_own(url: str) -> None:
+    with petastore.make_reader(url, ["id"], seed=7, shuffle_rows=True) as reader:
+        loader = DataLoader(reader, batch_size=16)
+        loops = [[row for batch in loader for row in batch["id"].tolist()] for _ in range(3)]
+    assert len({tuple(loop) for loop in loops}) == 3
+    assert [sorted(loop) for loop in loops] == [sorted(loops[0])] * 3
+    with petastore.make_reader(url, ["id"], seed=7, shuffle_rows=True, num_epochs=3) as reader:
+        assert [row for batch in DataLoader(reader, batch_size=16) for row in batch["id"].tolist()] == list(
+            itertools.chain(*loops)
+        )
 
 
 def test_a_state_may_be_loaded_between_two_loops(url: str) -> None:

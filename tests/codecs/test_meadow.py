@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, Ndarr
 from petastore.codecs.registry import codec_of
 from petastore.schema import Unischema, UnischemaField
 from petastore.testing.codec_laws import assert_declared, empty_column
-
-FIXTURES = Path(os.environ.get("PETASTORE_FIXTURES", Path(__file__).parents[3] / "shared" / "fixtures"))
 
 # What Petastorm's pickled schema says, by hand. `day` is the partition column and lies in no file.
 MEADOW = Unischema(
@@ -44,17 +41,15 @@ MEADOW = Unischema(
 
 
 @pytest.fixture(scope="module")
-def expected() -> dict[str, Any]:
-    path = FIXTURES / "petastorm-0.13.1" / "Meadow.expected.npz"
-    assert path.is_file(), f"{path} is missing; set PETASTORE_FIXTURES to the folder of datasets that Petastorm wrote"
-    with np.load(path) as opened:
+def expected(fixtures_root: Path) -> dict[str, Any]:
+    with np.load(fixtures_root / "petastorm-0.13.1" / "Meadow.expected.npz") as opened:
         return {name: opened[name] for name in opened.files}
 
 
 @pytest.fixture(scope="module")
-def files() -> list[tuple[str, pa.Table]]:
+def files(fixtures_root: Path) -> list[tuple[str, pa.Table]]:
     """The partition value and the table of each file."""
-    folders = sorted((FIXTURES / "petastorm-0.13.1" / "Meadow").glob("day=*"))
+    folders = sorted((fixtures_root / "petastorm-0.13.1" / "Meadow").glob("day=*"))
     return [
         (folder.name.removeprefix("day="), pq.ParquetFile(path).read())
         for folder in folders
