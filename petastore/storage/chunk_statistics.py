@@ -1,8 +1,8 @@
 """Statistics of column chunks straight from the bytes of a Parquet footer. Pure.
 
-Like the counts (`petastore.storage.thrift`) they are taken from the bytes, since pyarrow's own access ends the whole
-process where a footer is damaged in certain places. Bounds are left out where their order is not sure: the old fields
-`min` and `max`, which nobody wrote down, and columns whose order the footer does not declare.
+Like the counts (`petastore.storage.row_group_counts`) they are taken from the bytes, since pyarrow's own access ends
+the whole process where a footer is damaged in certain places. Bounds are left out where their order is not sure: the
+old fields `min` and `max`, which nobody wrote down, and columns whose order the footer does not declare.
 
 Field numbers are those of `parquet.thrift`: FileMetaData {4 row_groups, 7 column_orders}, RowGroup {1 columns},
 ColumnChunk {3 meta_data}, ColumnMetaData {1 type, 12 statistics}, Statistics {3 null_count, 5 max_value, 6 min_value},
@@ -17,17 +17,17 @@ from typing import Any
 
 from petastore.errors import MetadataError
 from petastore.storage.thrift import (
-    _BINARY,
-    _INTEGERS,
-    _LIST,
-    _STRUCT,
-    _field,
-    _integer,
-    _list_header,
-    _skip,
-    _skip_struct,
-    _struct_list,
-    _varint,
+    BINARY,
+    INTEGERS,
+    LIST,
+    STRUCT,
+    read_field,
+    read_integer,
+    read_list_header,
+    read_struct_list,
+    read_varint,
+    skip_struct,
+    skip_value,
 )
 
 __all__ = ["ChunkStatistics", "chunk_statistics"]
@@ -69,16 +69,16 @@ def chunk_statistics(footer: bytes, leaves: Collection[int], *, source: str) -> 
     try:
         at = field = 0
         while footer[at]:
-            field, kind, at = _field(footer, at, field)
-            if field == 4 and kind == _LIST:
-                count, at = _struct_list(footer, at)
+            field, kind, at = read_field(footer, at, field)
+            if field == 4 and kind == LIST:
+                count, at = read_struct_list(footer, at)
                 for _ in range(count):
                     chunks, at = _row_group(footer, at, leaves)
                     groups.append(chunks)
-            elif field == 7 and kind == _LIST:
+            elif field == 7 and kind == LIST:
                 ordered, at = _ordered_columns(footer, at)
             else:
-                at = _skip(footer, at, kind)
+                at = skip_value(footer, at, kind)
     except (IndexError, ValueError, OverflowError, RecursionError) as problem:
         raise MetadataError(f"{source}: the footer is damaged: {problem}") from None
     return [
@@ -93,17 +93,17 @@ def _without_bounds(chunk: ChunkStatistics) -> ChunkStatistics:
 
 def _ordered_columns(data: bytes, at: int) -> tuple[set[int], int]:
     """Leaf columns whose order is that of their type."""
-    count, kind, at = _list_header(data, at)
-    if count and kind != _STRUCT:
+    count, kind, at = read_list_header(data, at)
+    if count and kind != STRUCT:
         raise ValueError(f"the list of column orders holds type {kind}")
     ordered = set()
     for leaf in range(count):
         field = 0
         while data[at]:
-            field, kind, at = _field(data, at, field)
+            field, kind, at = read_field(data, at, field)
             if field == 1:
                 ordered.add(leaf)
-            at = _skip(data, at, kind)
+            at = skip_value(data, at, kind)
         at += 1
     return ordered, at
 
@@ -112,16 +112,16 @@ def _row_group(data: bytes, at: int, leaves: Collection[int]) -> tuple[dict[int,
     chunks: dict[int, ChunkStatistics] = {}
     field = 0
     while data[at]:
-        field, kind, at = _field(data, at, field)
-        if field == 1 and kind == _LIST:
-            count, at = _struct_list(data, at)
+        field, kind, at = read_field(data, at, field)
+        if field == 1 and kind == LIST:
+            count, at = read_struct_list(data, at)
             for leaf in range(count):
                 if leaf in leaves:
                     chunks[leaf], at = _column_chunk(data, at)
                 else:
-                    at = _skip_struct(data, at)
+                    at = skip_struct(data, at)
         else:
-            at = _skip(data, at, kind)
+            at = skip_value(data, at, kind)
     return chunks, at + 1
 
 
@@ -129,11 +129,11 @@ def _column_chunk(data: bytes, at: int) -> tuple[ChunkStatistics, int]:
     found = _NOTHING
     field = 0
     while data[at]:
-        field, kind, at = _field(data, at, field)
-        if field == 3 and kind == _STRUCT:
+        field, kind, at = read_field(data, at, field)
+        if field == 3 and kind == STRUCT:
             found, at = _column_metadata(data, at)
         else:
-            at = _skip(data, at, kind)
+            at = skip_value(data, at, kind)
     return found, at + 1
 
 
@@ -141,13 +141,13 @@ def _column_metadata(data: bytes, at: int) -> tuple[ChunkStatistics, int]:
     physical, found = -1, _NOTHING
     field = 0
     while data[at]:
-        field, kind, at = _field(data, at, field)
-        if field == 1 and kind in _INTEGERS:
-            physical, at = _integer(data, at)
-        elif field == 12 and kind == _STRUCT:
+        field, kind, at = read_field(data, at, field)
+        if field == 1 and kind in INTEGERS:
+            physical, at = read_integer(data, at)
+        elif field == 12 and kind == STRUCT:
             found, at = _statistics(data, at)
         else:
-            at = _skip(data, at, kind)
+            at = skip_value(data, at, kind)
     return dataclasses.replace(found, physical=physical), at + 1
 
 
@@ -155,12 +155,12 @@ def _statistics(data: bytes, at: int) -> tuple[ChunkStatistics, int]:
     values: dict[int, Any] = {}
     field = 0
     while data[at]:
-        field, kind, at = _field(data, at, field)
-        if field == 3 and kind in _INTEGERS:
-            values[field], at = _integer(data, at)
-        elif field in (5, 6) and kind == _BINARY:
-            length, at = _varint(data, at)
+        field, kind, at = read_field(data, at, field)
+        if field == 3 and kind in INTEGERS:
+            values[field], at = read_integer(data, at)
+        elif field in (5, 6) and kind == BINARY:
+            length, at = read_varint(data, at)
             values[field], at = data[at : at + length], at + length
         else:
-            at = _skip(data, at, kind)
+            at = skip_value(data, at, kind)
     return ChunkStatistics(nulls=values.get(3), minimum=values.get(6), maximum=values.get(5)), at + 1

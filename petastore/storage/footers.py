@@ -27,7 +27,7 @@ from petastore.storage.leaves import leaves_by_column
 from petastore.storage.listing import list_data_files
 from petastore.storage.location import Location
 from petastore.storage.partitions import parse_partitions
-from petastore.storage.thrift import row_group_counts
+from petastore.storage.row_group_counts import row_group_counts
 
 __all__ = [
     "MAX_FOOTER_BYTES",

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.errors import MetadataError
-from petastore.storage.thrift import row_group_counts
+from petastore.storage.row_group_counts import row_group_counts
 
 
 def footer_of(data: bytes) -> bytes:
