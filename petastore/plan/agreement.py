@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from petastore.errors import RequestError
+from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Plan
 
 __all__ = ["AllGather", "assert_agreed", "plan_facts"]
@@ -15,7 +16,7 @@ AllGather = Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
 """Gives what every rank passed to it, in the order of ranks: an `all_gather` of small picklable objects."""
 
 
-def plan_facts(plan: Plan) -> dict[str, Any]:
+def plan_facts(plan: Plan | Mixture) -> dict[str, Any]:
     """What ranks must agree on, by name, and which shard this one is: a new dict of JSON values, under a kilobyte.
 
     Columns are left out: ranks may well read different ones.
@@ -23,6 +24,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
     request = plan.request
     return {
         "dataset": plan.data_fingerprint,
+        **(plan.facts() if isinstance(plan, Mixture) else {}),
         "rows": plan.num_rows,
         "row groups": plan.inventory.num_row_groups,
         **dataclasses.asdict(request.order),
@@ -33,7 +35,7 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
     }
 
 
-def assert_agreed(plan: Plan, all_gather: AllGather) -> None:
+def assert_agreed(plan: Plan | Mixture, all_gather: AllGather) -> None:
     """Refuses ranks that planned different data; every rank calls it, and every rank raises alike.
 
     Args:

@@ -10,16 +10,27 @@
 `pass` is the epoch that the pass began with. A position counts the rows that all ranks together have consumed of an
 epoch, so a state says nothing of ranks, batch sizes, workers or tails: it is the same on every rank, and whoever goes
 on from it may have other ones.
+
+A mixture has, in place of `order`, what makes it this mixture, with the order of each source as a list of its values:
+
+```json
+{"mixture": {"weights": [3, 1], "stop": "first_exhausted", "batching": "mixed", "orders": [[7, true, …], …],
+             "seed": 0, "rows": 5000}}
+```
+
+Where each batch is of one source, `taken` says how many rows of each source were consumed of the epoch.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, overload
 
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
+from petastore.plan.mixed_spans import MixedCursor
+from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order
 
@@ -32,8 +43,8 @@ STATE_VERSION = 1
 _WHAT_TO_DO = "ask for the same, or begin without a state"
 
 
-def dump_state(plan: Plan, cursor: Cursor) -> dict[str, Any]:
-    """The state of a plan at a cursor: a new dict of JSON values, under 300 bytes.
+def dump_state(plan: Plan | Mixture, cursor: Cursor) -> dict[str, Any]:
+    """The state of a plan at a cursor: a new dict of JSON values, under 300 bytes; of a mixture, some 60 more a source.
 
     Example:
         >>> from petastore.inventory import Inventory
@@ -43,18 +54,29 @@ def dump_state(plan: Plan, cursor: Cursor) -> dict[str, Any]:
         >>> resume(plan, dump_state(plan, Cursor(0, 3)))[1]
         Cursor(epoch=0, position=3, first_epoch=0)
     """
+    if isinstance(plan, Mixture):
+        order = {"mixture": plan.facts() | {"seed": plan.seed, "rows": plan.num_rows}}
+    else:
+        order = {"order": dataclasses.asdict(plan.request.order)}
     return {
         "format": STATE_FORMAT,
         "version": STATE_VERSION,
         "dataset": plan.data_fingerprint,
-        "order": dataclasses.asdict(plan.request.order),
+        **order,
         "epoch": cursor.epoch,
         "position": cursor.position,
         "pass": cursor.first_epoch,
+        **({"taken": list(cursor.taken)} if isinstance(cursor, MixedCursor) else {}),
     }
 
 
-def resume(plan: Plan, state: Mapping[str, Any]) -> tuple[Plan, Cursor]:
+@overload
+def resume(plan: Plan, state: Mapping[str, Any]) -> tuple[Plan, Cursor]: ...
+@overload
+def resume(plan: Mixture, state: Mapping[str, Any]) -> tuple[Mixture, Cursor]: ...
+@overload
+def resume(plan: Plan | Mixture, state: Mapping[str, Any]) -> tuple[Plan | Mixture, Cursor]: ...
+def resume(plan: Plan | Mixture, state: Mapping[str, Any]) -> tuple[Plan | Mixture, Cursor]:
     """The plan that goes on where a state was taken, and the cursor to go on from.
 
     What the request left to us (a seed that was drawn, lanes that were chosen) is taken from the state; what it asked
@@ -67,21 +89,64 @@ def resume(plan: Plan, state: Mapping[str, Any]) -> tuple[Plan, Cursor]:
     Raises:
         RequestError: The state is none, of a newer version, or of another dataset or order; the difference is named.
     """
-    cursor = _checked(state)
+    cursor = _checked(state, holds="mixture" if isinstance(plan, Mixture) else "order")
     if state["dataset"] != plan.data_fingerprint:
         raise RequestError(
             f"the state was taken over {state['dataset']}, but what is read here is {plan.data_fingerprint}: files "
             "were rewritten, added or removed since, or it is another dataset or filter; read what the state belongs "
             "to, or begin without a state"
         )
-    request = plan.request
-    order = _agreed_order(request.order, state["order"], chosen=request.chosen)
+    if isinstance(plan, Mixture):
+        return _resumed_mixture(plan, state["mixture"], cursor, state.get("taken"))
     if cursor.position > plan.num_rows:
-        raise RequestError(f"the state is at position {cursor.position:,} of an epoch of {plan.num_rows:,} rows")
-    return dataclasses.replace(plan, request=dataclasses.replace(request, order=order)), cursor
+        raise _beyond(cursor, plan)
+    return _with_order(plan, state["order"]), cursor
 
 
-def _checked(state: Mapping[str, Any]) -> Cursor:
+def _with_order(plan: Plan, taken: Mapping[str, Any]) -> Plan:
+    order = _agreed_order(plan.request.order, taken, chosen=plan.request.chosen)
+    return dataclasses.replace(plan, request=dataclasses.replace(plan.request, order=order))
+
+
+def _beyond(cursor: Cursor, plan: Plan | Mixture) -> RequestError:
+    return RequestError(f"the state is at position {cursor.position:,} of an epoch of {plan.num_rows:,} rows")
+
+
+def _resumed_mixture(mixture: Mixture, facts: Mapping[str, Any], cursor: Cursor, taken: Any) -> tuple[Mixture, Cursor]:
+    now = mixture.facts() | {"seed": mixture.seed}
+    orders = facts.get("orders")
+    if set(facts) != {*now, "rows"} or not isinstance(orders, list) or len(orders) != len(mixture.sources):
+        raise RequestError(f"{dict(facts)!r:.300} is a damaged or another mixture; it needs {', '.join(now)}")
+    for name, value in now.items():
+        if name != "orders" and name not in mixture.chosen and facts[name] != value:
+            raise _other(name, facts[name], value)
+    names = [field.name for field in dataclasses.fields(Order)]
+    sources = [
+        _with_order(source, dict(zip(names, values, strict=False)))
+        for source, values in zip(mixture.sources, orders, strict=True)
+    ]
+    resumed = dataclasses.replace(mixture, sources=sources, seed=facts["seed"])
+    if cursor.epoch > 0 and facts["rows"] != resumed.num_rows:
+        raise _other("rows of an epoch", facts["rows"], resumed.num_rows)
+    if mixture.stop != "cycle" and cursor.position > resumed.num_rows:
+        raise _beyond(cursor, resumed)
+    return resumed, _mixed_cursor(resumed, cursor, taken)
+
+
+def _mixed_cursor(mixture: Mixture, cursor: Cursor, taken: Any) -> Cursor:
+    if mixture.batching == "mixed" or cursor.position == 0:
+        return cursor
+    counts = [count for count in taken if isinstance(count, int) and count >= 0] if isinstance(taken, list) else []
+    fits = len(counts) == len(mixture.sources) and sum(counts) == cursor.position
+    within = mixture.stop == "cycle" or all(
+        count <= rows for count, rows in zip(counts, mixture.rows_per_source, strict=False)
+    )
+    if not fits or not within:
+        raise RequestError(f"a damaged state of a reader: {taken!r:.200} are no rows taken of each source")
+    return MixedCursor(cursor.epoch, cursor.position, cursor.first_epoch, tuple(counts))
+
+
+def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
     if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
         raise RequestError(f"{state!r:.200} is no state of a reader; give what state_dict() returned")
     if state.get("version") != STATE_VERSION:
@@ -90,7 +155,11 @@ def _checked(state: Mapping[str, Any]) -> Cursor:
         )
     place = [state.get(name) for name in ("epoch", "position", "pass")]
     counts = [count for count in place if isinstance(count, int) and not isinstance(count, bool) and count >= 0]
-    if len(counts) < 3 or not isinstance(state.get("order"), Mapping) or not isinstance(state.get("dataset"), str):
+    if not isinstance(state.get(holds), Mapping) and ("mixture" in state) != (holds == "mixture"):
+        kinds = ("a single dataset", "a mixture")
+        was, now = kinds if holds == "mixture" else kinds[::-1]
+        raise RequestError(f"the state is of {was}, but {now} is read here; read the same, or begin without a state")
+    if len(counts) < 3 or not isinstance(state.get(holds), Mapping) or not isinstance(state.get("dataset"), str):
         raise RequestError(f"{dict(state)!r:.300} is a damaged state of a reader; its dataset, order or place is gone")
     return Cursor(*counts)
 
@@ -101,7 +170,9 @@ def _agreed_order(asked: Order, taken: Mapping[str, Any], *, chosen: frozenset[s
         raise RequestError(f"{dict(taken)!r:.300} is a damaged order in a state; it needs {', '.join(values)}")
     for name, value in values.items():
         if name not in chosen and taken[name] != value:
-            raise RequestError(
-                f"the state has {name}={taken[name]!r}, but now {name}={value!r} is asked for; {_WHAT_TO_DO}"
-            )
+            raise _other(name, taken[name], value)
     return Order(**taken)
+
+
+def _other(name: str, taken: Any, asked: Any) -> RequestError:
+    return RequestError(f"the state has {name}={taken!r}, but now {name}={asked!r} is asked for; {_WHAT_TO_DO}")
