@@ -35,6 +35,7 @@ from petastore.storage.footers import (
     list_data_files,
     read_footers,
 )
+from petastore.storage.layouts import pickable
 from petastore.storage.location import Location, open_location
 from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, unlisted_files
 from petastore.storage.partitions import partition_fields, partition_value
@@ -163,7 +164,7 @@ class Dataset:
         if not columns:
             return pa.table({})
         table = read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers)
-        return table.combine_chunks()
+        return pickable(table).combine_chunks()
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Of each partition column among `columns`: its stored cell for each row group, as one Arrow array."""

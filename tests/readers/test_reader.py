@@ -368,3 +368,31 @@ def test_all_sources_are_read(uneven: str, source: str) -> None:
     with petastore.make_reader(SOURCES[source](uneven), schema_fields=["id"]) as reader:
         expected = 111 if source == "one file" else 200
         assert sorted(int(row.id) for row in reader) == list(range(expected))
+
+
+def test_every_arrow_layout_survives_shuffling(tmp_path: Path) -> None:
+    numbers = range(60)
+    lists = [[n] * (n % 4) if n % 5 else None for n in numbers]
+    columns = {
+        "id": pa.array(numbers),
+        "view": pa.array([f"v{n}" for n in numbers], pa.string_view()),
+        "large": pa.array([f"v{n}" for n in numbers], pa.large_string()),
+        "category": pa.array([f"v{n // 3}" for n in numbers]).dictionary_encode(),
+        "struct": pa.array([{"a": n} for n in numbers]),
+        "list": pa.array(lists, pa.list_(pa.int64())),
+        "list_view": pa.array(lists, pa.list_view(pa.int64())),
+        "map": pa.array([[("k", n)] for n in numbers], pa.map_(pa.string(), pa.int64())),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "part.parquet", row_group_size=7)
+    with petastore.make_reader(str(tmp_path), shuffle_rows=True, seed=1) as reader:
+        rows = sorted(reader, key=lambda row: row.id)
+    for n, row in enumerate(rows):
+        assert (row.view, row.large, row.category, row.struct, row.map) == (
+            f"v{n}",
+            f"v{n}",
+            f"v{n // 3}",
+            {"a": n},
+            [("k", n)],
+        )
+        for column in (row.list, row.list_view):
+            assert (None if column is None else column.tolist()) == lists[n]

@@ -1,0 +1,43 @@
+"""Arrow layouts that rows cannot be picked from, and the layout of the same values that they can be. Pure."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+__all__ = ["pickable"]
+
+
+def pickable(table: pa.Table) -> pa.Table:
+    """The table with its views of text and bytes laid out so that `take` has a kernel for them; others as they are.
+
+    List views stay: picking from them works, and pyarrow 26 loses values when it casts those with nulls to lists.
+
+    Example:
+        >>> pickable(pa.table({"word": pa.array(["a"], pa.string_view()), "id": [1]})).schema.types
+        [DataType(large_string), DataType(int64)]
+    """
+    wanted = [field.with_type(_pickable_type(field.type)) for field in table.schema]
+    if all(field.type == old.type for field, old in zip(wanted, table.schema, strict=True)):
+        return table
+    return table.cast(pa.schema(wanted))
+
+
+def _pickable_type(stored: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_string_view(stored):
+        return pa.large_string()
+    if types.is_binary_view(stored):
+        return pa.large_binary()
+    if types.is_struct(stored):
+        return pa.struct([field.with_type(_pickable_type(field.type)) for field in stored])
+    if types.is_large_list(stored):
+        return pa.large_list(_pickable_field(stored.value_field))
+    if types.is_fixed_size_list(stored):
+        return pa.list_(_pickable_field(stored.value_field), stored.list_size)
+    if types.is_list(stored):
+        return pa.list_(_pickable_field(stored.value_field))
+    return stored
+
+
+def _pickable_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_pickable_type(field.type))
