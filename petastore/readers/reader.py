@@ -5,18 +5,20 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
-from petastore.dataset import Dataset
 from petastore.errors import ReaderClosedError, RequestError
+from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
+from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Plan, Span
 from petastore.plan.request import Shard, Tail
 from petastore.plan.state import dump_state, resume
+from petastore.plan.unit import ReadUnit
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.batch import Batch
 from petastore.readers.options import Workers
@@ -25,7 +27,7 @@ from petastore.readers.transform import TransformSpec, transform_schema
 from petastore.schema.row import row_type
 from petastore.schema.unischema import Unischema
 
-__all__ = ["Reader"]
+__all__ = ["Readable", "Reader"]
 
 _SPAN_BYTES = 8 * 1024 * 1024
 """Decoded bytes that are assembled in one go: enough to make what is done once a span cheap, few enough to be there
@@ -36,6 +38,28 @@ _LARGEST_BATCH = 65_536
 
 _UNKNOWN_VALUE_BYTES = 64
 """What a value is taken to need where neither schema nor footers tell."""
+
+
+class Readable(Protocol):
+    """What a reader needs of a dataset: a `Dataset`, or several behind one."""
+
+    @property
+    def url(self) -> str:
+        """Where it lies, for people."""
+
+    @property
+    def schema(self) -> Unischema:
+        """What a row is."""
+
+    @property
+    def inventory(self) -> Inventory:
+        """What exists; row groups are numbered as the plan numbers them."""
+
+    def read(self, unit: ReadUnit) -> Any:
+        """The stored cells of a work item, a `pyarrow.Table` with one chunk a column."""
+
+    def partition_values(self, columns: Sequence[str]) -> Mapping[str, Any]:
+        """Of each partition column among some columns: its cell for each row group, as one `pyarrow.Array`."""
 
 
 class Reader:
@@ -59,8 +83,8 @@ class Reader:
 
     def __init__(
         self,
-        dataset: Dataset,
-        plan: Plan,
+        dataset: Readable,
+        plan: Plan | Mixture,
         *,
         workers: Workers,
         transform: TransformSpec | None = None,
@@ -70,7 +94,10 @@ class Reader:
         self._rows: Iterator[Any] | None = None
         self._begin = Cursor()
         self._received: tuple[Span, int] | None = None
-        self._workers = workers
+        self.workers = workers
+        """Who does the work."""
+        self.transform = transform
+        """The function that makes rows of what is stored; None leaves them as they are."""
         self.dataset = dataset
         """The dataset that is read."""
         self.plan = plan
@@ -81,23 +108,28 @@ class Reader:
         """Whether iteration has come to the end of the last epoch."""
         self.stopped = False
         """Whether `stop` was called."""
-        self._view = Unischema(f"{dataset.schema.name}_view", [dataset.schema[name] for name in plan.request.columns])
-        self.schema = self._view if transform is None else transform_schema(self._view, transform)
+        self._assembler = self._make_assembler()
+        self._view = self._assembler.view
+        self.schema = self._assembler.schema
         """What comes out: the fields after selection and transform."""
         if plan.request.tail is Tail.PAD and VALID_COLUMN in self.schema:
             raise RequestError(
                 f"tail='pad' adds a column {VALID_COLUMN!r}, but the dataset has one already; leave it out by "
                 "schema_fields, or use another tail"
             )
-        self._assembler = Assembler(
-            inventory=dataset.inventory,
-            view=self._view,
-            schema=self.schema,
-            partition_values=dataset.partition_values(plan.request.columns),
-            transform=transform,
-            batched=batched,
-        )
         plan.steps_per_epoch(self._own_batch_size)  # refuses what cannot be shared, at the call
+
+    def _make_assembler(self) -> Assembler:
+        schema, columns = self.dataset.schema, self.plan.request.columns
+        view = Unischema(f"{schema.name}_view", [schema[name] for name in columns])
+        return Assembler(
+            inventory=self.dataset.inventory,
+            view=view,
+            schema=view if self.transform is None else transform_schema(view, self.transform),
+            partition_values=self.dataset.partition_values(columns),
+            transform=self.transform,
+            batched=self.batched_output,
+        )
 
     @property
     def num_epochs(self) -> int | None:
@@ -179,7 +211,7 @@ class Reader:
         if self.stopped:
             raise ReaderClosedError("this reader was stopped; open another one")
         self._end_pipeline()
-        pool = self._workers.pool()
+        pool = self.workers.pool()
         pipeline = Pipeline(
             self.plan.spans(batch_size, rows_per_span=self._rows_per_span, after=self.cursor),
             fetch=lambda group: self.dataset.read(self.plan.unit(group)),
@@ -287,7 +319,7 @@ class Reader:
         """
         self._go_on(self.plan.for_shard(Shard(cur_shard, shard_count)), self.cursor)
 
-    def _go_on(self, plan: Plan, cursor: Cursor) -> None:
+    def _go_on(self, plan: Plan | Mixture, cursor: Cursor) -> None:
         if self.stopped:
             raise ReaderClosedError("this reader was stopped; open another one")
         self._end_pipeline()
