@@ -84,14 +84,25 @@ class Assembler:
             columns = {field.name: Decoded(empty_column(field, 0), None) for field in self.schema}
             return AssembledSpan(span, columns)
         picks = Picks.of_span(span)
-        columns = {field.name: self._column(field, span, picks, tables) for field in self.view}
+        columns = {field.name: self.column(field, span, picks, tables) for field in self.view}
         if self.transform is not None:
             columns = transform_columns(columns, span.offsets, self.schema, self.transform, batched=self.batched)
         if span.valid is not None:
             columns[VALID_COLUMN] = Decoded(span.valid, None)
         return AssembledSpan(span, columns)
 
-    def _column(self, field: UnischemaField, span: Span, picks: Picks, tables: Mapping[int, pa.Table]) -> Decoded:
+    def column(self, field: UnischemaField, span: Span, picks: Picks, tables: Mapping[int, pa.Table]) -> Decoded:
+        """One column of a span, before the transform.
+
+        Args:
+            field: What it is, one of `view`.
+            span: What is wanted.
+            picks: Those of the span.
+            tables: As for `assemble`.
+
+        Raises:
+            DecodeError: Naming column, file, row group and row.
+        """
         if field.name in self.partition_values:
             cells = self.partition_values[field.name].take(pa.array(span.groups))
         else:
