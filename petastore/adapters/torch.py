@@ -17,7 +17,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -302,7 +302,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         """Rows."""
         return len(self.rows)
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
         """One row; negative numbers count from the end.
 
         Raises:
@@ -312,7 +312,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         row: dict[str, Any] = self.__getitems__([index])[0]
         return row
 
-    def __getitems__(self, indices: Sequence[int]) -> Sequence[dict[str, Any]]:
+    def __getitems__(self, indices: Sequence[SupportsIndex]) -> Sequence[dict[str, Any]]:
         """Many rows in the order asked for, decoded together; torch's DataLoader asks for a batch so.
 
         Each row group is read at most once a call. The rows share memory with each other; they are made when somebody
@@ -438,9 +438,7 @@ class BlockSampler(torch.utils.data.Sampler[Any]):
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is this epoch, from its first row; or from where a state was loaded, if that is in it."""
-        epoch = whole_number(epoch, name="epoch", least=0)
-        if not (self._pass.is_loaded and self._pass.begin.epoch == epoch):
-            self._pass = _Pass(_beginning(epoch))
+        self._pass = _loaded_in(self._pass, epoch) or _Pass(_beginning(epoch))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the pass stands, as a new dict of JSON values: after the last batch that was *taken from the sampler*.
@@ -461,7 +459,7 @@ class BlockSampler(torch.utils.data.Sampler[Any]):
         return dump_place(plan, batches, self._size, of_all=True)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next pass goes on where the state was taken.
+        """The next pass goes on where the state was taken, and ends with that epoch.
 
         Raises:
             RequestError: The state is of other data, another order, or of other workers; the difference is named.
@@ -469,7 +467,9 @@ class BlockSampler(torch.utils.data.Sampler[Any]):
         self._plan, begin, given = resume_place(
             self._plan, state, batch_size=self._size, workers=self._workers, worker=None
         )
-        begin = dataclasses.replace(begin, first_epoch=begin.epoch)  # each pass is one epoch
+        is_over = begin == Cursor(begin.first_epoch + 1, 0, begin.first_epoch)
+        if not is_over:  # it may be of a reader, whose passes may have several epochs
+            begin = dataclasses.replace(begin, first_epoch=begin.epoch)
         self._pass = _Pass(begin, given, is_loaded=True)
 
 
@@ -624,13 +624,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
 
         To be called before each `for`, on every rank alike; persistent workers are told too.
         """
-        epoch = whole_number(epoch, name="epoch", least=0)
+        self._pass = _loaded_in(self._pass, epoch)
         self._epoch[0] = epoch
-        loaded = self._pass if self._pass is not None and self._pass.is_loaded else None
-        if loaded is None or loaded.begin.epoch != epoch:
-            self._pass = None
-        else:
-            loaded.begin = dataclasses.replace(loaded.begin, first_epoch=epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Where iteration *in this process* stands, as a new dict of JSON values; for torchdata's StatefulDataLoader.
@@ -670,7 +665,9 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next `for` goes on where the state was taken, until another state is loaded or `set_epoch` is called.
+        """The next `for` goes on where the state was taken, and ends where that one would have ended.
+
+        With worker processes that are not persistent, each further `for` does so too, until `set_epoch` is called.
 
         Raises:
             RequestError: The state is of other data, another order, or of another worker; the difference is named.
@@ -699,6 +696,20 @@ class _Pass:
 
 def _beginning(epoch: int) -> Cursor:
     return Cursor(epoch, 0, epoch)
+
+
+def _loaded_in(this_pass: _Pass | None, epoch: int) -> _Pass | None:
+    """The pass if it was loaded, has not begun yet, and is the one of this epoch or stands in it; else None."""
+    epoch = whole_number(epoch, name="epoch", least=0)
+    if (
+        this_pass is None
+        or not this_pass.is_loaded
+        or epoch not in (this_pass.begin.first_epoch, this_pass.begin.epoch)
+    ):
+        return None
+    if epoch != this_pass.begin.first_epoch:
+        this_pass.begin = dataclasses.replace(this_pass.begin, first_epoch=epoch)
+    return this_pass
 
 
 def _this_worker() -> Shard:

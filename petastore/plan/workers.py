@@ -105,10 +105,12 @@ class WorkerBatches(EpochBatches):
                 self.num_rows, self.batch_size, self.ranks * self.workers, self.lanes, Tail.DROP, self.start
             )
             part = Shard(shard.index * self.workers + self.turn, shard.count * self.workers)
-            parts.append(cut.share(part, first, min(stop, self.rounds)))
+            full = cut.share(part, first, min(stop, self.rounds))
+            valid = np.ones(len(full.positions), dtype=np.bool_) if self.tail is Tail.PAD else None
+            parts.append(dataclasses.replace(full, valid=valid))
         if stop > self.rounds:
             parts.append(self._rest(shard))
-        return parts[0] if len(parts) == 1 else _joined(parts, pads=self.tail is Tail.PAD)
+        return parts[0] if len(parts) == 1 else _joined(*parts)
 
     def _rest(self, shard: Shard) -> Share:
         start = self.start + self.rounds * self.round_rows
@@ -122,16 +124,12 @@ class WorkerBatches(EpochBatches):
         return Share(positions, np.array([0, len(positions)], dtype=np.int64), valid)
 
 
-def _joined(parts: list[Share], *, pads: bool) -> Share:
-    """Shares one after the other."""
-    before = np.cumsum([0, *(len(part.positions) for part in parts)])
-    valid = [np.ones(len(part.positions), dtype=np.bool_) if part.valid is None else part.valid for part in parts]
+def _joined(first: Share, second: Share) -> Share:
+    valid = None if first.valid is None or second.valid is None else np.concatenate([first.valid, second.valid])
     return Share(
-        positions=np.concatenate([part.positions for part in parts]),
-        offsets=np.concatenate(
-            [np.zeros(1, np.int64), *(part.offsets[1:] + at for part, at in zip(parts, before[:-1], strict=True))]
-        ),
-        valid=np.concatenate(valid) if pads else None,
+        positions=np.concatenate([first.positions, second.positions]),
+        offsets=np.concatenate([first.offsets, second.offsets[1:] + len(first.positions)]),
+        valid=valid,
     )
 
 

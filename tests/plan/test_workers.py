@@ -173,7 +173,10 @@ def test_row_groups_are_at_hand_and_nothing_is_kept(
 ) -> None:
     plan = plan_of(inventory, order, rank=Shard(), tail=tail, epochs=2)
     for worker in range(workers):
-        check_row_groups_at_hand(worker_plan(plan, worker, workers), 3)
+        mine = worker_plan(plan, worker, workers)
+        check_row_groups_at_hand(mine, 3)
+        for span in mine.spans(3, rows_per_span=20):
+            assert (span.valid is not None) == (tail is Tail.PAD)
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])

@@ -1,0 +1,242 @@
+"""Rows by number for torch: any sampler, any way to start workers, the tensors that the loader over a reader gives."""
+
+from __future__ import annotations
+
+import itertools
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    WeightedRandomSampler,
+)
+
+import petastore
+import petastore.adapters.torch
+from petastore.adapters.torch import MapDataset, decimal_friendly_collate
+from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.errors import DecodeError, RequestError
+from tests.adapters.counted import counted
+
+# More workers than CPUs are slow and right all the same.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+FIELDS = [
+    petastore.UnischemaField("id", "int32"),
+    petastore.UnischemaField("small", "uint16"),
+    petastore.UnischemaField("flag", "bool"),
+    petastore.UnischemaField("at", "datetime64[us]"),
+    petastore.UnischemaField("name", str),
+    petastore.UnischemaField("price", Decimal),
+    petastore.UnischemaField("age", "int64", nullable=True),
+    petastore.UnischemaField("image", "uint8", (4, 6, 3), CompressedImageCodec("png")),
+    petastore.UnischemaField("free", "float64", (None, 2), NdarrayCodec()),
+]
+EQUAL = ["id", "small", "flag", "at", "name", "image"]  # columns that torch's own default_collate takes
+ROWS, PER_ROW_GROUP = 101, 9
+
+
+def row(i: int) -> dict[str, Any]:
+    """The row with this id."""
+    return {
+        "id": i,
+        "small": 65_535 - i,
+        "flag": i % 2 == 0,
+        "at": np.datetime64(i, "s").astype("datetime64[us]"),
+        "name": f"n{i}",
+        "price": Decimal(i) / 4,
+        "age": None if i % 10 == 3 else i,
+        "image": np.full((4, 6, 3), i, np.uint8),
+        "free": np.full((i % 3, 2), i, np.float64),
+    }
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = str(tmp_path_factory.mktemp("map") / "dataset")
+    rows = (row(i) for i in range(ROWS))
+    petastore.write_dataset(url, petastore.Unischema("row", FIELDS), rows, rows_per_row_group=PER_ROW_GROUP)
+    return url
+
+
+@pytest.fixture(scope="module")
+def rows(url: str) -> MapDataset:
+    return MapDataset(url)
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal values, of equal dtypes where they are tensors; dicts and lists part by part."""
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, torch.Tensor):
+        return left.dtype is right.dtype and torch.equal(left, right)
+    return bool(left == right)
+
+
+def ids(batches: Any) -> list[int]:
+    return [int(i) for batch in batches for i in batch["id"]]
+
+
+def test_each_row_is_the_row_of_an_unshuffled_reader(url: str, rows: MapDataset) -> None:
+    names = [field.name for field in FIELDS if field.name != "age"]
+    with petastore.make_reader(url, names, shuffle_row_groups=False) as reader:
+        (whole,) = petastore.adapters.torch.DataLoader(reader, batch_size=ROWS)
+    assert len(rows) == ROWS
+    for number in range(ROWS):
+        found = rows[number]
+        assert found.pop("age") == row(number)["age"]
+        assert same(found, {name: whole[name][number] for name in names})
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(numbers=st.lists(st.integers(-ROWS, ROWS - 1), max_size=20))
+def test_many_rows_are_a_list_of_single_rows(rows: MapDataset, numbers: list[int]) -> None:
+    many = rows.__getitems__(numbers)
+    assert len(many) == len(numbers)
+    assert same(list(many), [rows[number] for number in numbers])
+    assert same(many[1:3], [rows[number] for number in numbers[1:3]])
+
+
+def test_what_torch_gives_as_an_index_is_one(rows: MapDataset) -> None:
+    indices: list[Any] = [7, np.int64(7), torch.tensor(7), 7 - ROWS]
+    for index in indices:
+        assert rows[index]["id"].item() == 7
+    with pytest.raises(TypeError, match=r"a row is asked for by its number, but slice\(0, 3, None\) was given"):
+        rows[slice(0, 3)]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("index", [ROWS, -ROWS - 1])
+def test_beyond_the_last_row_there_is_an_index_error(rows: MapDataset, index: int) -> None:
+    with pytest.raises(IndexError, match=f"has {ROWS} rows"):
+        rows[index]
+
+
+def test_a_loop_over_it_ends(url: str) -> None:
+    assert [int(one["id"]) for one in MapDataset(url, ["id"])] == list(range(ROWS))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_any_sampler_of_torch_works(url: str, num_workers: int) -> None:
+    rows = MapDataset(url, EQUAL, cache_bytes=20_000)
+
+    def seen(**asked: Any) -> list[int]:
+        return ids(DataLoader(rows, num_workers=num_workers, **asked))
+
+    assert seen(batch_size=10) == list(range(ROWS))
+    assert sorted(seen(batch_size=10, sampler=RandomSampler(rows))) == list(range(ROWS))
+    assert seen(batch_sampler=BatchSampler(SequentialSampler(rows), 7, drop_last=True)) == list(range(98))
+    assert set(seen(batch_size=9, sampler=WeightedRandomSampler([0.0] * 50 + [1.0] * 51, 30))) <= set(range(50, ROWS))
+    ranks = [seen(batch_size=8, sampler=DistributedSampler(rows, 2, rank, shuffle=True)) for rank in range(2)]
+    assert len(ranks[0]) == len(ranks[1]) == 51
+    assert set(ranks[0]) | set(ranks[1]) == set(range(ROWS))
+
+
+def test_without_batches_torch_asks_for_rows(rows: MapDataset) -> None:
+    assert [one["name"] for one in DataLoader(rows, batch_size=None, sampler=[3, 1])] == ["n3", "n1"]
+
+
+def test_a_subset_of_it_is_asked_for_batches_too(url: str) -> None:
+    rows = MapDataset(url, EQUAL, cache_bytes=0)
+    assert ids(DataLoader(Subset(rows, range(20, 30)), batch_size=10)) == list(range(20, 30))
+    assert rows.cache_info().reads == 2
+
+
+@pytest.mark.parametrize("start", ["fork", "forkserver"])
+def test_workers_begin_afresh_however_they_are_started(url: str, start: str) -> None:
+    rows = MapDataset(url, EQUAL)
+    assert int(rows[5]["id"]) == 5
+    loader = DataLoader(rows, batch_size=10, num_workers=2, multiprocessing_context=start)
+    assert ids(loader) == list(range(ROWS))
+    assert rows.cache_info().reads == 1
+
+
+def test_torchs_own_collate_function_and_ours_agree(url: str) -> None:
+    rows = MapDataset(url, EQUAL)
+    for theirs, ours in zip(
+        DataLoader(rows, batch_size=10),
+        DataLoader(rows, batch_size=10, collate_fn=decimal_friendly_collate),
+        strict=True,
+    ):
+        assert same(theirs, ours)
+
+
+def test_our_collate_function_gives_the_batches_of_the_loader_over_a_reader(url: str) -> None:
+    names = [field.name for field in FIELDS if field.name != "age"]
+    ours = list(DataLoader(MapDataset(url, names), batch_size=10, collate_fn=decimal_friendly_collate))
+    with petastore.make_reader(url, names, shuffle_row_groups=False) as reader:
+        assert same(ours, list(petastore.adapters.torch.DataLoader(reader, batch_size=10)))
+
+
+def test_rows_that_were_decoded_together_are_collated_without_a_copy(rows: MapDataset) -> None:
+    many = rows.__getitems__([4, 2])
+    first = many[0]["image"]
+    many[1]["image"] += 1
+    with pytest.raises(DecodeError, match="column 'age': 1 of 2 values is missing"):
+        decimal_friendly_collate(rows.__getitems__([2, 3]))
+    batch = decimal_friendly_collate(MapDataset(rows.rows.dataset, ["image"]).__getitems__([4, 2]))
+    assert batch["image"].is_contiguous()
+    assert first.untyped_storage().data_ptr() == many[1]["image"].untyped_storage().data_ptr()
+    assert rows[2]["image"].unique().tolist() == [2]  # what a user writes into does not reach the cache
+
+
+def test_rows_of_our_making_are_collated_as_well(rows: MapDataset) -> None:
+    """As `Subset`s and wrappers hand them over: a plain list of dicts of tensors."""
+    batch = decimal_friendly_collate([{**rows[i], "age": 0} for i in (4, 5)])
+    assert batch["id"].tolist() == [4, 5]
+    assert batch["price"] == [Decimal("1.0"), Decimal("1.25")]
+    assert [tuple(value.shape) for value in batch["free"]] == [(1, 2), (2, 2)]
+    with pytest.raises(DecodeError, match="column 'age': 1 of 2 values is missing"):
+        decimal_friendly_collate([rows[i] for i in (3, 4)])
+
+
+def test_a_batch_reads_each_row_group_once(url: str, tmp_path: Path) -> None:
+    dataset = counted(petastore.open_dataset(url), tmp_path / "reads")
+    rows = MapDataset(dataset, ["id"], cache_bytes=0)
+    batch = [95, 0, 50, 1, 96, 51, 0]
+    assert [int(one["id"]) for one in rows.__getitems__(batch)] == batch
+    assert dataset.reads() == {number // PER_ROW_GROUP: 1 for number in batch}
+
+
+def test_a_transform_runs_in_the_worker_for_each_row(url: str) -> None:
+    def twice(values: dict[str, Any]) -> dict[str, Any]:
+        return {"id": values["id"], "twice": np.float32(values["id"] * 2)}
+
+    spec = petastore.TransformSpec(twice, edit_fields=[("twice", np.float32, (), False)])
+    rows = MapDataset(url, ["id"], transform_spec=spec)
+    assert list(rows.schema.fields) == ["id", "twice"]
+    batches = DataLoader(rows, batch_size=50, num_workers=1)
+    assert [float(x) for batch in batches for x in batch["twice"]] == [2.0 * i for i in range(ROWS)]
+
+
+def test_a_selection_numbers_the_rows_that_it_keeps(url: str) -> None:
+    dataset = petastore.open_dataset(url)
+    selection = petastore.select_rows(dataset, filters=[("flag", "==", True)], selection_cache=False)
+    rows = MapDataset(dataset, ["id"], selection=selection)
+    assert ids(DataLoader(rows, batch_size=20)) == list(range(0, ROWS, 2))
+
+
+def test_requests_that_cannot_be_are_refused_at_the_call(url: str) -> None:
+    with pytest.raises(RequestError, match=r"no field of .* is or matches 'nothing'"):
+        MapDataset(url, ["nothing"])
+    with pytest.raises(RequestError, match="cache_bytes=-1"):
+        MapDataset(url, cache_bytes=-1)
+    with pytest.raises(RequestError, match="storage_options and filesystem belong to open_dataset"):
+        MapDataset(petastore.open_dataset(url), storage_options={})
+
+
+def test_it_says_what_it_is(rows: MapDataset) -> None:
+    assert repr(rows).endswith(f"dataset', {ROWS} rows, {len(FIELDS)} columns)")
+    assert list(itertools.islice(rows.schema.fields, 2)) == ["id", "small"]

@@ -1,0 +1,338 @@
+"""A reader under torch's own DataLoader: each row once, each row group for one worker, the same steps on every rank."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import petastore
+import petastore.adapters.torch
+from petastore.adapters.torch import ReaderDataset, decimal_friendly_collate
+from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.errors import DecodeError, NoDataAvailableError, RequestError
+from tests.adapters.counted import counted
+
+# More workers than CPUs are slow and right all the same.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+ROWS, PER_ROW_GROUP = 503, 5
+GROUPS = -(-ROWS // PER_ROW_GROUP)
+FIELDS = [
+    petastore.UnischemaField("id", "int32"),
+    petastore.UnischemaField("image", "uint8", (4, 6, 3), CompressedImageCodec("png")),
+    petastore.UnischemaField("name", str),
+    petastore.UnischemaField("price", Decimal),
+    petastore.UnischemaField("free", "float64", (None, 2), NdarrayCodec()),
+    petastore.UnischemaField("age", "float32", nullable=True),
+]
+WHOLE = ["id", "image", "name", "price", "free"]
+
+
+def row(i: int) -> dict[str, Any]:
+    """The row with this id."""
+    return {
+        "id": i,
+        "image": np.full((4, 6, 3), i % 256, np.uint8),
+        "name": f"n{i}",
+        "price": Decimal(i) / 4,
+        "free": np.full((i % 3, 2), i, np.float64),
+        "age": None if i % 10 == 3 else i,
+    }
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = str(tmp_path_factory.mktemp("reader") / "dataset")
+    rows = (row(i) for i in range(ROWS))
+    petastore.write_dataset(url, petastore.Unischema("row", FIELDS), rows, rows_per_row_group=PER_ROW_GROUP)
+    return url
+
+
+def lists(batches: Any) -> list[list[int]]:
+    """The ids of each batch."""
+    return [batch["id"].tolist() for batch in batches]
+
+
+def ids(batches: Any) -> list[int]:
+    return sorted(i for batch in lists(batches) for i in batch)
+
+
+@pytest.mark.parametrize("shuffle_rows", [False, True])
+@pytest.mark.parametrize("num_workers", [0, 1, 3])
+def test_each_row_once_and_each_row_group_for_one_worker(
+    url: str, tmp_path: Path, num_workers: int, shuffle_rows: bool
+) -> None:
+    dataset = counted(petastore.open_dataset(url), tmp_path / "reads")
+    # Shuffling over about ten row groups at a time.
+    memory = int(dataset.inventory.decoded_bytes.sum()) // 10
+    rows = ReaderDataset(dataset, ["id"], batch_size=16, shuffle_rows=shuffle_rows, seed=3, shuffle_memory=memory)
+    loader = DataLoader(rows, batch_size=None, num_workers=num_workers)
+    batches = lists(loader)
+    assert len(batches) == len(loader) == -(-ROWS // 16)
+    assert sorted(i for batch in batches for i in batch) == list(range(ROWS))
+    assert dataset.reads().total() <= 1.2 * GROUPS
+    assert lists(loader) == batches
+
+
+def test_every_kind_of_field_crosses_from_a_worker(url: str) -> None:
+    loader = DataLoader(ReaderDataset(url, WHOLE, batch_size=100, seed=0), batch_size=None, num_workers=2)
+    batches = list(loader)
+    assert ids(batches) == list(range(ROWS))
+    for batch in batches:
+        assert list(batch) == WHOLE
+        assert batch["image"].is_shared()
+        for place, i in enumerate(batch["id"].tolist()):
+            wanted = row(i)
+            assert batch["image"][place].unique().tolist() == [i % 256]
+            assert (batch["name"][place], batch["price"][place]) == (wanted["name"], wanted["price"])
+            assert np.array_equal(batch["free"][place].numpy(), wanted["free"])
+
+
+def test_in_this_process_it_gives_the_batches_of_the_loader_over_a_reader(url: str) -> None:
+    asked: dict[str, Any] = {"schema_fields": ["id"], "shuffle_rows": True, "seed": 5, "num_epochs": 2}
+    with petastore.make_reader(url, **asked, cur_shard=1, shard_count=3) as reader:
+        wanted = lists(petastore.adapters.torch.DataLoader(reader, batch_size=20))
+    rows = ReaderDataset(url, **asked, batch_size=20, cur_shard=1, shard_count=3, lanes=None)
+    for num_workers in (0, 1):
+        assert [sorted(one) for one in lists(DataLoader(rows, batch_size=None, num_workers=num_workers))] == [
+            sorted(one) for one in wanted
+        ]
+
+
+def test_spawned_workers_open_their_own_reader(url: str) -> None:
+    rows = ReaderDataset(url, ["id", "name"], batch_size=50)
+    loader = DataLoader(rows, batch_size=None, num_workers=2, multiprocessing_context="spawn")
+    assert ids(loader) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_rows_are_batched_by_torch(url: str, num_workers: int) -> None:
+    rows = ReaderDataset(url, ["id", "image", "name"])
+    loader = DataLoader(rows, batch_size=50, num_workers=num_workers)
+    batches = list(loader)
+    assert ids(batches) == list(range(ROWS))
+    assert batches[0]["image"].shape == (50, 4, 6, 3)
+    assert isinstance(batches[0]["name"], list)
+    everything = DataLoader(ReaderDataset(url), batch_size=50, num_workers=num_workers, collate_fn=list)
+    assert sorted(int(one["id"]) for batch in everything for one in batch if one["age"] is None) == [
+        *range(3, ROWS, 10)
+    ]
+    ours = DataLoader(ReaderDataset(url, WHOLE), batch_size=50, collate_fn=decimal_friendly_collate)
+    assert ids(ours) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_ranks_make_equally_many_batches_of_the_rows_that_the_tail_promises(
+    url: str, tail: str, num_workers: int
+) -> None:
+    seen = Counter[int]()
+    lengths = set()
+    for rank in range(3):
+        rows = ReaderDataset(url, ["id"], batch_size=16, tail=tail, cur_shard=rank, shard_count=3, num_epochs=2)
+        loader = DataLoader(rows, batch_size=None, num_workers=num_workers)
+        batches = list(loader)
+        lengths |= {len(batches), len(loader)}
+        for batch in batches:
+            seen.update(batch["id"][batch["valid"]].tolist() if tail == "pad" else batch["id"].tolist())
+    assert len(lengths) == 1
+    if tail in ("even", "pad"):
+        assert seen == Counter([*range(ROWS)] * 2)
+    elif tail == "drop":
+        assert seen.total() == 2 * (ROWS // 48) * 48
+    else:
+        assert set(seen) == set(range(ROWS))
+        assert seen.total() == 2 * -(-ROWS // 48) * 48
+
+
+def test_single_rows_of_ranks_are_shared_equally_or_refused(url: str) -> None:
+    with pytest.raises(RequestError, match=r"503 rows cannot be shared equally, row by row, by 2 ranks.*batch_size"):
+        ReaderDataset(url, cur_shard=0, shard_count=2)
+    for tail, each in (("drop", 251), ("wrap", 252)):
+        for rank in range(2):
+            rows = ReaderDataset(url, ["id"], cur_shard=rank, shard_count=2, tail=tail)
+            batches = lists(DataLoader(rows, batch_size=10, num_workers=2))
+            assert sum(map(len, batches)) == len(rows) == each
+
+
+def test_more_workers_than_rows_leave_some_without_work(tmp_path: Path) -> None:
+    url = str(tmp_path / "few")
+    schema = petastore.Unischema("few", [petastore.UnischemaField("id", "int32")])
+    petastore.write_dataset(url, schema, [{"id": i} for i in range(2)])
+    loader = DataLoader(ReaderDataset(url, batch_size=1), batch_size=None, num_workers=3)
+    assert (ids(loader), len(loader)) == ([0, 1], 2)
+    petastore.write_dataset(url, schema, [], mode="overwrite")
+    loader = DataLoader(ReaderDataset(url, batch_size=1), batch_size=None, num_workers=2)
+    assert (lists(loader), len(loader)) == ([], 0)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_one_loop_gives_all_epochs_each_in_an_order_of_its_own(url: str, num_workers: int) -> None:
+    rows = ReaderDataset(url, ["id"], batch_size=16, shuffle_rows=True, seed=1, num_epochs=3)
+    loader = DataLoader(rows, batch_size=None, num_workers=num_workers)
+    batches = lists(loader)
+    steps = -(-ROWS // 16)
+    epochs = [batches[first : first + steps] for first in range(0, 3 * steps, steps)]
+    assert len(batches) == len(loader) == 3 * steps
+    for epoch in epochs:
+        assert sorted(i for batch in epoch for i in batch) == list(range(ROWS))
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_set_epoch_reaches_workers_that_run_already(url: str, num_workers: int, persistent: bool) -> None:
+    if persistent and not num_workers:
+        persistent = False
+    rows = ReaderDataset(url, ["id"], batch_size=50, shuffle_rows=True, seed=1)
+    loader = DataLoader(rows, batch_size=None, num_workers=num_workers, persistent_workers=persistent)
+    seen: dict[int, list[list[int]]] = {}
+    for epoch in (0, 1, 0):
+        rows.set_epoch(epoch)
+        batches = lists(loader)
+        assert seen.setdefault(epoch, batches) == batches
+    assert seen[0] != seen[1]
+
+
+def test_an_endless_dataset_has_no_length_and_may_be_left(url: str) -> None:
+    rows = ReaderDataset(url, ["id"], batch_size=100, num_epochs=None)
+    loader = DataLoader(rows, batch_size=None, num_workers=2)
+    with pytest.raises(TypeError, match="endless"):
+        len(loader)
+    counts = Counter(i for _, batch in zip(range(12), loader, strict=False) for i in batch["id"].tolist())
+    assert set(counts) == set(range(ROWS))
+
+
+def test_leaving_early_ends_the_reader(url: str) -> None:
+    rows = ReaderDataset(url, ["id"], batch_size=10)
+    for num_workers in (0, 2):
+        for batch in DataLoader(rows, batch_size=None, num_workers=num_workers):
+            assert len(batch["id"]) == 10
+            break
+
+
+def test_an_error_in_a_worker_is_told(url: str) -> None:
+    rows = ReaderDataset(url, ["age"], batch_size=100)
+    with pytest.raises(DecodeError, match="column 'age'"):
+        list(DataLoader(rows, batch_size=None, num_workers=1))
+
+
+def test_a_transform_and_a_selection(url: str) -> None:
+    dataset = petastore.open_dataset(url)
+    selection = petastore.select_rows(dataset, filters=[("id", ">=", 400)], selection_cache=False)
+    spec = petastore.TransformSpec(
+        lambda values: {"id": values["id"] - 400, "worker": os.getpid()},
+        edit_fields=[("worker", np.int64, (), False)],
+    )
+    rows = ReaderDataset(dataset, ["id"], batch_size=10, selection=selection, transform_spec=spec, workers_count=2)
+    assert list(rows.schema.fields) == ["id", "worker"]
+    batches = list(DataLoader(rows, batch_size=None, num_workers=2))
+    assert ids(batches) == list(range(103))
+    workers = {worker for batch in batches for worker in batch["worker"].tolist()}
+    assert len(workers) == 2
+    assert os.getpid() not in workers
+
+
+def test_in_this_process_it_goes_on_from_the_state_after_every_batch(url: str) -> None:
+    def fresh() -> ReaderDataset:
+        return ReaderDataset(url, ["id"], batch_size=60, shuffle_rows=True, seed=2, num_epochs=2)
+
+    rows, batches, states = fresh(), [], []
+    for batch in rows:
+        batches.append(batch["id"].tolist())
+        states.append(json.loads(json.dumps(rows.state_dict())))
+    for step, state in enumerate(states, start=1):
+        assert fresh().state_after(step, num_workers=0) == state
+        again = fresh()
+        again.load_state_dict(state)
+        assert lists(again) == batches[step:]
+        assert lists(again) == batches  # the next `for` is a whole one
+        with petastore.make_reader(url, ["id"], shuffle_rows=True, seed=2, num_epochs=2) as reader:
+            reader.load_state_dict(state)
+            assert lists(reader.batches(60)) == batches[step:]
+
+
+def test_after_a_round_of_workers_others_go_on(url: str) -> None:
+    asked: dict[str, Any] = {"schema_fields": ["id"], "shuffle_rows": True, "seed": 2}
+    rows = ReaderDataset(url, batch_size=10, **asked)
+    taken = [batch for _, batch in zip(range(6), DataLoader(rows, batch_size=None, num_workers=2), strict=False)]
+    state = rows.state_after(6, num_workers=2)
+    with pytest.raises(RequestError, match="after 7 batches some of the 2 workers have made one more"):
+        rows.state_after(7, num_workers=2)
+    rest = []
+    for rank in range(2):
+        other = ReaderDataset(url, batch_size=7, **asked, cur_shard=rank, shard_count=2)
+        other.load_state_dict(state)
+        other.set_epoch(0)  # as training loops do
+        rest += list(DataLoader(other, batch_size=None, num_workers=2))
+    assert ids(taken + rest) == list(range(ROWS))
+    other.set_epoch(1)
+    assert len(list(DataLoader(other, batch_size=None, num_workers=2))) == len(other)
+
+
+def test_a_state_of_workers_is_not_invented_in_another_process(url: str) -> None:
+    rows = ReaderDataset(url, ["id"], batch_size=10)
+    list(DataLoader(rows, batch_size=None, num_workers=1))
+    with pytest.raises(RequestError, match="was not iterated in this process"):
+        rows.state_dict()
+
+
+class _Telling(ReaderDataset):
+    """Each batch comes with the state of its worker."""
+
+    def __iter__(self) -> Any:
+        return ({**batch, "state": json.dumps(self.state_dict())} for batch in super().__iter__())
+
+
+class _Going(ReaderDataset):
+    """Each worker goes on from its own state, as torchdata's StatefulDataLoader does it."""
+
+    states: list[str]
+
+    def __iter__(self) -> Any:
+        info = torch.utils.data.get_worker_info()
+        assert info is not None
+        self.load_state_dict(json.loads(self.states[info.id]))
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("taken", [2, 3, 9, 10, 50, 51])
+def test_a_worker_goes_on_from_its_own_state(url: str, taken: int) -> None:
+    asked: dict[str, Any] = {"schema_fields": ["id"], "batch_size": 10, "shuffle_rows": True, "seed": 2}
+    loader = DataLoader(_Telling(url, **asked), batch_size=None, num_workers=2)
+    batches = [batch for _, batch in zip(range(taken), loader, strict=False)]
+    latest = {number % 2: batch["state"] for number, batch in enumerate(batches)}
+    going = _Going(url, **asked)
+    going.states = [latest[0], latest[1]]
+    rest = list(DataLoader(going, batch_size=None, num_workers=2))
+    assert ids(batches + rest) == list(range(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"workers_count": 0}, "workers_count=0"),
+        ({"cur_shard": 1}, "give both"),
+        ({"schema_fields": ["nothing"]}, "is or matches 'nothing'"),
+        ({"tail": "best"}, "tail='best' is not known"),
+        ({"num_epochs": 0}, "num_epochs=0"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_the_call(url: str, asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        ReaderDataset(url, **asked)
+
+
+def test_fewer_rows_than_ranks_are_refused_on_every_rank(url: str) -> None:
+    with pytest.raises(NoDataAvailableError):
+        ReaderDataset(url, batch_size=1, cur_shard=0, shard_count=ROWS + 1)
