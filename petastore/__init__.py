@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from petastore.dataset import Dataset, open_dataset
     from petastore.errors import PetastoreError
     from petastore.expressions import col
-    from petastore.front import make_batch_reader, make_reader
+    from petastore.front import make_batch_reader, make_mixed_reader, make_reader
     from petastore.plan import Plan
     from petastore.readers import Batch, Reader, TransformSpec
     from petastore.readers.filter import select_rows
+    from petastore.readers.weighted_sampling import WeightedSamplingReader
     from petastore.schema import Unischema, UnischemaField
     from petastore.spark import dict_to_spark_row, encode_dataframe, materialize_dataset
     from petastore.writers.local import write_dataset
@@ -33,10 +34,12 @@ __all__ = [
     "TransformSpec",
     "Unischema",
     "UnischemaField",
+    "WeightedSamplingReader",
     "col",
     "dict_to_spark_row",
     "encode_dataframe",
     "make_batch_reader",
+    "make_mixed_reader",
     "make_reader",
     "materialize_dataset",
     "open_dataset",
@@ -53,10 +56,12 @@ _HOMES = {
     "TransformSpec": "petastore.readers",
     "Unischema": "petastore.schema",
     "UnischemaField": "petastore.schema",
+    "WeightedSamplingReader": "petastore.readers.weighted_sampling",
     "col": "petastore.expressions",
     "dict_to_spark_row": "petastore.spark",
     "encode_dataframe": "petastore.spark",
     "make_batch_reader": "petastore.front",
+    "make_mixed_reader": "petastore.front",
     "make_reader": "petastore.front",
     "materialize_dataset": "petastore.spark",
     "open_dataset": "petastore.dataset",

@@ -1,4 +1,4 @@
-"""The front door: `make_reader` and `make_batch_reader`, with the names that Petastorm's users know.
+"""The front door: `make_reader`, `make_batch_reader` and `make_mixed_reader`, with names that Petastorm's users know.
 
 Thin, and without logic of their own: they open the dataset, plan, and hand the plan to a `Reader`.
 """
@@ -14,12 +14,14 @@ from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard, Tail
 from petastore.readers.filter import select_rows
+from petastore.readers.mixed import MixedReader
+from petastore.readers.mixed_sources import open_sources, plan_mixture
 from petastore.readers.options import Workers
 from petastore.readers.reader import Reader
 from petastore.readers.transform import TransformSpec
 from petastore.schema.field import UnischemaField
 
-__all__ = ["make_batch_reader", "make_reader"]
+__all__ = ["make_batch_reader", "make_mixed_reader", "make_reader"]
 
 
 def make_reader(
@@ -178,6 +180,114 @@ def make_batch_reader(
     workers = Workers(reader_pool_type, workers_count)
     plan = _planned(dataset, asked, rows, workers)
     return Reader(dataset, plan, workers=workers, transform=transform_spec, batched=True)
+
+
+def make_mixed_reader(
+    sources: Sequence[Any],
+    weights: Sequence[Any],
+    schema_fields: Iterable[str | UnischemaField] | None = None,
+    reader_pool_type: str = "thread",
+    workers_count: int | None = None,
+    *,
+    stop: str = "first_exhausted",
+    batching: str = "mixed",
+    source_column: str | None = None,
+    seed: int | None = None,
+    shuffle_rows: bool = False,
+    shuffle_row_groups: bool = True,
+    shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
+    lanes: int | None = None,
+    block_rows: int | None = None,
+    reshuffle: str = "epoch",
+    num_epochs: int | None = 1,
+    cur_shard: int | None = None,
+    shard_count: int | None = None,
+    tail: str | Tail = "even",
+    transform_spec: TransformSpec | None = None,
+    filters: Any = None,
+    predicate: Any = None,
+    selection_cache: str | os.PathLike[str] | bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+) -> MixedReader:
+    """Reads several datasets by weight as if they were one: deterministic, in exact proportions, resumable.
+
+    A source that was read to its end starts over in another order, until the epoch ends.
+
+    Args:
+        sources: For each a URL, a `Dataset`, or a dict with `dataset_url` and its own `filters`, `predicate`,
+            `selection_cache`, `storage_options` or `filesystem`. Fields must agree in name, dtype and shape; codecs may
+            differ.
+        weights: One number above 0 for each source; only their proportion counts. The number of rows of each source
+            lets an epoch have each row about once.
+        schema_fields: As for `make_reader`; expressions are looked up in the first source.
+        reader_pool_type: As for `make_reader`.
+        workers_count: As for `make_reader`.
+        stop: When an epoch ends: when the first source has given all its rows (`"first_exhausted"`), when all have
+            (`"all_exhausted"`), or never (`"cycle"`, which needs `num_epochs=None`).
+        batching: `"mixed"` has rows of all sources in each batch; with `"per_source"` the batches of a step are, on all
+            ranks, of one source.
+        source_column: The name of an int32 column that is added and says which source a row is of, from 0.
+        seed: As for `make_reader`; sources get seeds of their own, made of it.
+        shuffle_rows: As for `make_reader`.
+        shuffle_row_groups: As for `make_reader`.
+        shuffle_memory: As for `make_reader`; sources share it by weight.
+        lanes: Of each source, as for `make_reader`.
+        block_rows: Of each source, as for `make_reader`.
+        reshuffle: As for `make_reader`.
+        num_epochs: Epochs of the mixture in one iteration; None is without end.
+        cur_shard: As for `make_reader`.
+        shard_count: As for `make_reader`.
+        tail: As for `make_reader`; with `"per_source"` each source has a last batch.
+        transform_spec: A function from a row of any source, as a dict, to a row.
+        filters: Of each source that has none of its own, as for `make_reader`.
+        predicate: Of each source that has none of its own, as for `make_reader`.
+        selection_cache: As for `make_reader`.
+        storage_options: Of each source that has none of its own, as for `make_reader`.
+        filesystem: Of each source that has none of its own, as for `make_reader`.
+
+    Returns:
+        An iterator of named tuples; use it in a `with` block. Adapters and `reader.batches(n)` take batches from it.
+
+    Raises:
+        DatasetNotFoundError: There is no dataset there.
+        RequestError: Something that was asked for cannot be.
+        NoDataAvailableError: A source has no rows, or `tail="even"` with fewer rows than ranks.
+        SchemaError: Two datasets differ in a field; both and the field are named.
+
+    Example:
+        >>> import tempfile, petastore
+        >>> schema = petastore.Unischema("number", [petastore.UnischemaField("id", "int64")])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name, first in (("/a", 0), ("/b", 100)):
+        ...         _ = petastore.write_dataset(folder + name, schema, [{"id": first + n} for n in range(6)])
+        ...     with make_mixed_reader([folder + "/a", folder + "/b"], [2, 1], seed=0, stop="all_exhausted") as reader:
+        ...         [batch["id"].tolist() for batch in reader.batches(6)]
+        [[0, 100, 1, 101, 2, 3], [102, 4, 5, 0, 103, 1], [2, 104, 3, 4, 5, 105]]
+    """
+    asked = {
+        "columns": schema_fields,
+        "seed": seed,
+        "shuffle_row_groups": shuffle_row_groups,
+        "shuffle_rows": shuffle_rows,
+        "shuffle_memory": shuffle_memory,
+        "lanes": lanes,
+        "block_rows": block_rows,
+        "reshuffle": reshuffle,
+        "shard": Shard.parse(cur_shard, shard_count),
+        "tail": tail,
+    }
+    rows = {"filters": filters, "predicate": predicate, "selection_cache": selection_cache}
+    opened = open_sources(sources, {**rows, "storage_options": storage_options, "filesystem": filesystem})
+    mixed = {"weights": weights, "stop": stop, "batching": batching, "epochs": num_epochs}
+    workers = Workers(reader_pool_type, workers_count)
+    return MixedReader(
+        [source.dataset for source in opened],
+        plan_mixture(opened, mixed, asked, workers=workers),
+        workers=workers,
+        transforms=transform_spec,
+        source_column=source_column,
+    )
 
 
 def _planned(dataset: Dataset, asked: dict[str, Any], rows: dict[str, Any], workers: Workers) -> Plan:

@@ -66,8 +66,8 @@ class Mixture:
     """
 
     sources: Sequence[Plan]
-    """What is mixed: plans of one shard, tail and set of columns. The epochs of a source say how often it is read in an
-    epoch of the mixture before it is exhausted; None is never."""
+    """What is mixed: plans of one shard and tail. The epochs of a source say how often it is read in an epoch of the
+    mixture before it is exhausted; None is never."""
 
     weights: Sequence[Any]
     """How often each source has its turn: numbers above 0; only their proportion counts."""
@@ -116,7 +116,6 @@ class Mixture:
             for name, asked, of_first in (
                 ("shard", request.shard, first.shard),
                 ("tail", request.tail, first.tail),
-                ("columns", sorted(request.columns), sorted(first.columns)),
             ):
                 if asked != of_first:
                     raise RequestError(

@@ -345,7 +345,6 @@ def test_mixtures_that_cannot_be_are_refused(arguments: dict[str, Any], message:
     [
         (source(9, shard=Shard(0, 2)), "shard"),
         (source(9, tail=Tail.PAD), "tail"),
-        (Plan(Inventory.of_rows([9]), ReadRequest(("x",), ORDER)), "columns"),
     ],
 )
 def test_sources_that_do_not_go_together_are_refused(second: Plan, message: str) -> None:

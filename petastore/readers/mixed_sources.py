@@ -1,0 +1,135 @@
+"""From what somebody wants to mix to a mixture: datasets opened, their rows selected, their plans made."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from petastore.dataset import Dataset, open_dataset
+from petastore.errors import RequestError
+from petastore.plan.mix import mix
+from petastore.plan.mixed_line import proportions
+from petastore.plan.mixture import Mixture
+from petastore.plan.plan import Plan
+from petastore.plan.request import SHARDED_DEFAULT_SEED, Shard
+from petastore.readers.filter import select_rows
+from petastore.readers.mixed import agreed_schema
+from petastore.readers.options import Workers
+from petastore.schema.select import select_fields
+from petastore.schema.unischema import Unischema
+
+__all__ = ["MixedSource", "open_sources", "plan_mixture"]
+
+_OF_DATASETS = ("storage_options", "filesystem")
+_OF_ROWS = ("filters", "predicate", "selection_cache")
+
+
+@dataclasses.dataclass(frozen=True)
+class MixedSource:
+    """A dataset to be mixed, and which of its rows."""
+
+    dataset: Dataset
+    """Where its rows are."""
+
+    rows: Mapping[str, Any]
+    """What `select_rows` is asked: `filters`, `predicate`, `selection_cache`."""
+
+
+def open_sources(given: Any, shared: Mapping[str, Any]) -> list[MixedSource]:
+    """The datasets to be mixed.
+
+    Args:
+        given: For each source a URL, a `Dataset`, or a dict with `dataset_url` and whatever of `shared` is different
+            for it.
+        shared: `storage_options`, `filesystem`, `filters`, `predicate` and `selection_cache` of all others.
+
+    Raises:
+        RequestError: `given` is no list, or a dict has an unknown key.
+        DatasetNotFoundError: There is no dataset there.
+    """
+    if isinstance(given, (str, bytes, os.PathLike, Mapping)) or not isinstance(given, Sequence) or not given:
+        raise RequestError(f"{given!r:.200} is no list of datasets to mix; give [url, url, …]")
+    return [_opened(source, shared) for source in given]
+
+
+def _opened(source: Any, shared: Mapping[str, Any]) -> MixedSource:
+    own = dict(source) if isinstance(source, Mapping) else {"dataset_url": source}
+    unknown = sorted(map(str, set(own) - {"dataset_url", *shared}))
+    if unknown or "dataset_url" not in own:
+        raise RequestError(
+            f"a source has {', '.join(map(repr, own))}; it needs 'dataset_url', and may have "
+            f"{', '.join(map(repr, shared))}"
+        )
+    asked = {**shared, **own}
+    dataset = asked["dataset_url"]
+    if not isinstance(dataset, Dataset):
+        dataset = open_dataset(dataset, **{name: asked[name] for name in _OF_DATASETS})
+    return MixedSource(dataset, {name: asked[name] for name in _OF_ROWS})
+
+
+def plan_mixture(
+    sources: Sequence[MixedSource], mixed: Mapping[str, Any], asked: Mapping[str, Any], *, workers: Workers
+) -> Mixture:
+    """The mixture of some sources. Each has a seed of its own, made of the one that was asked for.
+
+    Args:
+        sources: What is mixed.
+        mixed: `weights`, `stop`, `batching` and `epochs` of the mixture.
+        asked: What `Dataset.plan` is asked for each source, without `epochs` and `selection`; `shuffle_memory` is that
+            of all sources together, which share it by weight.
+        workers: Who looks for the rows that filters keep.
+
+    Raises:
+        RequestError: Something that was asked for cannot be.
+        SchemaError: Two datasets differ in a field; both and the field are named.
+    """
+    shares = proportions(mixed["weights"])
+    if len(shares) != len(sources):
+        raise RequestError(f"{len(sources):,} sources were given, but {len(shares):,} weights")
+    columns = _agreed_columns([source.dataset for source in sources], asked["columns"])
+    seed = _seed(asked)
+    chosen = frozenset({"seed"} if asked["seed"] is None else ())
+    plans = []
+    for number, (source, share) in enumerate(zip(sources, shares, strict=True)):
+        own = {"columns": columns, "seed": mix(seed, number)}
+        if isinstance(asked["shuffle_memory"], int):
+            own["shuffle_memory"] = max(asked["shuffle_memory"] * share // sum(shares), 1)
+        plans.append(_planned(source, {**asked, **own}, chosen, workers))
+    return Mixture(plans, **mixed, seed=seed, chosen=chosen)
+
+
+def _agreed_columns(datasets: Sequence[Dataset], wanted: Any) -> list[str]:
+    """The columns that are meant, which all datasets must have alike."""
+    first = datasets[0]
+    if wanted is None:
+        views = [dataset.schema for dataset in datasets]
+    else:
+        names = [field.name for field in select_fields(first.schema, wanted, among=first.url)]
+        views = [
+            Unischema(dataset.schema.name, [field for field in dataset.schema if field.name in names])
+            for dataset in datasets
+        ]
+    return list(agreed_schema(views, [dataset.url for dataset in datasets]).fields)
+
+
+def _seed(asked: Mapping[str, Any]) -> int:
+    shard: Shard = asked["shard"]
+    if asked["seed"] is not None:
+        return int(asked["seed"]) if isinstance(asked["seed"], int) else _refused(asked["seed"])
+    shuffles = asked["shuffle_row_groups"] or asked["shuffle_rows"]
+    return secrets.randbits(63) if shuffles and shard.count == 1 else SHARDED_DEFAULT_SEED
+
+
+def _refused(seed: Any) -> int:
+    raise RequestError(f"seed={seed!r}, but a seed is any whole number, or None for a fresh one")
+
+
+def _planned(source: MixedSource, asked: Mapping[str, Any], chosen: frozenset[str], workers: Workers) -> Plan:
+    plan = source.dataset.plan(**asked)  # refuses what cannot be, before a filter reads anything
+    selection = select_rows(source.dataset, workers=workers, **source.rows)
+    if selection is not None:
+        plan = source.dataset.plan(**asked, selection=selection)
+    return dataclasses.replace(plan, request=dataclasses.replace(plan.request, chosen=plan.request.chosen | chosen))
