@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from petastore.plan.mix import mix
 from petastore.plan.mixed_line import proportions
 from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Plan
-from petastore.plan.request import SHARDED_DEFAULT_SEED, Shard
+from petastore.plan.request import whole_number
 from petastore.readers.filter import select_rows
 from petastore.readers.mixed import agreed_schema
 from petastore.readers.options import Workers
@@ -89,16 +88,32 @@ def plan_mixture(
     shares = proportions(mixed["weights"])
     if len(shares) != len(sources):
         raise RequestError(f"{len(sources):,} sources were given, but {len(shares):,} weights")
-    columns = _agreed_columns([source.dataset for source in sources], asked["columns"])
-    seed = _seed(asked)
+    datasets = [source.dataset for source in sources]
+    asked = {**asked, "columns": _agreed_columns(datasets, asked["columns"])}
+    memory = whole_number(asked["shuffle_memory"], name="shuffle_memory", least=1)
+    seed = datasets[0].plan(**asked).request.order.seed
+    requests = [
+        {**asked, "seed": mix(seed, number), "shuffle_memory": max(memory * share // sum(shares), 1)}
+        for number, share in enumerate(shares)
+    ]
     chosen = frozenset({"seed"} if asked["seed"] is None else ())
-    plans = []
-    for number, (source, share) in enumerate(zip(sources, shares, strict=True)):
-        own = {"columns": columns, "seed": mix(seed, number)}
-        if isinstance(asked["shuffle_memory"], int):
-            own["shuffle_memory"] = max(asked["shuffle_memory"] * share // sum(shares), 1)
-        plans.append(_planned(source, {**asked, **own}, chosen, workers))
-    return Mixture(plans, **mixed, seed=seed, chosen=chosen)
+    plans = [_planned(dataset, request, chosen) for dataset, request in zip(datasets, requests, strict=True)]
+    mixture = Mixture(
+        plans, **mixed, seed=seed, chosen=chosen
+    )  # refuses what cannot be, before a filter reads anything
+    selections = [select_rows(source.dataset, workers=workers, **source.rows) for source in sources]
+    if any(selection is not None for selection in selections):
+        plans = [
+            _planned(dataset, {**request, "selection": selection}, chosen)
+            for dataset, request, selection in zip(datasets, requests, selections, strict=True)
+        ]
+        mixture = dataclasses.replace(mixture, sources=plans)
+    return mixture
+
+
+def _planned(dataset: Dataset, asked: Mapping[str, Any], chosen: frozenset[str]) -> Plan:
+    plan = dataset.plan(**asked)
+    return dataclasses.replace(plan, request=dataclasses.replace(plan.request, chosen=plan.request.chosen | chosen))
 
 
 def _agreed_columns(datasets: Sequence[Dataset], wanted: Any) -> list[str]:
@@ -113,23 +128,3 @@ def _agreed_columns(datasets: Sequence[Dataset], wanted: Any) -> list[str]:
             for dataset in datasets
         ]
     return list(agreed_schema(views, [dataset.url for dataset in datasets]).fields)
-
-
-def _seed(asked: Mapping[str, Any]) -> int:
-    shard: Shard = asked["shard"]
-    if asked["seed"] is not None:
-        return int(asked["seed"]) if isinstance(asked["seed"], int) else _refused(asked["seed"])
-    shuffles = asked["shuffle_row_groups"] or asked["shuffle_rows"]
-    return secrets.randbits(63) if shuffles and shard.count == 1 else SHARDED_DEFAULT_SEED
-
-
-def _refused(seed: Any) -> int:
-    raise RequestError(f"seed={seed!r}, but a seed is any whole number, or None for a fresh one")
-
-
-def _planned(source: MixedSource, asked: Mapping[str, Any], chosen: frozenset[str], workers: Workers) -> Plan:
-    plan = source.dataset.plan(**asked)  # refuses what cannot be, before a filter reads anything
-    selection = select_rows(source.dataset, workers=workers, **source.rows)
-    if selection is not None:
-        plan = source.dataset.plan(**asked, selection=selection)
-    return dataclasses.replace(plan, request=dataclasses.replace(plan.request, chosen=plan.request.chosen | chosen))
