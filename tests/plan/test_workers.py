@@ -47,7 +47,7 @@ def in_turns(plan: Plan, workers: int, batch_size: int, begin: Cursor | None = N
     return batches
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
