@@ -1,0 +1,214 @@
+"""`WeightedSamplingReader` has Petastorm's semantics, without its draws."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore import TransformSpec, Unischema, UnischemaField, WeightedSamplingReader
+from petastore.adapters.torch import DataLoader
+from petastore.errors import ReaderClosedError, RequestError, SchemaError
+
+SCHEMA = Unischema("numbers", [UnischemaField("id", np.int64), UnischemaField("xy", np.float32, (2,))])
+
+
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Three datasets of 90 rows, whose ids begin at 0, 1000 and 2000."""
+    folder = tmp_path_factory.mktemp("weighted")
+    for number in range(3):
+        ids = range(1000 * number, 1000 * number + 90)
+        rows = ({"id": row, "xy": np.full(2, row, np.float32)} for row in ids)
+        petastore.write_dataset(folder / f"d{number}", SCHEMA, rows, rows_per_row_group=13)
+    return [str(folder / f"d{number}") for number in range(3)]
+
+
+def rows_of(urls: list[str], **kwargs: Any) -> list[Any]:
+    return [petastore.make_reader(url, **kwargs) for url in urls]
+
+
+def batches_of(urls: list[str], **kwargs: Any) -> list[Any]:
+    return [petastore.make_batch_reader(url, **kwargs) for url in urls]
+
+
+def test_readers_are_mixed_in_exact_proportion_until_the_first_ends(urls: list[str]) -> None:
+    with WeightedSamplingReader(rows_of(urls, seed=1), [0.6, 0.3, 0.1]) as reader:
+        ids = [int(row.id) for row in reader]
+        assert len(ids) == len(reader)
+    shares = np.bincount(np.array(ids) // 1000)
+    assert shares[0] == 90
+    assert abs(shares[1] - 45) <= 1
+    assert abs(shares[2] - 15) <= 1
+    assert sorted(row for row in ids if row < 1000) == list(range(90))
+
+
+def test_probabilities_need_no_sum_of_one(urls: list[str]) -> None:
+    orders = []
+    for probabilities in ([6, 3, 1], [0.6, 0.3, 0.1]):
+        with WeightedSamplingReader(rows_of(urls, seed=1), probabilities) as reader:
+            orders.append([int(row.id) for row in reader])
+    assert orders[0] == orders[1]
+
+
+def test_it_ends_with_the_last_epoch_of_the_reader_that_ends_first(urls: list[str]) -> None:
+    readers = [*rows_of(urls[:1], num_epochs=3), *rows_of(urls[1:2], num_epochs=None)]
+    with WeightedSamplingReader(readers, [1, 1]) as reader:
+        ids = np.array([row.id for row in reader])
+    assert np.bincount(ids[ids < 1000]).tolist() == [3] * 90
+    assert abs(int((ids >= 1000).sum()) - 270) <= 1
+
+
+def test_it_is_endless_where_all_readers_are(urls: list[str]) -> None:
+    with WeightedSamplingReader(rows_of(urls, num_epochs=None, schema_fields=["id"]), [1, 1, 1]) as reader:
+        assert reader.num_epochs is None
+        ids = [int(row.id) for row in itertools.islice(reader, 600)]
+    assert np.bincount(np.array(ids) // 1000).tolist() == [200] * 3
+    with pytest.raises(TypeError):
+        len(reader)
+
+
+def test_batch_readers_give_batches_of_one_source_each(urls: list[str]) -> None:
+    with WeightedSamplingReader(batches_of(urls), [2, 1, 1]) as reader:
+        assert reader.batched_output
+        batches = [np.unique(batch.id // 1000).tolist() for batch in reader]
+    assert all(len(sources) == 1 for sources in batches)
+    assert {sources[0] for sources in batches} == {0, 1, 2}
+
+
+def test_batch_readers_can_be_mixed_inside_batches_too(urls: list[str]) -> None:
+    with WeightedSamplingReader(batches_of(urls), [1, 1, 1], batching="mixed", source_column="of") as reader:
+        for batch in reader.batches(9):
+            if batch.num_rows == 9:
+                assert np.bincount(batch["of"]).tolist() == [3, 3, 3]
+
+
+def test_each_reader_keeps_its_transform(urls: list[str]) -> None:
+    def by(factor: int) -> TransformSpec:
+        def multiplied(row: dict[str, Any]) -> dict[str, Any]:
+            return {"id": row["id"], "z": np.float64(row["xy"].sum() * factor)}
+
+        return TransformSpec(multiplied, [("z", np.float64, (), False)], removed_fields=["xy"])
+
+    readers = [petastore.make_reader(url, transform_spec=by(n), tail="pad") for n, url in enumerate(urls, start=1)]
+    with WeightedSamplingReader(readers, [1, 2, 1], source_column="of") as reader:
+        assert list(reader.schema.fields) == ["id", "z", "of"]
+        for batch in reader.batches(7):
+            assert (batch["z"] == 2 * batch["id"] * (batch["of"] + 1)).all()
+            assert batch["valid"].dtype == np.bool_
+
+
+def test_frames_are_given_to_the_transform_of_their_own_reader(urls: list[str]) -> None:
+    def adding(number: int) -> TransformSpec:
+        return TransformSpec(lambda frame: frame.assign(id=frame["id"] + number), removed_fields=["xy"])
+
+    readers = [petastore.make_batch_reader(url, transform_spec=adding(100 * n)) for n, url in enumerate(urls)]
+    with WeightedSamplingReader(readers, [1, 1, 1], batching="mixed") as reader:
+        ids = np.concatenate([batch["id"] for batch in reader.batches(8)])
+    assert set((ids // 100).tolist()) == {0, 11, 22}
+
+
+def test_states_go_on_in_fresh_readers_with_drawn_seeds(urls: list[str]) -> None:
+    with WeightedSamplingReader(rows_of(urls, shuffle_rows=True), [3, 2, 1]) as reader:
+        batches = reader.batches(8)
+        taken = [next(batches)["id"].tolist() for _ in range(5)]
+        state = json.dumps(reader.state_dict())
+        rest = [batch["id"].tolist() for batch in batches]
+    with WeightedSamplingReader(rows_of(urls, shuffle_rows=True), [3, 2, 1]) as reader:
+        reader.load_state_dict(json.loads(state))
+        assert [batch["id"].tolist() for batch in reader.batches(8)] == rest
+    assert len({*itertools.chain(*taken, *rest)}) == sum(map(len, taken + rest))
+
+
+def test_reset_begins_a_new_pass_in_another_order(urls: list[str]) -> None:
+    with WeightedSamplingReader(rows_of(urls, shuffle_rows=True), [1, 1, 1]) as reader:
+        first = [int(row.id) for row in itertools.islice(reader, 50)]
+        reader.reset()
+        second = [int(row.id) for row in reader]
+        assert len(second) == reader.num_rows
+    assert first != second[:50]
+
+
+@pytest.mark.parametrize("make", [rows_of, batches_of])
+def test_torch_takes_it_as_any_reader(urls: list[str], make: Any) -> None:
+    with WeightedSamplingReader(make(urls, seed=2), [1, 1, 2]) as reader:
+        loader = DataLoader(reader, batch_size=12)
+        first, second = ([batch["id"].tolist() for batch in loader] for _ in range(2))
+        assert len(first) == len(second) == len(loader)
+    assert first != second
+
+
+@pytest.mark.tf
+def test_tensorflow_takes_it_as_any_reader(urls: list[str]) -> None:
+    from petastore.adapters.tensorflow import make_tf_dataset
+
+    with WeightedSamplingReader(rows_of(urls, seed=2), [1, 1, 2], source_column="of") as reader:
+        batches = list(make_tf_dataset(reader, batch_size=12))
+        assert len(batches) == reader.steps_per_epoch(12)
+        assert all((batch["id"].numpy() // 1000 == batch["of"].numpy()).all() for batch in batches)
+        reader.reset()
+        rows = list(make_tf_dataset(reader))
+        assert len(rows) == reader.num_rows
+
+
+def test_ranks_step_together(urls: list[str]) -> None:
+    seen: list[int] = []
+    steps = set()
+    for rank in range(4):
+        with WeightedSamplingReader(rows_of(urls, cur_shard=rank, shard_count=4), [1, 2, 1]) as reader:
+            batches = [batch["id"].tolist() for batch in reader.batches(5)]
+            steps.add(len(batches))
+            seen += itertools.chain(*batches)
+    assert len(steps) == 1
+    assert len(seen) == len(set(seen)) == reader.plan.num_rows
+
+
+def test_stop_stops_the_readers_that_were_given(urls: list[str]) -> None:
+    readers = rows_of(urls)
+    with WeightedSamplingReader(readers, [1, 1, 1]) as reader:
+        next(reader)
+    assert all(one.stopped for one in readers)
+    with pytest.raises(ReaderClosedError):
+        next(reader)
+
+
+def test_readers_that_do_not_go_together_are_refused(urls: list[str]) -> None:
+    with pytest.raises(RequestError, match="less than two"):
+        WeightedSamplingReader(rows_of(urls[:1]), [1])
+    with pytest.raises(RequestError, match="2 readers were given, but 3 probabilities"):
+        WeightedSamplingReader(rows_of(urls[:2]), [1, 1, 1])
+    with pytest.raises(RequestError, match="source 1 is 0"):
+        WeightedSamplingReader(rows_of(urls[:2]), [1, 0])
+    with pytest.raises(RequestError, match="rows and others batches"):
+        WeightedSamplingReader([*rows_of(urls[:1]), *batches_of(urls[:1])], [1, 1])
+    with pytest.raises(SchemaError, match=r"d1 has no field 'xy', but .*d0 has"):
+        WeightedSamplingReader([*rows_of(urls[:1]), *rows_of(urls[1:2], schema_fields=["id"])], [1, 1])
+    with pytest.raises(RequestError, match="shard"):
+        WeightedSamplingReader([*rows_of(urls[:1]), *rows_of(urls[1:2], cur_shard=0, shard_count=2)], [1, 1])
+    with pytest.raises(RequestError, match="reader 1 is 'abc'"):
+        WeightedSamplingReader([*rows_of(urls[:1]), "abc"], [1, 1])  # type: ignore[list-item]
+
+
+def test_a_reader_that_was_read_from_is_refused(urls: list[str]) -> None:
+    readers = rows_of(urls[:2])
+    next(readers[1])
+    with pytest.raises(RequestError, match="reader 1 was read from"):
+        WeightedSamplingReader(readers, [1, 1])
+    for reader in readers:
+        reader.stop()
+    with pytest.raises(RequestError, match="reader 0 was read from or stopped"):
+        WeightedSamplingReader(readers, [1, 1])
+
+
+def test_a_mixed_reader_cannot_be_mixed_again(urls: list[str]) -> None:
+    with petastore.make_mixed_reader(urls[:2], [1, 1]) as mixed, pytest.raises(RequestError, match="reader 0 is"):
+        WeightedSamplingReader([mixed, *rows_of(urls[:1])], [1, 1])
+
+
+def test_it_says_what_it_reads(urls: list[str]) -> None:
+    with WeightedSamplingReader(rows_of(urls), [1, 1, 1]) as reader:
+        assert all(url in repr(reader) for url in urls)
