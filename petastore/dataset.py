@@ -35,7 +35,7 @@ from petastore.storage.footers import (
     list_data_files,
     read_footers,
 )
-from petastore.storage.layouts import pickable
+from petastore.storage.layouts import arrow_numbers, pickable
 from petastore.storage.location import Location, open_location
 from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, unlisted_files
 from petastore.storage.partitions import partition_fields, partition_value
@@ -173,7 +173,7 @@ class Dataset:
             if name in columns:
                 field = self.schema[name]
                 of_files = [partition_value(file.partitions[level][1], field) for file in self.inventory.files]
-                values[name] = codec_of(field).encode_column(of_files, field).take(pa.array(self.inventory.file))
+                values[name] = codec_of(field).encode_column(of_files, field).take(arrow_numbers(self.inventory.file))
         return values
 
     def __repr__(self) -> str:

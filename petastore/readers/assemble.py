@@ -22,6 +22,7 @@ from petastore.readers.gather import Picks
 from petastore.readers.transform import TransformSpec, transform_columns
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from petastore.storage.layouts import arrow_numbers
 
 __all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler"]
 
@@ -104,7 +105,7 @@ class Assembler:
             DecodeError: Naming column, file, row group and row.
         """
         if field.name in self.partition_values:
-            cells = self.partition_values[field.name].take(pa.array(span.groups))
+            cells = self.partition_values[field.name].take(arrow_numbers(span.groups))
         else:
             chunks = {group: _only_chunk(table.column(field.name)) for group, table in tables.items()}
             plain = _plain_values(field, chunks)

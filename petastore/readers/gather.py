@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.plan.plan import Span
+from petastore.storage.layouts import arrow_numbers
 
 __all__ = ["Picks"]
 
@@ -34,7 +35,7 @@ class Picks:
         """The picks of a span."""
         if len(span.needed) == 1:
             return cls(((int(span.needed[0]), span.rows),), None)
-        by_group = np.argsort(span.groups, kind="stable")
+        by_group = _stable_order(span.groups)
         borders = np.searchsorted(span.groups[by_group], span.needed)
         parts = np.split(span.rows[by_group], borders[1:])
         segments = tuple(zip(span.needed.tolist(), parts, strict=True))
@@ -52,7 +53,7 @@ class Picks:
         """
         parts = [_taken(columns[group], rows) for group, rows in self.segments]
         joined = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-        return joined if self.permutation is None else joined.take(pa.array(self.permutation))
+        return joined if self.permutation is None else joined.take(arrow_numbers(self.permutation))
 
     def values(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
         """The values of one column into `out`, in the order of the span.
@@ -70,8 +71,16 @@ class Picks:
             np.take(gathered, self.permutation, axis=0, out=out, mode="clip")
 
 
+def _stable_order(groups: NDArray[np.int32]) -> NDArray[np.int64]:
+    """What `argsort` gives; numbers of 16 bits are sorted by their digits, many times faster than by comparisons."""
+    first = int(groups.min())
+    if int(groups.max()) - first < 2**16:
+        return np.argsort((groups - np.int32(first)).astype(np.uint16), kind="stable")
+    return np.argsort(groups, kind="stable")
+
+
 def _taken(column: Any, rows: NDArray[np.int64]) -> Any:
     first, count = int(rows[0]), len(rows)
     if int(rows[-1]) - first == count - 1 and (count == 1 or bool((np.diff(rows) == 1).all())):
         return column.slice(first, count)
-    return column.take(pa.array(rows))
+    return column.take(arrow_numbers(rows))

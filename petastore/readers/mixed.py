@@ -201,10 +201,18 @@ class MixedAssembler(Assembler):
             return False
         if field.name in self.partition_values:
             return True
-        places = [table.schema.get_field_index(field.name) for table in tables.values()]
-        if -1 in places:
-            return False
-        return len({table.schema.field(place).type for table, place in zip(tables.values(), places, strict=True)}) == 1
+        sources = self.datasets.source_of(np.fromiter(tables, dtype=np.int64, count=len(tables))).tolist()
+        for source, group in zip(sources, tables, strict=True):
+            if (source, field.name) not in self._types:
+                place = tables[group].schema.get_field_index(field.name)
+                self._types[source, field.name] = None if place < 0 else tables[group].schema.field(place).type
+        first, *others = (self._types[source, field.name] for source in sorted({*sources}))
+        return first is not None and all(other is not None and other.equals(first) for other in others)
+
+    @functools.cached_property
+    def _types(self) -> dict[tuple[int, str], Any]:
+        # Of each source and column: how it is stored, None for a partition column. One dataset stores it in one way.
+        return {}
 
     @functools.cached_property
     def _of_one_codec(self) -> set[str]:
