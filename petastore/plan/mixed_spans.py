@@ -213,15 +213,15 @@ class Walk:
         """
         groups = np.empty(len(batches.sources), dtype=np.int32)
         rows = np.empty(len(batches.sources), dtype=np.int64)
+        needed: list[NDArray[np.int32]] = []
         fetch: list[int] = []
-        for source in np.unique(batches.sources).tolist():
-            where = np.flatnonzero(batches.sources == source)
+        for source, where in _by_source(batches.sources):
             given = at.epoch * self._sources[source].rows + batches.places[where]
-            epochs = given // self._sources[source].plan.num_rows
-            for epoch in np.unique(epochs).tolist():
-                here = epochs == epoch
-                groups[where[here]], rows[where[here]] = self._rows_at(source, epoch, given[here])
-                fetch += self._keep(source, epoch, np.unique(groups[where[here]]))
+            for epoch, here in self._by_epoch(source, given):
+                own_groups, rows[where[here]] = self._rows_at(source, epoch, given[here])
+                groups[where[here]] = own_groups
+                needed.append(_distinct(own_groups))
+                fetch += self._keep(source, epoch, needed[-1])
         return MixedSpan(
             groups=groups,
             rows=rows,
@@ -231,11 +231,24 @@ class Walk:
             first_epoch=at.first_epoch,
             consumed=batches.consumed,
             ends_epoch=ends_epoch,
-            needed=np.unique(groups),
+            needed=np.unique(np.concatenate(needed)) if needed else np.empty(0, dtype=np.int32),
             fetch=tuple(fetch),
             release=self._let_go(self._given(batches, at.epoch, ends_epoch=ends_epoch), ends_all=ends_all),
             taken=batches.taken,
         )
+
+    def _by_epoch(self, source: int, given: NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
+        """Epochs of a source, and which of its rows are of each."""
+        num_rows = self._sources[source].plan.num_rows
+        first, last = int(given.min()) // num_rows, int(given.max()) // num_rows
+        if first == last:
+            yield first, slice(None)
+            return
+        epochs = given // num_rows
+        for epoch in range(first, last + 1):
+            here = np.flatnonzero(epochs == epoch)
+            if len(here):
+                yield epoch, here
 
     def _rows_at(self, source: int, epoch: int, given: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Row groups, numbered through all sources, and rows inside them, of rows of one epoch of a source."""
@@ -269,3 +282,14 @@ class Walk:
         for group in release:
             del self._at_hand[group]
         return tuple(release)
+
+
+def _distinct(groups: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Each row group once, ascending; rows that are not shuffled come in long runs of one."""
+    return np.unique(groups[np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))])
+
+
+def _by_source(sources: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each source that there are rows of, ascending, with the places where they stand."""
+    for source in np.flatnonzero(np.bincount(sources)).tolist():
+        yield source, np.flatnonzero(sources == source)
