@@ -161,6 +161,7 @@ class MixedLine:
         for places in self._places:
             self._before[places] = np.arange(len(places))
         self._counts = np.array([len(places) for places in self._places], dtype=np.int64)
+        self._sources = self._sources.astype(np.int16)  # few bytes: millions of rows a second look into it
 
     def _stretch(self, number: int, seed: int) -> NDArray[np.int64]:
         """Period · lanes positions, in which each lane has each source in proportion: their sources."""
@@ -183,11 +184,14 @@ class MixedLine:
         again, inside = np.divmod(positions, period * self.lanes // shared)
         return table[(positions % period + rotations[inside // period, again]) % period]
 
-    def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
         """Of each position: its source, and how many positions of that source lie before it."""
         rounds, inside = _divided(positions, len(self._sources))
-        sources = self._sources[inside]
-        return sources, rounds * self._counts[sources] + self._before[inside]
+        sources = self._sources.take(inside, mode="clip")
+        places = self._counts.take(sources, mode="clip")
+        places *= rounds
+        places += self._before.take(inside, mode="clip")
+        return sources, places
 
     def count(self, source: int, position: int) -> int:
         """How many positions of a source lie before a position."""
@@ -301,6 +305,8 @@ class _EpochTurns(LaneVisits):
         return self._sizes
 
     def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        if len(self._sizes) == 1:
+            return np.zeros_like(positions), positions
         lanes, turns = self._turns.at(positions + self._start)
         return lanes, turns - self._before[lanes]
 

@@ -29,6 +29,9 @@ __all__ = ["MixedBatches", "MixedCursor", "MixedSpan", "Source", "SourceBatches"
 
 _KEYS_AT_A_TIME = 256
 
+_COMPARED_SOURCES = 16
+"""For so few sources it is faster to look for each one than to sort."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MixedCursor(Cursor):
@@ -82,7 +85,7 @@ class Source:
 class Batches:
     """One rank's rows of some consecutive batches."""
 
-    sources: NDArray[np.int64]
+    sources: NDArray[np.int16]
     """Of each row: its source, shape (rows,)."""
 
     places: NDArray[np.int64]
@@ -170,7 +173,7 @@ class SourceBatches:
             pieces.append((positions, valid))
         sizes = [len(positions) for positions, _ in pieces]
         return Batches(
-            sources=np.repeat(np.array(order, dtype=np.int64), sizes),
+            sources=np.repeat(np.array(order, dtype=np.int16), sizes),
             places=np.concatenate([positions for positions, _ in pieces]),
             offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             valid=None if pieces[0][1] is None else np.concatenate([valid for _, valid in pieces]),
@@ -215,7 +218,7 @@ class Walk:
         rows = np.empty(len(batches.sources), dtype=np.int64)
         needed: list[NDArray[np.int32]] = []
         fetch: list[int] = []
-        for source, where in _by_source(batches.sources):
+        for source, where in _by_source(batches.sources, len(self._sources)):
             given = at.epoch * self._sources[source].rows + batches.places[where]
             for epoch, here in self._by_epoch(source, given):
                 own_groups, rows[where[here]] = self._rows_at(source, epoch, given[here])
@@ -289,7 +292,12 @@ def _distinct(groups: NDArray[np.int32]) -> NDArray[np.int32]:
     return np.unique(groups[np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))])
 
 
-def _by_source(sources: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Each source that there are rows of, ascending, with the places where they stand."""
-    for source in np.flatnonzero(np.bincount(sources)).tolist():
-        yield source, np.flatnonzero(sources == source)
+def _by_source(sources: NDArray[np.int16], count: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each source that there are rows of, ascending, with the places where they stand, ascending too."""
+    if count <= _COMPARED_SOURCES:
+        each = [np.flatnonzero(sources == source) for source in range(count)]
+    else:
+        each = np.split(np.argsort(sources, kind="stable"), np.cumsum(np.bincount(sources, minlength=count))[:-1])
+    for source, where in enumerate(each):
+        if len(where):
+            yield source, where

@@ -204,6 +204,13 @@ def test_selected_rows_are_mixed_and_no_others() -> None:
     assert sorted(rows) == list(range(0, 60, 3))
 
 
+@pytest.mark.parametrize("batching", ["mixed", "per_source"])
+def test_many_sources_are_mixed_as_few_are(batching: str) -> None:
+    mixture = mixture_of(*[source(10 + n, order=ORDER) for n in range(40)], batching=batching, stop="all_exhausted")
+    laws.check_every_source_row_once(mixture, 2, 8)
+    laws.check_exact_proportions(mixture, periods=3)
+
+
 def test_each_batch_is_of_one_source_on_all_ranks() -> None:
     mixture = mixture_of(source(200), source(300), weights=[2, 3], batching="per_source")
     for step in laws.steps_of(mixture, 3, 8):
