@@ -29,8 +29,8 @@ from petastore.readers.pools.thread import available_cpus
 
 SOURCES = 8
 ROW_GROUPS = 8
-RUNS = 9
-EPOCHS = 4
+RUNS = 11
+EPOCHS = 8
 LEAST = 0.9
 
 NUMBERS = Unischema("numbers", [UnischemaField(name, np.float32) for name in "abcdefgh"])
