@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 import socket
 import time
@@ -85,13 +86,21 @@ def run_rank(rank: int, settings: Settings, port: int, reports: Any) -> None:
     store = dist.TCPStore(LOOPBACK, port, settings.ranks, is_master=False)  # type: ignore[attr-defined]
     dist.init_process_group("gloo", store=store, rank=rank, world_size=settings.ranks, timeout=timedelta(minutes=2))
     try:
-        model = DistributedDataParallel(Network())
-        torch.manual_seed(settings.seed + rank)  # each rank drops out other values
-        steps, rows, seconds = _train(model, rank, settings)
-        correct, held_out = _test(model, rank, settings)
-        reports.put(dataclasses.astuple(Report(rank, steps, rows, seconds, correct, held_out)))
+        reports.put(dataclasses.astuple(_train_and_test(rank, settings)))
+        dist.barrier()
     finally:
+        # gloo's threads end with the last reference to the group, and a wrapped model in a reference cycle is one. A
+        # rank that ends before them is aborted: they need Python to let go of the last tensors.
+        gc.collect()
         dist.destroy_process_group()
+
+
+def _train_and_test(rank: int, settings: Settings) -> Report:
+    model = DistributedDataParallel(Network())
+    torch.manual_seed(settings.seed + rank)  # each rank drops out other values
+    steps, rows, seconds = _train(model, rank, settings)
+    correct, held_out = _test(model, rank, settings)
+    return Report(rank, steps, rows, seconds, correct, held_out)
 
 
 def _train(model: torch.nn.Module, rank: int, settings: Settings) -> tuple[int, int, float]:

@@ -212,7 +212,7 @@ def test_a_loader_goes_on_after_its_reader_was_given_another_number_of_ranks(url
 
 
 RANK = """
-import json, sys
+import gc, json, sys
 import torch, torch.distributed as dist
 from petastore import make_reader
 from petastore.adapters.torch import DataLoader
@@ -235,6 +235,8 @@ for tail in ("even", "drop", "pad", "wrap"):
                 ids += batch["id"][valid].tolist()
             assert steps == len(loader)
             seen[f"{tail} {batch_size}"] = [steps, ids]
+del model
+gc.collect()  # gloo's threads end with the last reference to the group, and have to end before Python does
 dist.destroy_process_group()
 print(json.dumps(seen))
 """
