@@ -1,0 +1,201 @@
+"""DataLoader: a `torch.utils.data.DataLoader` whose batches are the reader's own memory."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+import torch.utils.data
+
+from petastore.adapters.passes import Passes
+from petastore.adapters.torch.tensors import decimal_friendly_collate, refuse_dtypes, rows_as_dicts, tensors_of
+from petastore.errors import RequestError
+from petastore.plan.request import Tail
+
+__all__ = ["DataLoader", "epochs_of"]
+
+_WORKERS_BELONG_TO_THE_READER: Final = (
+    "the reader has its own workers, and each worker process of torch would decode every row group once more; set "
+    "workers_count of make_reader instead"
+)
+
+
+_WHY_NOT: Final = {
+    "num_workers": _WORKERS_BELONG_TO_THE_READER,
+    "prefetch_factor": _WORKERS_BELONG_TO_THE_READER,
+    "persistent_workers": _WORKERS_BELONG_TO_THE_READER,
+    "worker_init_fn": _WORKERS_BELONG_TO_THE_READER,
+    "multiprocessing_context": _WORKERS_BELONG_TO_THE_READER,
+    "timeout": _WORKERS_BELONG_TO_THE_READER,
+    "shuffle": "the order belongs to the reader; ask make_reader for shuffle_rows=True",
+    "generator": "the order belongs to the reader; give make_reader a seed",
+    "sampler": "rows are chosen by the reader; use cur_shard and shard_count of make_reader",
+    "batch_sampler": "rows are chosen by the reader; use cur_shard and shard_count of make_reader",
+    "drop_last": "the last batch belongs to the reader, which keeps all ranks equal; ask make_reader for tail='drop'",
+    "pin_memory_device": "torch pins for its current accelerator",
+}
+"""Options of torch's DataLoader that have no meaning here, and what to do instead."""
+
+
+class DataLoader(torch.utils.data.DataLoader[Any]):
+    """Batches of a reader as dicts from column name to tensor.
+
+    A real `torch.utils.data.DataLoader`, for code that asks. One `for` gives all epochs of the reader; the next `for`
+    starts again from the first row, also after a `break`, unless `load_state_dict` came in between. Two loops at once
+    over one loader end the older one with a `RequestError`. Use it from one thread at a time.
+
+    ```text
+    column                                   in the batch
+    numbers, booleans                        tensor (rows, *shape) sharing memory with the reader's array
+    uint16, uint32                           int32, int64 (a copy; as Petastorm did)
+    datetime64, timedelta64                  int64 nanoseconds
+    a shape with None                        list of tensors, one a row
+    text, bytes, Decimal, structs            list of Python values, None where missing
+    numbers with missing values              DecodeError that names the column
+    "valid" of tail="pad"                    bool tensor (rows,)
+    ```
+
+    A column whose array is read-only or not in native byte order is copied.
+
+    Args:
+        reader: What `make_reader` or `make_batch_reader` gave. The caller stops it; the loader never does.
+        batch_size: Rows of a batch on this rank. The last batch of an epoch may differ: the reader's `tail` says how.
+        collate_fn: Makes a batch from a list of rows, each a dict from column name to NumPy value (None where
+            missing; types as in the table). Rows are made for this only; None takes whole columns, which is many
+            times faster. `decimal_friendly_collate` means None.
+        shuffling_queue_capacity: Petastorm's shuffling queue. Accepted, and does nothing: ask the reader for
+            `shuffle_rows=True`.
+        pin_memory: Copy tensors to page-locked memory, by torch's own code.
+        **torch_options: Other options of torch's DataLoader are taken at their neutral value, so that a call need not
+            be edited (`num_workers=0`, `shuffle=False`), and refused at any other.
+
+    Raises:
+        RequestError: An option cannot be honoured; the message says what to use instead.
+
+    Example:
+        >>> import petastore, tempfile
+        >>> schema = petastore.Unischema("points", [petastore.UnischemaField("xy", "float32", (2,))])
+        >>> url = tempfile.mkdtemp() + "/points"
+        >>> _ = petastore.write_dataset(url, schema, [{"xy": np.full(2, i, "float32")} for i in range(5)])
+        >>> with petastore.make_reader(url, shuffle_row_groups=False) as reader:
+        ...     loader = DataLoader(reader, batch_size=3)
+        ...     print(len(loader), [batch["xy"].shape for batch in loader])
+        2 [torch.Size([3, 2]), torch.Size([2, 2])]
+    """
+
+    def __init__(
+        self,
+        reader: Any,
+        batch_size: int = 1,
+        collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None,
+        shuffling_queue_capacity: int = 0,
+        *,
+        pin_memory: bool = False,
+        **torch_options: Any,
+    ) -> None:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+            raise RequestError(f"batch_size is a number of rows from 1, but {batch_size!r} was given")
+        _refuse_options(torch_options, reader)
+        refuse_dtypes(reader)
+        if shuffling_queue_capacity:
+            warnings.warn(
+                f"shuffling_queue_capacity={shuffling_queue_capacity} does nothing: a reader shuffles by itself; ask "
+                "make_reader for shuffle_rows=True",
+                UserWarning,
+                stacklevel=2,
+            )
+        self.reader = reader
+        passes = Passes(reader)
+        super().__init__(
+            _Rows(reader, passes, int(batch_size)),
+            batch_size=int(batch_size),
+            collate_fn=decimal_friendly_collate if collate_fn is None else collate_fn,
+            pin_memory=pin_memory,
+            drop_last=reader.plan.request.tail is Tail.DROP,
+        )
+        whole_columns = collate_fn is None or collate_fn is decimal_friendly_collate
+        # torch fetches, collates and pins; it is told not to batch, because a reader's batches are ready.
+        self._batch_loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
+            _Batches(passes, int(batch_size)),
+            batch_size=None,
+            collate_fn=tensors_of if whole_columns else self._collated_rows,
+            pin_memory=pin_memory,
+        )
+
+    def __len__(self) -> int:
+        """Batches of one whole `for`, all epochs, on this rank; the same on every rank.
+
+        Raises:
+            TypeError: The reader is endless.
+        """
+        return int(self.reader.steps_per_epoch(self.batch_size)) * epochs_of(self.reader.num_epochs)
+
+    def __iter__(self) -> Any:
+        return iter(self._batch_loader)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where training stands: after the last batch that was handed out. Small, JSON, and the same on every rank."""
+        state: dict[str, Any] = self.reader.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next `for` goes on where `state_dict` was called, and ends where that one would have ended.
+
+        Raises:
+            RequestError: The state belongs to other data or another order; the message names the difference.
+        """
+        self.reader.load_state_dict(state)
+
+    def _collated_rows(self, batch: Any) -> Any:
+        return self.collate_fn(rows_as_dicts(batch))
+
+
+class _Batches(torch.utils.data.IterableDataset[Any]):
+    """The reader's batches, for torch's DataLoader to fetch."""
+
+    def __init__(self, passes: Passes, batch_size: int) -> None:
+        self._passes = passes
+        self._batch_size = batch_size
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._passes.start(self._batch_size)
+
+
+class _Rows(torch.utils.data.IterableDataset[Any]):
+    """`loader.dataset`: the rows of a pass as dicts, and how many there are."""
+
+    def __init__(self, reader: Any, passes: Passes, batch_size: int) -> None:
+        self._reader = reader
+        self._passes = passes
+        self._batch_size = batch_size
+
+    def __len__(self) -> int:
+        """Rows of one pass, all epochs, on this rank."""
+        return int(self._reader.plan.rows_per_epoch(self._batch_size)) * epochs_of(self._reader.num_epochs)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        if torch.utils.data.get_worker_info() is not None:
+            raise RequestError(f"num_workers is not 0: {_WORKERS_BELONG_TO_THE_READER}")
+        for batch in self._passes.start(self._batch_size):
+            yield from rows_as_dicts(batch)
+
+
+def epochs_of(num_epochs: int | None) -> int:
+    """Epochs of one pass, or TypeError where there is no end to them."""
+    if num_epochs is None:
+        raise TypeError("a reader with num_epochs=None is endless and has no length; count steps yourself")
+    return int(num_epochs)
+
+
+def _refuse_options(options: Mapping[str, Any], reader: Any) -> None:
+    kept_by_the_reader = {"drop_last"} if reader.plan.request.tail is Tail.DROP else set()
+    for option, value in options.items():
+        if option == "in_order":
+            continue  # it lets torch's worker processes overtake each other, and there are none
+        if option not in _WHY_NOT:
+            raise TypeError(f"DataLoader has no option {option!r}")
+        if value and option not in kept_by_the_reader:
+            raise RequestError(f"{option}={value!r} cannot be: {_WHY_NOT[option]}")

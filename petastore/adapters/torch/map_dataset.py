@@ -1,0 +1,141 @@
+"""MapDataset: rows by number over Parquet, for any sampler of torch."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+import torch
+import torch.utils.data
+
+from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes
+from petastore.dataset import Dataset, open_dataset
+from petastore.errors import RequestError
+from petastore.plan.selection import Selection
+from petastore.readers.random_access import DEFAULT_CACHE_BYTES, RandomAccess
+from petastore.readers.recent_row_groups import CacheInfo
+from petastore.readers.transform import TransformSpec
+from petastore.schema.field import UnischemaField
+from petastore.schema.unischema import Unischema
+
+__all__ = ["MapDataset", "opened_dataset"]
+
+
+class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
+    """Rows by number, so that any sampler of torch works: a map-style dataset over Parquet.
+
+    Row i is the i-th row of an unshuffled reader (files sorted by path), as a dict from column name to a tensor, or to
+    the Python value where no tensor can be: as the table of `DataLoader` says, and None where a value is missing.
+    `torch.utils.data.default_collate` makes batches of it where all tensors of a column are of one shape and there is
+    no text missing; `decimal_friendly_collate` makes the batches that `DataLoader` makes, and copies nothing.
+
+    Parquet is read by row groups. Each process keeps those that it used last, encoded, up to `cache_bytes`; with a
+    sampler that jumps all over a dataset that is larger, nearly every row costs the reading of a row group. Give the
+    sampler's order a `BlockSampler`, or read in the reader's order: that is what `DataLoader` and `ReaderDataset` are
+    for.
+
+    Thread-safe. Pickles, and may be inherited by forked workers: each of them opens files and keeps row groups by
+    itself, and nothing is started here.
+
+    Args:
+        dataset: What `petastore.open_dataset` gave, or a URL or list of URLs to open.
+        schema_fields: Names, regular expressions over whole names, or fields; None is all.
+        cache_bytes: Bytes of row groups, as they are stored, that a process keeps; the one that was read last is kept
+            whatever its size.
+        transform_spec: A function from a row, as a dict of NumPy values, to a row; it runs each time that a row is
+            asked for.
+        selection: Which rows, from `petastore.select_rows`; they are numbered among themselves.
+        storage_options: Passed to the fsspec filesystem of the URL's scheme.
+        filesystem: A pyarrow or fsspec filesystem to use instead.
+
+    Raises:
+        RequestError: Something that was asked for cannot be.
+        DatasetNotFoundError: There is no dataset there.
+
+    Example:
+        >>> import petastore, tempfile
+        >>> schema = petastore.Unischema("points", [petastore.UnischemaField("xy", "float32", (2,))])
+        >>> url = tempfile.mkdtemp() + "/points"
+        >>> _ = petastore.write_dataset(url, schema, [{"xy": np.full(2, i, "float32")} for i in range(5)])
+        >>> points = MapDataset(url)
+        >>> len(points), points[-1]
+        (5, {'xy': tensor([4., 4.])})
+        >>> loader = torch.utils.data.DataLoader(points, batch_size=3, shuffle=True)
+        >>> [batch["xy"].shape for batch in loader]
+        [torch.Size([3, 2]), torch.Size([2, 2])]
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        schema_fields: Iterable[str | UnischemaField] | None = None,
+        *,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        transform_spec: TransformSpec | None = None,
+        selection: Selection | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        filesystem: Any = None,
+    ) -> None:
+        self.rows = RandomAccess(
+            opened_dataset(dataset, storage_options, filesystem),
+            schema_fields,
+            cache_bytes=cache_bytes,
+            transform=transform_spec,
+            selection=selection,
+        )
+        """The rows as NumPy arrays: `rows.take([3, 1])`."""
+        refuse_dtypes(self)
+
+    @property
+    def schema(self) -> Unischema:
+        """The fields of a row, after selection and transform."""
+        return self.rows.schema
+
+    def __len__(self) -> int:
+        """Rows."""
+        return len(self.rows)
+
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
+        """One row; negative numbers count from the end.
+
+        Raises:
+            IndexError: There is no such row.
+            DecodeError: A cell is not what its field declares; column, file, row group and row are named.
+        """
+        row: dict[str, Any] = self.__getitems__([index])[0]
+        return row
+
+    def __getitems__(self, indices: Sequence[SupportsIndex]) -> Sequence[dict[str, Any]]:
+        """Many rows in the order asked for, decoded together; torch's DataLoader asks for a batch so.
+
+        Each row group is read at most once a call. The rows share memory with each other; they are made when somebody
+        looks at them.
+        """
+        numbers = np.fromiter((_whole_index(index) for index in indices), dtype=np.int64, count=len(indices))
+        return DecodedRows(self.rows.take(numbers), len(numbers))
+
+    def cache_info(self) -> CacheInfo:
+        """What the cache of this process has done so far: row groups read, and found at hand."""
+        return self.rows.cache_info()
+
+    def __repr__(self) -> str:
+        return f"MapDataset({self.rows.dataset.url!r}, {len(self):,} rows, {len(self.schema)} columns)"
+
+
+def opened_dataset(dataset: Any, storage_options: Mapping[str, Any] | None, filesystem: Any) -> Dataset:
+    """The dataset, opened where a URL was given."""
+    if not isinstance(dataset, Dataset):
+        return open_dataset(dataset, storage_options=storage_options, filesystem=filesystem)
+    if storage_options is not None or filesystem is not None:
+        raise RequestError("storage_options and filesystem belong to open_dataset, which has opened this dataset")
+    return dataset
+
+
+def _whole_index(index: Any) -> int:
+    try:
+        return operator.index(index)
+    except TypeError:
+        raise TypeError(f"a row is asked for by its number, but {index!r:.100} was given") from None

@@ -1,0 +1,264 @@
+"""ReaderDataset: a reader as the dataset of torch's own DataLoader, a part of it for each worker."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.utils.data
+
+from petastore.adapters.torch.loader import epochs_of
+from petastore.adapters.torch.map_dataset import opened_dataset
+from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in
+from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes, tensors_of
+from petastore.dataset import Dataset
+from petastore.errors import RequestError
+from petastore.plan.cursor import Cursor
+from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
+from petastore.plan.plan import Plan
+from petastore.plan.request import Shard, Tail, whole_number
+from petastore.plan.selection import Selection
+from petastore.plan.state import dump_state
+from petastore.plan.worker_state import dump_place, resume_place
+from petastore.plan.workers import WorkerPlan, with_lanes_for_workers
+from petastore.readers.options import Workers
+from petastore.readers.pools.thread import available_cpus
+from petastore.readers.reader import Reader
+from petastore.readers.reopen import reopened
+from petastore.readers.transform import TransformSpec
+from petastore.schema.field import UnischemaField
+
+__all__ = ["ReaderDataset"]
+
+
+class ReaderDataset(torch.utils.data.IterableDataset[Any]):
+    """A reader for torch's own DataLoader and its worker processes: each row once, each row group for one worker.
+
+    `DataLoader(ReaderDataset(url, batch_size=64), batch_size=None, num_workers=4)`. The batches are made in the workers
+    and cross in shared memory; they are those of `petastore.adapters.torch.DataLoader`. Without `batch_size` it gives
+    rows, as `MapDataset` does, for torch's own batching: `DataLoader(ReaderDataset(url), batch_size=64)`; that runs
+    Python for each row.
+
+    Each worker opens its own reader, over lanes of its own; only row groups on the borders of lanes, and those at the
+    end of the epoch, are read by a second one. Each rank gets the same number of batches, which does not depend on the
+    number of workers; their contents do: each is made from one worker's row groups. They come in the same order each
+    time, for equal arguments and equal `num_workers`.
+
+    One `for` gives `num_epochs` epochs. Every `for` begins with the epoch that was set last by `set_epoch` (0 at
+    first): the order of a second `for` is another one only if it was called, as with torch's DistributedSampler.
+
+    It follows torchdata's protocol for StatefulDataLoader; with torch's DataLoader and several workers, see
+    `state_after`.
+
+    Args:
+        dataset: What `petastore.open_dataset` gave, or a URL or list of URLs to open.
+        schema_fields: Names, regular expressions over whole names, or fields; None is all.
+        batch_size: Rows of a batch on this rank; None gives rows.
+        workers_count: Threads of each worker process; None shares the CPUs among the workers.
+        seed: As in `make_reader`.
+        shuffle_rows: As in `make_reader`.
+        shuffle_row_groups: As in `make_reader`.
+        shuffle_memory: Bytes of stored cells that all ranks and workers together keep for `shuffle_rows`.
+        lanes: Row groups that are read side by side; None is a number that ranks and workers divide. Fewer than these
+            are shared, and each of them is read by several workers.
+        block_rows: As in `make_reader`.
+        reshuffle: As in `make_reader`.
+        num_epochs: Epochs of one `for`; None is without end.
+        cur_shard: This rank, from 0; give it together with `shard_count`. Workers are not ranks.
+        shard_count: Ranks.
+        tail: As in `make_reader`.
+        transform_spec: A function from a row, as a dict, to a row. It must pickle where workers are spawned.
+        selection: Which rows, from `petastore.select_rows`.
+        storage_options: Passed to the fsspec filesystem of the URL's scheme.
+        filesystem: A pyarrow or fsspec filesystem to use instead.
+
+    Raises:
+        RequestError: Something that was asked for cannot be; or single rows of several ranks cannot be shared equally.
+        NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+        DatasetNotFoundError: There is no dataset there.
+
+    Example:
+        >>> import petastore, tempfile
+        >>> schema = petastore.Unischema("points", [petastore.UnischemaField("id", "int32")])
+        >>> url = tempfile.mkdtemp() + "/points"
+        >>> _ = petastore.write_dataset(url, schema, [{"id": i} for i in range(5)])
+        >>> loader = torch.utils.data.DataLoader(ReaderDataset(url, batch_size=3), batch_size=None)
+        >>> len(loader), [batch["id"].tolist() for batch in loader]
+        (2, [[0, 1, 2], [3, 4]])
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        schema_fields: Iterable[str | UnischemaField] | None = None,
+        *,
+        batch_size: int | None = None,
+        workers_count: int | None = None,
+        seed: int | None = None,
+        shuffle_rows: bool = False,
+        shuffle_row_groups: bool = True,
+        shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
+        lanes: int | None = None,
+        block_rows: int | None = None,
+        reshuffle: str = "epoch",
+        num_epochs: int | None = 1,
+        cur_shard: int | None = None,
+        shard_count: int | None = None,
+        tail: str | Tail = "even",
+        transform_spec: TransformSpec | None = None,
+        selection: Selection | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        filesystem: Any = None,
+    ) -> None:
+        self.dataset = opened_dataset(dataset, storage_options, filesystem)
+        """The dataset that is read."""
+        self.batch_size = None if batch_size is None else whole_number(batch_size, name="batch_size", least=1)
+        self._size = self.batch_size or 1
+        self._threads = Workers("thread", workers_count).count
+        self._shuffle_memory = shuffle_memory
+        self._transform = transform_spec
+        self.plan = self.dataset.plan(
+            columns=schema_fields,
+            seed=seed,
+            shuffle_row_groups=shuffle_row_groups,
+            shuffle_rows=shuffle_rows,
+            shuffle_memory=shuffle_memory,
+            lanes=lanes,
+            block_rows=block_rows,
+            reshuffle=reshuffle,
+            shard=Shard.parse(cur_shard, shard_count),
+            epochs=num_epochs,
+            tail=tail,
+            selection=selection,
+        )
+        """What this rank reads, before it falls to workers."""
+        if self.batch_size is None:
+            _refuse_unequal_rows(self.plan)
+        with self._reader(self.dataset, self.plan, threads=1) as reader:
+            refuse_dtypes(reader)
+            self.schema = reader.schema
+            """The fields that come out, after selection and transform."""
+        self._pass: Pass | None = None
+        # Persistent workers are told by shared memory: nothing else reaches them.
+        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def _reader(self, dataset: Dataset, plan: Plan, *, threads: int) -> Reader:
+        return Reader(dataset, plan, workers=Workers("thread", threads), transform=self._transform)
+
+    def __len__(self) -> int:
+        """Batches of one whole `for`, all epochs, on this rank; rows where it gives rows.
+
+        Raises:
+            TypeError: It is endless.
+        """
+        each = self.plan.rows_per_epoch(1) if self.batch_size is None else self.plan.steps_per_epoch(self.batch_size)
+        return each * epochs_of(self.plan.request.epochs)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._pass is None or not self._pass.is_loaded:
+            self._pass = Pass(beginning(int(self._epoch[0])))
+        self._pass.is_loaded = False
+        return self._stream(_this_worker(), self._pass)
+
+    def _stream(self, worker: Shard, this_pass: Pass) -> Iterator[Any]:
+        plan = self._plan_of(worker, this_pass.begin)
+        dataset = self.dataset if torch.utils.data.get_worker_info() is None else reopened(self.dataset)
+        threads = self._threads or max(available_cpus() // worker.count, 1)
+        with self._reader(dataset, plan, threads=threads) as reader:
+            reader.load_state_dict(dump_state(plan, plan.place_after(this_pass.given, self._size)))
+            for batch in reader.batches(self._size):
+                this_pass.given += 1
+                if self.batch_size is None:
+                    yield from DecodedRows(batch, batch.num_rows)
+                else:
+                    yield tensors_of(batch)
+
+    def _plan_of(self, worker: Shard, begin: Cursor) -> WorkerPlan:
+        plan = with_lanes_for_workers(self.plan, worker.count, shuffle_memory=self._shuffle_memory)
+        return _worker_plan(plan, worker, begin)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next `for` begins with this epoch; or where a state was loaded, if that is in this epoch.
+
+        To be called before each `for`, on every rank alike; persistent workers are told too.
+        """
+        self._pass = loaded_in(self._pass, epoch)
+        self._epoch[0] = epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where iteration *in this process* stands, as a new dict of JSON values; for torchdata's StatefulDataLoader.
+
+        Raises:
+            RequestError: It was not iterated in this process; worker processes are asked by StatefulDataLoader alone.
+        """
+        if self._pass is None:
+            raise RequestError(
+                "this dataset was not iterated in this process, so it does not know how far its workers are; use "
+                "state_after(batches, num_workers), or torchdata's StatefulDataLoader"
+            )
+        worker = _this_worker()
+        return dump_place(self._plan_of(worker, self._pass.begin), self._pass.given, self._size, of_all=False)
+
+    def state_after(self, batches: int, num_workers: int) -> dict[str, Any]:
+        """The state after as many batches of the `for` under way, all workers together (rows, where it gives rows).
+
+        It is the state of any reader: other numbers of workers and ranks and other batch sizes may go on from it.
+
+        Args:
+            batches: Batches that training has had since the `for` began.
+            num_workers: What the DataLoader was given.
+
+        Raises:
+            RequestError: Not every worker has made as many batches; take states after a multiple of `num_workers`.
+        """
+        batches = whole_number(batches, name="batches", least=0)
+        workers = max(whole_number(num_workers, name="num_workers", least=0), 1)
+        begin = self._pass.begin if self._pass is not None else beginning(int(self._epoch[0]))
+        state = dump_place(self._plan_of(Shard(0, workers), begin), batches, self._size, of_all=True)
+        if state["format"] != dump_state(self.plan, begin)["format"]:
+            raise RequestError(
+                f"after {batches:,} batches some of the {workers} workers have made one more than the others, and no "
+                f"place in the order says that; ask after a multiple of {workers}, or at the end of the epoch"
+            )
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next `for` goes on where the state was taken, and ends where that one would have ended.
+
+        With worker processes that are not persistent, each further `for` does so too, until `set_epoch` is called.
+
+        Raises:
+            RequestError: The state is of other data, another order, or of another worker; the difference is named.
+        """
+        worker = _this_worker()
+        plan, begin, given = resume_place(
+            self.plan, state, batch_size=self._size, workers=worker.count, worker=worker.index
+        )
+        # The lanes of the state are the order that is gone on with, whatever the number of workers.
+        request = dataclasses.replace(plan.request, chosen=plan.request.chosen - {"lanes"})
+        self.plan = dataclasses.replace(plan, request=request)
+        self._epoch[0] = begin.first_epoch
+        self._pass = Pass(begin, given, is_loaded=True)
+
+
+def _this_worker() -> Shard:
+    info = torch.utils.data.get_worker_info()
+    return Shard() if info is None else Shard(info.id, info.num_workers)
+
+
+def _worker_plan(plan: Plan, worker: Shard, begin: Cursor) -> WorkerPlan:
+    return WorkerPlan(plan.inventory, plan.request, plan.selection, worker=worker, begin=begin)
+
+
+def _refuse_unequal_rows(plan: Plan) -> None:
+    """Row by row, torch makes the batches, and one row more on one rank may be one batch more."""
+    ranks = plan.request.shard.count
+    if plan.request.tail is Tail.EVEN and plan.num_rows % ranks:
+        raise RequestError(
+            f"{plan.num_rows:,} rows cannot be shared equally, row by row, by {ranks} ranks, and a rank with one row "
+            "more may have one batch more, for which the others do not wait; give batch_size, which makes whole "
+            "batches and as many on each rank, or tail='drop' or 'wrap'"
+        )

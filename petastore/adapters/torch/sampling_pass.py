@@ -1,0 +1,61 @@
+"""How far one iteration of a sampler or dataset has come, and which rank this process is."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import torch
+import torch.utils.data
+
+from petastore.errors import RequestError
+from petastore.plan.cursor import Cursor
+from petastore.plan.request import Shard, whole_number
+
+__all__ = ["Pass", "beginning", "loaded_in", "shard_of_this_process"]
+
+
+@dataclasses.dataclass
+class Pass:
+    """How far one iteration has come."""
+
+    begin: Cursor
+    given: int = 0
+    """Batches since then: of the worker that this process is, or of all where they are made here."""
+    is_loaded: bool = False
+    """Whether it comes from a state, and nobody has begun to iterate it."""
+
+
+def beginning(epoch: int) -> Cursor:
+    """The cursor before the first row of an epoch."""
+    return Cursor(epoch, 0, epoch)
+
+
+def loaded_in(this_pass: Pass | None, epoch: int) -> Pass | None:
+    """The pass if it was loaded, has not begun yet, and is the one of this epoch or stands in it; else None."""
+    epoch = whole_number(epoch, name="epoch", least=0)
+    if (
+        this_pass is None
+        or not this_pass.is_loaded
+        or epoch not in (this_pass.begin.first_epoch, this_pass.begin.epoch)
+    ):
+        return None
+    if epoch != this_pass.begin.first_epoch:
+        this_pass.begin = dataclasses.replace(this_pass.begin, first_epoch=epoch)
+    return this_pass
+
+
+def shard_of_this_process(num_replicas: int | None, rank: int | None) -> Shard:
+    """The rank that was given, or that of torch.distributed; the only one where neither says anything."""
+    if (num_replicas is None) != (rank is None):
+        raise RequestError(f"num_replicas={num_replicas!r} and rank={rank!r}: give both, or neither")
+    if num_replicas is not None and rank is not None:
+        return Shard(rank, num_replicas)
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return Shard(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        raise RequestError(
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but torch.distributed is not initialised, so nobody knows "
+            "which rank this is; call torch.distributed.init_process_group first, or give num_replicas and rank"
+        )
+    return Shard()
