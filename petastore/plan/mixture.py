@@ -23,13 +23,14 @@ import functools
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
+from petastore.plan.agreement import AllGather, assert_agreed
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixed_line import MixedLine, SourceTurns, common_lanes, mixed_line, proportions
 from petastore.plan.mixed_spans import MixedBatches, MixedCursor, MixedSpan, Source, SourceBatches, Walk
@@ -38,9 +39,6 @@ from petastore.plan.request import Order, ReadRequest, Shard, whole_number
 from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
 from petastore.plan.visits import lane_of_visit
-
-if TYPE_CHECKING:
-    from petastore.plan.agreement import AllGather
 
 __all__ = ["Mixture"]
 
@@ -231,6 +229,21 @@ class Mixture:
         return dataclasses.replace(self, sources=tuple(source.for_shard(shard) for source in self.sources))
 
     def facts(self) -> dict[str, Any]:
+        """What ranks must agree on, by name, and which shard this one is; see `Plan.facts`."""
+        request = self.request
+        return {
+            "dataset": self.data_fingerprint,
+            **self.recipe(),
+            "rows": self.num_rows,
+            "row groups": self.inventory.num_row_groups,
+            **dataclasses.asdict(request.order),
+            "num_epochs": request.epochs,
+            "tail": request.tail.value,
+            "shard_count": request.shard.count,
+            "cur_shard": request.shard.index,
+        }
+
+    def recipe(self) -> dict[str, Any]:
         """What makes it this mixture of these data: a new dict of JSON values, small."""
         return {
             "weights": list(self.proportions),
@@ -248,9 +261,7 @@ class Mixture:
         Raises:
             RequestError: Ranks planned different data, or two of them the same shard; both sides' facts are named.
         """
-        from petastore.plan.agreement import assert_agreed  # it compares plans, so it knows them
-
-        assert_agreed(self, all_gather)
+        assert_agreed(self.facts(), all_gather)
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[MixedSpan]:
         """This rank's batches from a cursor on, several at a time, through all epochs; see `Plan.spans`."""

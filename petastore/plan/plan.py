@@ -10,12 +10,13 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
+from petastore.plan.agreement import AllGather, assert_agreed
 from petastore.plan.cursor import Cursor
 from petastore.plan.order import EpochOrder
 from petastore.plan.request import ReadRequest, Shard, whole_number
@@ -24,7 +25,6 @@ from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
 
 if TYPE_CHECKING:
-    from petastore.plan.agreement import AllGather
     from petastore.plan.explain import Explanation
 
 __all__ = ["Plan", "Span"]
@@ -153,6 +153,23 @@ class Plan:
 
         return explain(self, batch_size)
 
+    def facts(self) -> dict[str, Any]:
+        """What ranks must agree on, by name, and which shard this one is: a new dict of JSON values, under a kilobyte.
+
+        Columns are left out: ranks may well read different ones.
+        """
+        request = self.request
+        return {
+            "dataset": self.data_fingerprint,
+            "rows": self.num_rows,
+            "row groups": self.inventory.num_row_groups,
+            **dataclasses.asdict(request.order),
+            "num_epochs": request.epochs,
+            "tail": request.tail.value,
+            "shard_count": request.shard.count,
+            "cur_shard": request.shard.index,
+        }
+
     def assert_agreed(self, all_gather: AllGather) -> None:
         """Refuses ranks that planned different data; every rank calls it, and every rank raises alike.
 
@@ -163,9 +180,7 @@ class Plan:
         Raises:
             RequestError: Ranks planned different data, or two of them the same shard; both sides' facts are named.
         """
-        from petastore.plan.agreement import assert_agreed  # it compares plans, so it knows them
-
-        assert_agreed(self, all_gather)
+        assert_agreed(self.facts(), all_gather)
 
     def unit(self, group: int) -> ReadUnit:
         """The work item that reads a row group, given by its number in the dataset."""

@@ -55,7 +55,7 @@ def dump_state(plan: Plan | Mixture, cursor: Cursor) -> dict[str, Any]:
         Cursor(epoch=0, position=3, first_epoch=0)
     """
     if isinstance(plan, Mixture):
-        order = {"mixture": plan.facts() | {"seed": plan.seed, "rows": plan.num_rows}}
+        order = {"mixture": plan.recipe() | {"seed": plan.seed, "rows": plan.num_rows}}
     else:
         order = {"order": dataclasses.asdict(plan.request.order)}
     return {
@@ -113,7 +113,7 @@ def _beyond(cursor: Cursor, plan: Plan | Mixture) -> RequestError:
 
 
 def _resumed_mixture(mixture: Mixture, facts: Mapping[str, Any], cursor: Cursor, taken: Any) -> tuple[Mixture, Cursor]:
-    now = mixture.facts() | {"seed": mixture.seed}
+    now = mixture.recipe() | {"seed": mixture.seed}
     orders = facts.get("orders")
     if set(facts) != {*now, "rows"} or not isinstance(orders, list) or len(orders) != len(mixture.sources):
         raise RequestError(f"{dict(facts)!r:.300} is a damaged or another mixture; it needs {', '.join(now)}")

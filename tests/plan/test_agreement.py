@@ -11,7 +11,7 @@ import pytest
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
-from petastore.plan.agreement import assert_agreed, plan_facts
+from petastore.plan.agreement import assert_agreed
 
 ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=2, block_rows=5)
 
@@ -26,7 +26,7 @@ def all_ask(plans: list[Plan]) -> set[str]:
     said = set()
     for plan in plans:
         try:
-            assert_agreed(plan, lambda _: [plan_facts(one) for one in plans])
+            assert_agreed(plan.facts(), lambda _: [one.facts() for one in plans])
         except RequestError as problem:
             said.add(str(problem))
         else:
@@ -65,4 +65,4 @@ def test_two_ranks_with_one_shard_are_named() -> None:
 
 
 def test_facts_are_small_json() -> None:
-    assert len(json.dumps(plan_facts(plan_of(0)))) < 1024
+    assert len(json.dumps(plan_of(0).facts())) < 1024

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Selection, Shard, Tail
-from petastore.plan.agreement import plan_facts
 from petastore.plan.mixed_spans import MixedCursor
 from petastore.plan.mixture import Mixture
 from petastore.plan.state import dump_state, resume
@@ -393,6 +392,6 @@ def test_ranks_with_other_weights_do_not_agree() -> None:
         for rank in range(2)
     ]
     with pytest.raises(RequestError, match=r"weights is \[1, 1\] on rank 0 and \[1, 2\] on rank 1"):
-        mixtures[0].assert_agreed(lambda _: [plan_facts(mixture) for mixture in mixtures])
+        mixtures[0].assert_agreed(lambda _: [mixture.facts() for mixture in mixtures])
     mixtures[1] = dataclasses.replace(mixtures[1], weights=[Fraction(1, 3), Fraction(1, 3)])
-    mixtures[0].assert_agreed(lambda _: [plan_facts(mixture) for mixture in mixtures])
+    mixtures[0].assert_agreed(lambda _: [mixture.facts() for mixture in mixtures])
