@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from petastore.errors import RequestError
+from petastore.plan.request import ReadRequest
 
-__all__ = ["AllGather", "assert_agreed"]
+__all__ = ["AllGather", "assert_agreed", "facts_of"]
 
 AllGather = Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]]
 """Gives what every rank passed to it, in the order of ranks: an `all_gather` of small picklable objects."""
+
+
+def facts_of(request: ReadRequest, *, dataset: str, rows: int, row_groups: int) -> dict[str, Any]:
+    """What ranks must agree on, by name, and which shard this one is: a new dict of JSON values, under a kilobyte.
+
+    Columns are left out: ranks may well read different ones.
+    """
+    return {
+        "dataset": dataset,
+        "rows": rows,
+        "row groups": row_groups,
+        **dataclasses.asdict(request.order),
+        "num_epochs": request.epochs,
+        "tail": request.tail.value,
+        "shard_count": request.shard.count,
+        "cur_shard": request.shard.index,
+    }
 
 
 def assert_agreed(mine: Mapping[str, Any], all_gather: AllGather) -> None:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
-from petastore.plan.agreement import AllGather, assert_agreed
+from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixed_line import MixedLine, SourceTurns, common_lanes, mixed_line, proportions
 from petastore.plan.mixed_spans import MixedBatches, MixedCursor, MixedSpan, Source, SourceBatches, Walk
@@ -229,19 +229,10 @@ class Mixture:
         return dataclasses.replace(self, sources=tuple(source.for_shard(shard) for source in self.sources))
 
     def facts(self) -> dict[str, Any]:
-        """What ranks must agree on, by name, and which shard this one is; see `Plan.facts`."""
-        request = self.request
-        return {
-            "dataset": self.data_fingerprint,
-            **self.recipe(),
-            "rows": self.num_rows,
-            "row groups": self.inventory.num_row_groups,
-            **dataclasses.asdict(request.order),
-            "num_epochs": request.epochs,
-            "tail": request.tail.value,
-            "shard_count": request.shard.count,
-            "cur_shard": request.shard.index,
-        }
+        """What ranks must agree on, by name; see `petastore.plan.agreement.facts_of`."""
+        groups = self.inventory.num_row_groups
+        alike = facts_of(self.request, dataset=self.data_fingerprint, rows=self.num_rows, row_groups=groups)
+        return {**alike, **self.recipe()}
 
     def recipe(self) -> dict[str, Any]:
         """What makes it this mixture of these data: a new dict of JSON values, small."""

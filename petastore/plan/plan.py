@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
-from petastore.plan.agreement import AllGather, assert_agreed
+from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.cursor import Cursor
 from petastore.plan.order import EpochOrder
 from petastore.plan.request import ReadRequest, Shard, whole_number
@@ -154,21 +154,9 @@ class Plan:
         return explain(self, batch_size)
 
     def facts(self) -> dict[str, Any]:
-        """What ranks must agree on, by name, and which shard this one is: a new dict of JSON values, under a kilobyte.
-
-        Columns are left out: ranks may well read different ones.
-        """
-        request = self.request
-        return {
-            "dataset": self.data_fingerprint,
-            "rows": self.num_rows,
-            "row groups": self.inventory.num_row_groups,
-            **dataclasses.asdict(request.order),
-            "num_epochs": request.epochs,
-            "tail": request.tail.value,
-            "shard_count": request.shard.count,
-            "cur_shard": request.shard.index,
-        }
+        """What ranks must agree on, by name; see `petastore.plan.agreement.facts_of`."""
+        groups = self.inventory.num_row_groups
+        return facts_of(self.request, dataset=self.data_fingerprint, rows=self.num_rows, row_groups=groups)
 
     def assert_agreed(self, all_gather: AllGather) -> None:
         """Refuses ranks that planned different data; every rank calls it, and every rank raises alike.
