@@ -212,9 +212,11 @@ class Reader:
             raise ReaderClosedError("this reader was stopped; open another one")
         self._end_pipeline()
         pool = self.workers.pool()
+        # Tasks hold what they need and not the reader: a worker must never be the last one to hold it, and so end it.
+        dataset, plan = self.dataset, self.plan
         pipeline = Pipeline(
-            self.plan.spans(batch_size, rows_per_span=self._rows_per_span, after=self.cursor),
-            fetch=lambda group: self.dataset.read(self.plan.unit(group)),
+            plan.spans(batch_size, rows_per_span=self._rows_per_span, after=self.cursor),
+            fetch=lambda group: dataset.read(plan.unit(group)),
             assemble=self._assembler.assemble,
             pool=pool,
             ahead=pool.workers + 1,
