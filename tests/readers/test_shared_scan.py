@@ -165,6 +165,17 @@ print(json.dumps({"fingerprint": selection.fingerprint, "reads": reads}), flush=
 """
 
 
+# Several threads of a rank may come here at once: the line is written whole, and by one of them.
+HOLD = """
+import os, threading
+said = threading.Lock()
+def hold():
+    if said.acquire(blocking=False):
+        os.write(1, b"held\\n")
+    threading.Event().wait()
+"""
+
+
 def start_rank(url: str, cache: Path, script: str = RANK) -> subprocess.Popen[str]:
     rank = subprocess.Popen(
         [sys.executable, "-c", script, url, str(cache)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -195,8 +206,8 @@ def test_ranks_divide_the_row_groups_between_them(url: str, tmp_path: Path) -> N
 def test_a_rank_that_is_killed_is_done_without(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It dies with a part claimed; what it had published is used, the rest is looked at here."""
     cache = tmp_path / "cache"
-    stop = "reads.append(unit.group)\n    if len(reads) > 40: print('held', flush=True); sys.stdin.readline()"
-    rank = start_rank(url, cache, RANK.replace("reads.append(unit.group)", stop))
+    stop = "reads.append(unit.group)\n    if len(reads) > 40: hold()"
+    rank = start_rank(url, cache, HOLD + RANK.replace("reads.append(unit.group)", stop))
     go(rank)
     assert rank.stdout is not None
     assert rank.stdout.readline() == "held\n"
