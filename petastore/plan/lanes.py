@@ -46,12 +46,12 @@ def shuffled_lanes(
         >>> shuffled_lanes(Inventory.of_rows([1000] * 600), shuffle_memory=10**6, lanes=None, block_rows=None)
         (48, 1604)
     """
-    filled = inventory.rows[inventory.rows > 0]
-    group_rows = int(np.ceil(filled.mean())) if len(filled) else 1
+    filled = int(np.count_nonzero(inventory.rows))
+    group_rows = -(-inventory.num_rows // filled) if filled else 1
     row_bytes = max(float(inventory.decoded_bytes.sum()) / max(inventory.num_rows, 1), 1.0)
     groups_in_memory = shuffle_memory / (group_rows * row_bytes)
     if lanes is None:
-        most = min(len(filled), groups_in_memory / _GROUPS_A_LANE)
+        most = min(filled, groups_in_memory / _GROUPS_A_LANE)
         lanes = max([number for number in _LANES if number <= most], default=1)
     if block_rows is None:
         rows_in_memory = min(int(groups_in_memory * group_rows), _PERMUTED_ROWS)

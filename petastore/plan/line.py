@@ -17,15 +17,19 @@ from numpy.typing import NDArray
 
 from petastore.plan.mix import hashed_permutation, mix, mix_array
 from petastore.plan.request import Order
-from petastore.plan.visits import lane_of_visit
+from petastore.plan.visits import visit_of_lane
 
 __all__ = ["ROWS", "line_of_groups"]
 
 # What a hash is for: no two of these share a stream.
 _ROW_GROUPS, ROWS, _TURN = 0, 1, 2
 
+_SORTED_AT_ONCE = 32_768
+"""Row groups of whole lanes that are sorted at once: their keys stay in the processor's cache, and in memory that the
+process has already; fresh memory for millions of keys costs more than sorting them."""
 
-def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: int) -> NDArray[np.int64]:
+
+def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: int) -> NDArray[np.int32]:
     """Row groups that have rows, in the order in which they lie on the line.
 
     Args:
@@ -42,28 +46,59 @@ def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: 
         >>> line_of_groups(np.full(8, 10), order, epoch=0, lanes=2).tolist()
         [3, 1, 0, 2, 7, 5, 6, 4]
     """
-    filled = np.flatnonzero(rows)
+    filled = int(np.count_nonzero(rows))
+    line = _line_of_filled(filled, order, epoch, lanes)
+    return line if filled == len(rows) else np.flatnonzero(rows).astype(np.int32)[line]
+
+
+def _line_of_filled(groups: int, order: Order, epoch: int, lanes: int) -> NDArray[np.int32]:
+    """The order of row groups that all have rows."""
     if not order.shuffle_row_groups:
-        return filled
+        return np.arange(groups, dtype=np.int32)
     hashed_for = (order.seed, epoch if order.reshuffle == "epoch" else 0)
     if not order.shuffle_rows:
-        return filled[hashed_permutation(mix(_ROW_GROUPS, *hashed_for), len(filled))]
-    return filled[_in_strata(len(filled), lanes, hashed_for)]
+        return hashed_permutation(mix(_ROW_GROUPS, *hashed_for), groups).astype(np.int32)
+    return _in_strata(groups, lanes, hashed_for)
 
 
-def _in_strata(groups: int, lanes: int, hashed_for: tuple[int, int]) -> NDArray[np.int64]:
+def _in_strata(groups: int, lanes: int, hashed_for: tuple[int, int]) -> NDArray[np.int32]:
     """Numbers of row groups, lane after lane, in hashed order inside each; sorted as `hashed_permutation` does it."""
-    numbers = np.arange(groups, dtype=np.uint64)
-    parts = numbers.astype(np.int64) * lanes // max(groups, 1)
-    lane = lane_of_visit(lanes)[(parts + mix(_TURN, *hashed_for) % lanes) % lanes]
-    # keys: lane in the high bits, hash in the middle, number in the low bits: all different, so any sort will do
-    lane_bits = np.uint64((lanes - 1).bit_length())
-    low_bits = np.uint64((1 << max(groups - 1, 0).bit_length()) - 1)
-    keys = mix_array(mix(_ROW_GROUPS, *hashed_for), numbers) >> lane_bits
-    if lane_bits:
-        keys |= lane.astype(np.uint64) << (np.uint64(64) - lane_bits)
-    keys &= ~low_bits
-    keys |= numbers
-    keys.sort()
-    keys &= low_bits
-    return keys.astype(np.int64)
+    # borders: (lanes + 1,) part s is the numbers n with n * lanes // groups == s
+    borders = -(-np.arange(lanes + 1, dtype=np.int64) * groups // lanes)
+    parts = (visit_of_lane(lanes) - mix(_TURN, *hashed_for) % lanes) % lanes
+    firsts, sizes = borders[parts], np.diff(borders)[parts]
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    keys = _LaneKeys(mix(_ROW_GROUPS, *hashed_for), groups, lanes)
+    ordered = np.empty(groups, dtype=np.int32)
+    lanes_at_once = max(_SORTED_AT_ONCE * lanes // max(groups, 1), 1)
+    for lane in range(0, lanes, lanes_at_once):
+        chosen = slice(lane, lane + lanes_at_once)
+        first, stop = starts[chosen][0], starts[: lane + lanes_at_once + 1][-1]
+        numbers = np.arange(first, stop) + np.repeat(firsts[chosen] - starts[:-1][chosen], sizes[chosen])
+        ordered[first:stop] = keys.sorted(numbers, np.repeat(np.arange(lanes)[chosen], sizes[chosen]))
+    return ordered
+
+
+class _LaneKeys:
+    """Sorts row groups by lane and hash.
+
+    A key has the lane in its high bits, the hash in the middle and the number in its low bits: all are different, so
+    any sort will do.
+    """
+
+    def __init__(self, state: int, groups: int, lanes: int) -> None:
+        self._state = state
+        self._lane_bits = (lanes - 1).bit_length()
+        self._low_bits = np.uint64((1 << max(groups - 1, 0).bit_length()) - 1)
+
+    def sorted(self, numbers: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.uint64]:
+        numbered = numbers.view(np.uint64)
+        keys = mix_array(self._state, numbered)
+        if self._lane_bits:
+            keys >>= np.uint64(self._lane_bits)
+            keys |= lanes.view(np.uint64) << np.uint64(64 - self._lane_bits)
+        keys &= ~self._low_bits
+        keys |= numbered
+        keys.sort()
+        keys &= self._low_bits
+        return keys

@@ -101,7 +101,8 @@ class EpochOrder:
         self._num_groups = len(rows)
         self._line_groups = line_of_groups(rows, order, epoch=epoch, lanes=self.lanes)
         self._line_starts = np.zeros(len(self._line_groups) + 1, dtype=np.int64)
-        np.cumsum(rows[self._line_groups], out=self._line_starts[1:])
+        stops = self._line_starts[1:]  # in place: fresh memory for a million row groups costs more than the sums
+        np.cumsum(rows.take(self._line_groups, out=stops, mode="clip"), out=stops)
         self._lane_starts = np.cumsum(self._lane_sizes) - self._lane_sizes
         self._lane = functools.cache(self._make_lane)
         self._block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(self._make_block)
@@ -135,7 +136,7 @@ class EpochOrder:
         """Row groups and rows inside them, at some places of the line."""
         # index: (n,) place of each row's row group on the line
         index = np.searchsorted(self._line_starts, line, side="right") - 1
-        return self._line_groups[index].astype(np.int32), line - self._line_starts[index]
+        return self._line_groups[index], line - self._line_starts[index]
 
     def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:
         """The last position of any block in some lanes with rows of each row group; -1 where those lanes have none."""
@@ -144,9 +145,9 @@ class EpochOrder:
         )
 
     @functools.cached_property
-    def _line_index(self) -> NDArray[np.int64]:
-        inverse = np.full(self._num_groups, -1, dtype=np.int64)
-        inverse[self._line_groups] = np.arange(len(self._line_groups), dtype=np.int64)
+    def _line_index(self) -> NDArray[np.int32]:
+        inverse = np.full(self._num_groups, -1, dtype=np.int32)
+        inverse[self._line_groups] = np.arange(len(self._line_groups), dtype=np.int32)
         return inverse
 
     def _last_position(self, line_index: int, lanes: range) -> int:
@@ -177,7 +178,7 @@ class EpochOrder:
             starts, stops = lane.block_starts[blocks], lane.block_starts[blocks + 1]
         numbers = np.full(len(starts), lane.number, dtype=np.int64)
         firsts, lasts = (self._visits.positions(lane.number, offsets) for offsets in (starts, stops - 1))
-        return self._line_groups[lane.line_groups], numbers, firsts, lasts
+        return self._line_groups[lane.line_groups].astype(np.int64), numbers, firsts, lasts
 
     def _is_backwards(self, lane: int) -> bool:
         return self._order.shuffle_rows and lane % 2 == 1
