@@ -1,6 +1,7 @@
 """A selection: which rows of each row group a filter keeps, as counts and bitmaps. Pure.
 
-The plan runs on the counts, so epochs under a filter are as even, elastic and resumable as without one.
+The plan runs on the counts, so epochs under a filter are as even, elastic and resumable as without one. A selection
+also says what left the other rows out; that is for people, and selections of the same rows are equal whatever they say.
 """
 
 from __future__ import annotations
@@ -15,7 +16,34 @@ from numpy.typing import NDArray
 
 from petastore.errors import RequestError
 
-__all__ = ["Selection"]
+__all__ = ["PRUNED_BY", "Pruned", "Selection"]
+
+PRUNED_BY = ("partition values", "statistics", "filter", "predicate")
+"""What can leave rows out, in the order in which it is asked: directory names, then the statistics of row groups, then
+the filter and the predicate, which are asked about each row that is left."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pruned:
+    """What one step of a search left out.
+
+    Example:
+        >>> Pruned("statistics", row_groups=3, rows=3000)
+        Pruned(by='statistics', row_groups=3, rows=3000)
+    """
+
+    by: str
+    """One of `PRUNED_BY`."""
+
+    row_groups: int
+    """Row groups of which it left out all rows that were there until then; those without rows are not counted."""
+
+    rows: int
+    """Rows that it left out, those of whole row groups included."""
+
+    def __post_init__(self) -> None:
+        if self.by not in PRUNED_BY or self.row_groups < 0 or self.rows < self.row_groups:
+            raise RequestError(f"{self} cannot be: it is by one of {PRUNED_BY}, and each row group has a row or more")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,6 +65,10 @@ class Selection:
 
     bitmaps: Mapping[int, NDArray[np.bool_]]
     """Of each row group of which some rows are meant and others are not: True where one is, shape (rows,)."""
+
+    pruned: tuple[Pruned, ...] = ()
+    """What left out the other rows, step by step; where nobody kept account, less than all of them. No part of the
+    fingerprint."""
 
     def __post_init__(self) -> None:
         counts = np.array(self.counts, dtype=np.int64)

@@ -27,8 +27,8 @@ from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.errors import DecodeError, TransformError
 from petastore.expressions import ColumnStatistics, Expression, bind, parse_filters
-from petastore.plan.prune import prune
-from petastore.plan.selection import Selection
+from petastore.plan.prune import Verdict, prune
+from petastore.plan.selection import Pruned, Selection
 from petastore.plan.unit import ReadUnit
 from petastore.readers.decode import decode_cells
 from petastore.readers.options import Workers
@@ -43,7 +43,7 @@ from petastore.storage.statistics import read_statistics
 
 __all__ = ["select_rows"]
 
-_VERSION = 1  # of what filters mean: a change makes all remembered selections foreign
+_VERSION = 2  # of what filters mean and what is remembered: a change makes all remembered selections foreign
 _log = logging.getLogger(__name__)
 
 Look = Callable[[int], Kept]
@@ -122,6 +122,16 @@ def _key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class _Question:
+    """A question that is asked about each row of some row groups."""
+
+    by: str  # what it leaves out is pruned by this
+    pruned: tuple[Pruned, ...]  # what was left out before
+    asked: NDArray[np.int64]  # rows of each row group that it is asked about, shape (groups,)
+    look: Look
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class _Search:
     """A search for the rows of one dataset."""
 
@@ -144,7 +154,7 @@ class _Search:
             _log.info(
                 "filter decided by partition values: %s of %s row groups kept", by_partition.all.sum(), len(self.rows)
             )
-            return Selection(np.where(by_partition.all, self.rows, 0), {})
+            return Selection(np.where(by_partition.all, self.rows, 0), {}, self._pruned(by_partition))
         found = self._remembered(key)
         if found is not None:
             return found
@@ -162,8 +172,17 @@ class _Search:
         def look(group: int) -> Kept:
             return as_kept(true_rows(bound, self._cells(group, fields, partitions), fields))
 
-        whole: dict[int, Kept] = dict.fromkeys(np.flatnonzero(verdict.all).tolist(), True)
-        return self._settled(key, whole, verdict.undecided, look)
+        undecided = ~(verdict.none | verdict.all)
+        question = _Question("filter", self._pruned(by_partition, verdict), np.where(undecided, self.rows, 0), look)
+        return self._settled(key, question, whole=dict.fromkeys(np.flatnonzero(verdict.all).tolist(), True))
+
+    def _pruned(self, by_partition: Verdict, by_statistics: Verdict | None = None) -> tuple[Pruned, ...]:
+        """What was left out before anything was looked at."""
+        left = np.where(by_partition.none, 0, self.rows)
+        pruned = _left_out("partition values", self.rows, left)
+        if by_statistics is None:
+            return pruned
+        return pruned + _left_out("statistics", left, np.where(by_statistics.none, 0, left))
 
     def included(self, predicate: RowPredicate, before: Selection, key: str | None) -> Selection:
         """Those of the selected rows that a predicate includes."""
@@ -189,7 +208,7 @@ class _Search:
             kept[rows[answers]] = True
             return as_kept(kept)
 
-        return self._settled(key, {}, np.flatnonzero(before.counts), look)
+        return self._settled(key, _Question("predicate", before.pruned, before.counts, look))
 
     def _included_row_groups(
         self, predicate: RowPredicate, before: Selection, partitions: Mapping[str, Any]
@@ -203,7 +222,8 @@ class _Search:
         kept = groups[predicate.included(columns, len(groups))]
         counts = np.zeros_like(before.counts)
         counts[kept] = before.counts[kept]
-        return Selection(counts, {group: bitmap for group, bitmap in before.bitmaps.items() if counts[group]})
+        bitmaps = {group: bitmap for group, bitmap in before.bitmaps.items() if counts[group]}
+        return Selection(counts, bitmaps, before.pruned + _left_out("predicate", before.counts, counts))
 
     def _remembered(self, key: str) -> Selection | None:
         found = None if self.memory is None else self.memory.load(key, self.rows)
@@ -211,9 +231,10 @@ class _Search:
             _log.info("%r was remembered", found)
         return found
 
-    def _settled(self, key: str | None, whole: dict[int, Kept], groups: NDArray[np.int64], look: Look) -> Selection:
-        """The selection that keeps `whole` and what `look` finds in other row groups; remembered under the key."""
-        look = functools.partial(self._placed, look)
+    def _settled(self, key: str | None, question: _Question, whole: Mapping[int, Kept] | None = None) -> Selection:
+        """The selection that keeps `whole` and what is found in other row groups; remembered under the key."""
+        groups = np.flatnonzero(question.asked)
+        look = functools.partial(self._placed, question.look)
         began = time.perf_counter()
         pool = self.workers.pool()
         try:
@@ -229,7 +250,10 @@ class _Search:
             pool.join()
         seconds, read = time.perf_counter() - began, int(self.rows[groups].sum())
         _log.info("%s rows looked at in %.3g s (%.3g rows/s)", f"{read:,}", seconds, read / max(seconds, 1e-9))
-        selection = selection_of(whole | kept, self.rows)
+        selection = selection_of({**(whole or {}), **kept}, self.rows)
+        left = np.where(question.asked > 0, selection.counts, 0)
+        pruned = question.pruned + _left_out(question.by, question.asked, left)
+        selection = dataclasses.replace(selection, pruned=pruned)
         if self.memory is not None and key is not None:
             self.memory.save(key, selection, self.rows)
         return selection
@@ -280,6 +304,12 @@ class _Search:
             raise problem.at(file=file, row_group=ordinal) from problem.__cause__
         except TransformError as problem:
             raise TransformError(f"row group {ordinal} of {file}: {problem}") from problem.__cause__
+
+
+def _left_out(by: str, before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[Pruned, ...]:
+    """What a step left out, given how many rows of each row group there were before and after; () if nothing."""
+    rows, row_groups = int((before - after).sum()), int(((before > 0) & (after == 0)).sum())
+    return (Pruned(by, row_groups, rows),) if rows else ()
 
 
 def _only_chunk(column: Any) -> Any:

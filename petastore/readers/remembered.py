@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import RequestError
-from petastore.plan.selection import Selection
-from petastore.readers.selection_file import Kept, read_selection_file, selection_bytes, write_aside
+from petastore.plan.selection import Pruned, Selection
+from petastore.readers.selection_file import Kept, read_pruned_selection_file, selection_bytes, write_aside
 from petastore.readers.shared_scan import SharedScan
 
 __all__ = ["RememberedSelections", "selection_directory", "selection_of"]
@@ -60,12 +60,13 @@ def _default_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "petastore"
 
 
-def selection_of(kept: dict[int, Kept], rows: NDArray[np.int64]) -> Selection:
+def selection_of(kept: dict[int, Kept], rows: NDArray[np.int64], pruned: tuple[Pruned, ...] = ()) -> Selection:
     """The selection that keeps this of some row groups and nothing of the others.
 
     Args:
         kept: By row group.
         rows: Rows of each row group of the dataset.
+        pruned: What left the other rows out, as far as that is known.
     """
     counts = np.zeros(len(rows), dtype=np.int64)
     bitmaps = {}
@@ -75,7 +76,7 @@ def selection_of(kept: dict[int, Kept], rows: NDArray[np.int64]) -> Selection:
         else:
             counts[group] = of_group.sum()
             bitmaps[group] = of_group
-    return Selection(counts, bitmaps)
+    return Selection(counts, bitmaps, pruned)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,17 +96,18 @@ class RememberedSelections:
             key: Hexadecimal digits.
             rows: Rows of each row group of the dataset.
         """
-        kept = read_selection_file(self._path(key), key, rows)
-        if kept is None:
+        found = read_pruned_selection_file(self._path(key), key, rows)
+        if found is None:
             return None
         with contextlib.suppress(OSError):
             os.utime(self._path(key))
-        return selection_of(kept, rows)
+        kept, pruned = found
+        return selection_of(kept, rows, pruned)
 
     def save(self, key: str, selection: Selection, rows: NDArray[np.int64]) -> None:
         """Writes a selection down, and forgets the parts that led to it."""
         kept = {group: selection.bitmaps.get(group, True) for group in np.flatnonzero(selection.counts).tolist()}
-        data = selection_bytes(key, kept, rows)
+        data = selection_bytes(key, kept, rows, selection.pruned)
         try:
             if len(data) <= self.max_bytes:
                 self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)

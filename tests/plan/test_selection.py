@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Selection, Shard
+from petastore.plan.selection import Pruned
 from petastore.testing import plan_laws as laws
 
 
@@ -50,6 +51,21 @@ def test_plans_over_other_selections_are_other_plans() -> None:
         Selection(np.array([1, 2]), {0: np.array([False, True])}),
     ]
     assert len({Plan(inventory, request, one).fingerprint for one in some}) == 3
+
+
+def test_what_left_rows_out_is_told_and_makes_no_other_selection() -> None:
+    told = Selection(np.array([0, 2]), {}, (Pruned("statistics", 1, 2),))
+    untold = Selection(np.array([0, 2]), {})
+    assert told == untold
+    assert (told.fingerprint, hash(told)) == (untold.fingerprint, hash(untold))
+    assert told.pruned == (Pruned("statistics", 1, 2),)
+    assert untold.pruned == ()
+
+
+@pytest.mark.parametrize(("by", "row_groups", "rows"), [("chance", 1, 2), ("filter", -1, 2), ("filter", 3, 2)])
+def test_an_account_must_be_possible(by: str, row_groups: int, rows: int) -> None:
+    with pytest.raises(RequestError, match="Pruned"):
+        Pruned(by, row_groups, rows)
 
 
 def test_a_bitmap_must_hold_the_rows_that_are_counted() -> None:

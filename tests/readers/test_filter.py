@@ -19,7 +19,7 @@ from petastore import Unischema, UnischemaField, col, make_batch_reader, make_re
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.dataset import Dataset
 from petastore.errors import DatasetChangedError, DecodeError, NoDataAvailableError, RequestError, TransformError
-from petastore.plan import ReadUnit
+from petastore.plan import ReadUnit, Selection
 from petastore.readers import Workers
 from petastore.testing.filter_laws import FilteredRows, filtered_rows
 
@@ -217,6 +217,45 @@ def test_only_files_that_partition_values_leave_are_looked_at(partitioned: str, 
     assert selection is not None
     assert selection.counts.tolist() == [0] * 8 + [5, 2, 0, 0]
     assert [unit.group for unit in reads] == [9]
+
+
+def by(selection: Selection | None) -> dict[str, tuple[int, int]]:
+    assert selection is not None
+    return {step.by: (step.row_groups, step.rows) for step in selection.pruned}
+
+
+def test_a_selection_says_what_left_rows_out(url: str, partitioned: str, cache: Path) -> None:
+    filters = (col("split") == "val") & (col("id") < 40)
+    for _ in range(2):  # found, and remembered
+        selection = select_rows(open_dataset(url), filters=filters)
+        assert by(selection) == {"statistics": (8, 60), "filter": (0, 27)}
+    assert by(select_rows(open_dataset(url), filters=col("id") < 16)) == {"statistics": (11, 84)}
+    assert by(select_rows(open_dataset(url), filters=col("id") >= 0)) == {}
+    days = open_dataset(partitioned)
+    assert by(select_rows(days, filters=col("day") == "2026-01-30")) == {"partition values": (8, 40)}
+    filters = (col("day") != "2026-01-30") & col("id").isin([101, 111, 204, 1000])
+    assert by(select_rows(days, filters=filters)) == {
+        "partition values": (4, 20),
+        "statistics": (4, 20),
+        "filter": (0, 16),
+    }
+
+
+def test_a_selection_says_what_a_predicate_left_out(url: str, partitioned: str) -> None:
+    first = Fields({"id"}, lambda values: values["id"] < 20, "first")
+    filters = (col("split") == "val") & (col("id") < 40)
+    for _ in range(2):
+        selection = select_rows(open_dataset(url), filters=filters, predicate=first)
+        assert by(selection) == {"statistics": (8, 60), "filter": (0, 27), "predicate": (2, 7)}
+    assert by(select_rows(open_dataset(url), predicate=first)) == {"predicate": (10, 80)}
+    january = Fields({"day"}, lambda values: values["day"].startswith("2026-01"))
+    days = open_dataset(partitioned)
+    assert by(select_rows(days, predicate=january)) == {"predicate": (4, 20)}
+    assert by(select_rows(days, predicate=january, filters=col("id") >= 113)) == {
+        "statistics": (8, 40),
+        "filter": (0, 6),
+        "predicate": (2, 7),
+    }
 
 
 def test_partition_columns_and_others_are_filtered_together(partitioned: str) -> None:

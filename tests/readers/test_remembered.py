@@ -11,6 +11,7 @@ import pytest
 
 from petastore.errors import RequestError
 from petastore.plan import Selection
+from petastore.plan.selection import Pruned
 from petastore.readers.remembered import RememberedSelections, selection_directory, selection_of
 from petastore.readers.selection_file import selection_bytes
 
@@ -29,6 +30,11 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     memory.save("a1", SELECTION, ROWS)
     assert memory.load("a1", ROWS) == SELECTION
     assert memory.load("b2", ROWS) is None
+    told = selection_of({0: True}, ROWS, (Pruned("statistics", 1, 6), Pruned("filter", 1, 5)))
+    memory.save("b2", told, ROWS)
+    again = memory.load("b2", ROWS)
+    assert again is not None
+    assert again.pruned == told.pruned
     nothing = Selection(np.zeros(4, np.int64), {})
     memory.save("c3", nothing, ROWS)
     assert memory.load("c3", ROWS) == nothing

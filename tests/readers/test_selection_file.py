@@ -15,7 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import ipc
 
-from petastore.readers.selection_file import Kept, as_kept, read_selection_file, selection_bytes, write_aside
+from petastore.plan.selection import Pruned
+from petastore.readers.selection_file import (
+    Kept,
+    as_kept,
+    read_pruned_selection_file,
+    read_selection_file,
+    selection_bytes,
+    write_aside,
+)
 
 ROWS = np.array([3, 0, 9, 5])
 KEPT: dict[int, Kept] = {0: True, 2: np.array([True, False] * 4 + [True]), 3: False}
@@ -75,16 +83,18 @@ def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
     assert not (tmp_path / "sprung").exists()
 
 
-def forged(columns: dict[str, Any], *, metadata: dict[str, str] | None = None) -> bytes:
+def forged(
+    columns: dict[str, Any], *, metadata: dict[str, str] | None = None, version: bytes = b"petastore.selection/2"
+) -> bytes:
     """A file with a right digest, whatever is in it."""
     types = {"group": pa.int64(), "count": pa.int64(), "bitmap": pa.large_binary()}
     fields = [pa.field(name, types[name], nullable=name == "bitmap") for name in columns]
-    schema = pa.schema(fields, metadata=metadata or {"key": "key", "row_groups": "4"})
+    schema = pa.schema(fields, metadata={"key": "key", "row_groups": "4", "pruned": "[]", **(metadata or {})})
     sink = io.BytesIO()
     with ipc.new_file(sink, schema) as writer:
         writer.write(pa.record_batch([pa.array(columns[field.name], field.type) for field in fields], schema=schema))
     content = sink.getvalue()
-    return b"petastore.selection/1\n" + hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+    return version + b"\n" + hashlib.sha256(content).hexdigest().encode() + b"\n" + content
 
 
 @pytest.mark.parametrize(
@@ -105,6 +115,48 @@ def forged(columns: dict[str, Any], *, metadata: dict[str, str] | None = None) -
 )
 def test_what_does_not_fit_the_row_groups_is_none(tmp_path: Path, columns: dict[str, Any]) -> None:
     assert written(tmp_path, forged(columns)) is None
+
+
+PRUNED = (Pruned("statistics", 1, 5), Pruned("filter", 0, 4))
+
+
+def test_what_left_rows_out_is_written_too(tmp_path: Path) -> None:
+    (tmp_path / "x.selection").write_bytes(selection_bytes("key", KEPT, ROWS, PRUNED))
+    found = read_pruned_selection_file(tmp_path / "x.selection", "key", ROWS)
+    assert found is not None
+    assert same(found[0], KEPT)
+    assert found[1] == PRUNED
+
+
+@pytest.mark.parametrize(
+    "pruned",
+    [
+        '[["chance", 1, 5]]',
+        '[["filter", 1]]',
+        '[["filter", 1, 5, 6]]',
+        '[["filter", -1, 5]]',
+        '[["filter", 6, 5]]',
+        '[["filter", 1, 1e999]]',
+        '[["filter", true, 5]]',
+        '[["filter", 1,  5]]',
+        '[["filter", 0, 16]]',
+        '{"filter": 5}',
+        '"filter"',
+        "null",
+        "",
+        "[" * 100_000,
+    ],
+    ids=lambda pruned: str(pruned)[:20],
+)
+def test_an_account_that_cannot_be_makes_the_file_none(tmp_path: Path, pruned: str) -> None:
+    columns = {"group": [0], "count": [2], "bitmap": [b"\xc0"]}
+    assert written(tmp_path, forged(columns, metadata={"pruned": '[["filter", 1, 15]]'})) is not None
+    assert written(tmp_path, forged(columns, metadata={"pruned": pruned})) is None
+
+
+def test_a_file_of_the_version_before_is_none(tmp_path: Path) -> None:
+    columns = {"group": [0], "count": [2], "bitmap": [b"\xc0"]}
+    assert written(tmp_path, forged(columns, version=b"petastore.selection/1")) is None
 
 
 def test_a_forged_file_that_fits_is_a_file(tmp_path: Path) -> None:
