@@ -1,27 +1,33 @@
 """Laws that every mixture keeps, for Hypothesis: no IO and no mocks.
 
-`mixtures()` draws mixtures of uneven datasets; `steps_of` walks all ranks of one. A test calls the laws with what it
-drew.
+`mixtures()` draws mixtures of small datasets, `uneven_mixtures()` of many and large ones under filters. The laws of
+`petastore.testing.plan_laws` hold for mixtures too, but for `check_every_row_once`; the ones here say what is added.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import itertools
-import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Plan
 from petastore.plan.request import ReadRequest, Shard, Tail
-from petastore.plan.state import dump_state, resume
-from petastore.testing.plan_laws import orders
+from petastore.testing.plan_laws import (
+    check_going_on_after_every_batch,
+    check_same_batches_for_any_ranks,
+    orders,
+    selections,
+    uneven_inventories,
+)
+from petastore.testing.training import shards_of, train
 
 __all__ = [
     "check_every_source_row_once",
@@ -30,7 +36,9 @@ __all__ = [
     "check_same_batches_for_any_ranks",
     "check_steps_and_shares",
     "mixtures",
+    "sources_of",
     "steps_of",
+    "uneven_mixtures",
 ]
 
 Row = tuple[int, int]
@@ -67,6 +75,43 @@ def mixtures(
     )
 
 
+@st.composite
+def uneven_mixtures(
+    draw: Any,
+    *,
+    max_sources: int = 8,
+    max_groups: int = 5000,
+    least_rows: int = 80,
+    stops: tuple[str, ...] = ("first_exhausted", "all_exhausted"),
+    epochs: int = 2,
+) -> Mixture:
+    """Mixtures of 1 to `max_sources` sources, each of up to `max_groups` row groups and often under a filter.
+
+    Weights follow the rows of sources, give or take a factor of two, so that none is read a thousand times before
+    another one ends. Each source has at least `least_rows` rows: enough for as many ranks in every batch.
+    """
+    tail, stop = draw(st.sampled_from(list(Tail))), draw(st.sampled_from(stops))
+    sources, weights = [], []
+    for _ in range(draw(st.integers(1, max_sources))):
+        inventory = draw(uneven_inventories(max_groups=max_groups))
+        plan = Plan(inventory, ReadRequest(("id",), draw(orders()), Shard(), 1, tail))
+        if draw(st.booleans()):
+            plan = dataclasses.replace(plan, selection=draw(selections(inventory)))
+        if plan.num_rows < least_rows:
+            more = Inventory.of_rows(np.append(inventory.rows, least_rows))
+            plan = dataclasses.replace(plan, inventory=more, selection=None)
+        sources.append(plan)
+        weights.append(max(1, plan.num_rows * draw(st.integers(2, 8)) // 4))
+    return Mixture(
+        sources,
+        weights,
+        stop=stop,
+        batching=draw(st.sampled_from(["mixed", "per_source"])),
+        seed=draw(st.integers(-(2**70), 2**70)),
+        epochs=None if stop == "cycle" else epochs,
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Step:
     """A global batch: the rows of each rank that are no repeats, and the cursor after it."""
@@ -86,110 +131,120 @@ def steps_of(
     mixture: Mixture, ranks: int, batch_size: int, *, after: Cursor | None = None, most: int | None = None
 ) -> list[Step]:
     """All steps, or the first of them, of all ranks; they must agree on cursors."""
-    walks = [_walk(mixture.for_shard(Shard(rank, ranks)), batch_size, after, most) for rank in range(ranks)]
-    steps = []
-    for parts in zip(*walks, strict=True):
-        (cursor,) = {part[1] for part in parts}
-        (epoch,) = {part[2] for part in parts}
-        steps.append(Step([part[0] for part in parts], cursor, epoch, sum(part[3] for part in parts)))
-    return steps
+    training = train(shards_of(mixture, ranks), batch_size, after=after, most=most)
+    sources, numbers = sources_of(mixture, training.rows)
+    steps = [
+        Step([[] for _ in range(ranks)], cursor, int(epoch), 0)
+        for cursor, epoch in zip(training.cursors, training.epochs, strict=True)
+    ]
+    for step, rank, source, number, valid in zip(
+        *(column.tolist() for column in (training.steps, training.ranks, sources, numbers, training.valid)), strict=True
+    ):
+        if valid:
+            steps[step].ranks[rank].append((source, number))
+    repeats = np.bincount(training.steps[~training.valid], minlength=len(steps)).tolist()
+    return [dataclasses.replace(step, repeats=count) for step, count in zip(steps, repeats, strict=True)]
 
 
-def _walk(
-    mixture: Mixture, batch_size: int, after: Cursor | None, most: int | None
-) -> list[tuple[list[Row], Cursor, int, int]]:
-    rows = mixture.inventory.rows
-    starts = np.cumsum(rows) - rows
-    first_rows = np.append(starts, rows.sum())[mixture.first_groups]
-    batches: list[tuple[list[Row], Cursor, int, int]] = []
-    for span in mixture.spans(batch_size, rows_per_span=64, after=after):
-        sources = np.searchsorted(mixture.first_groups, span.groups, side="right") - 1
-        numbers = starts[span.groups] + span.rows - first_rows[sources]
-        valid = np.ones(len(numbers), dtype=np.bool_) if span.valid is None else span.valid
-        for place, (first, stop) in enumerate(itertools.pairwise(span.offsets.tolist())):
-            real = np.flatnonzero(valid[first:stop]) + first
-            seen = list(zip(sources[real].tolist(), numbers[real].tolist(), strict=True))
-            batches.append((seen, span.cursor_after(place), span.epoch, stop - first - len(real)))
-            if len(batches) == most:
-                return batches
-    return batches
+def sources_of(mixture: Mixture, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The source of each row, and its number there in file order, from its number through all sources."""
+    first_rows = _first_rows(mixture)
+    sources = np.searchsorted(first_rows, rows, side="right") - 1
+    return sources, rows - first_rows[sources]
+
+
+def _first_rows(mixture: Mixture) -> NDArray[np.int64]:
+    """The number of each source's first row, and of all rows; shape (sources + 1,)."""
+    counts = [source.inventory.num_rows for source in mixture.sources]
+    return np.cumsum([0, *counts])
 
 
 def check_exact_proportions(mixture: Mixture, periods: int = 20) -> None:
-    """After every period each source has given exactly its share of rows, or of batches where each is of one source."""
+    """After every period each source has given exactly its share of rows, or of batches where each is of one source.
+
+    This is so until what is left of a source is no full batch: then the others go on without it.
+    """
     period = sum(mixture.proportions)
     batch_size = 1 if mixture.batching == "mixed" else 3
-    given: collections.Counter[int] = collections.Counter()
-    steps = itertools.takewhile(
-        lambda step: step.epoch == 0 and len(step.rows) == batch_size,
-        steps_of(mixture, 1, batch_size, most=period * periods),
-    )
-    for number, step in enumerate(steps, start=1):
-        if mixture.batching == "per_source":
-            assert len({source for source, _ in step.rows}) == 1
-        given.update([step.rows[0][0]])
-        if any(batch_size * (given[source] + 1) > rows for source, rows in enumerate(mixture.rows_per_source)):
-            return  # what is left of a source is no full batch: the others go on without it
-        if number % period == 0:
-            assert [given[source] for source in range(len(mixture.sources))] == [
-                count * number // period for count in mixture.proportions
-            ]
+    training = train(shards_of(mixture, 1), batch_size, most=period * periods)
+    sources, _ = sources_of(mixture, training.rows)
+    of_step = np.zeros(training.num_steps, dtype=np.int64)
+    of_step[training.steps] = sources
+    assert np.array_equal(of_step[training.steps], sources), "a batch has rows of several sources"
+    full = (training.epochs == 0) & (training.sizes[:, 0] == batch_size)
+    # given: (steps, sources) batches that each source gave up to a step
+    given = np.cumsum(of_step[:, None] == np.arange(len(mixture.sources)), axis=0)
+    full &= (batch_size * (given + 1) <= np.array(mixture.rows_per_source)).all(axis=1)
+    until = training.num_steps if full.all() else int(np.argmin(full))
+    for end in range(period, until + 1, period):
+        wanted = [count * end // period for count in mixture.proportions]
+        assert given[end - 1].tolist() == wanted, f"after {end} batches sources gave {given[end - 1]}, not {wanted}"
 
 
 def check_every_source_row_once(mixture: Mixture, ranks: int, batch_size: int) -> None:
-    """Each source gives what `rows_per_source` says, epoch after epoch, and each row once before any comes again."""
-    times = [np.zeros(plan.num_rows, dtype=np.int64) for plan in mixture.sources]
-    given: collections.Counter[tuple[int, int]] = collections.Counter()
-    for step in steps_of(mixture, ranks, batch_size):
-        for source, row in step.rows:
-            times[source][row] += 1
-            given[step.epoch, source] += 1
-        assert all(np.ptp(of_source) <= 1 for of_source in times)
-    assert given == {
-        (epoch, source): rows
-        for epoch in range(mixture.epochs or 1)
-        for source, rows in enumerate(mixture.rows_per_source)
-    }
-    if mixture.stop == "first_exhausted":
-        left = [plan.num_rows - rows for plan, rows in zip(mixture.sources, mixture.rows_per_source, strict=True)]
-        assert min(left) == 0
-    else:
-        turns = [rows - plan.num_rows for plan, rows in zip(mixture.sources, mixture.rows_per_source, strict=True)]
-        assert min(turns) == 0
+    """Each source gives what `rows_per_source` says, epoch after epoch, and each row once before any comes again.
+
+    Args:
+        mixture: With `even`, which repeats nothing and leaves nothing out.
+        ranks: Ranks.
+        batch_size: Rows of a full batch of one rank.
+    """
+    training = train(shards_of(mixture, ranks), batch_size)
+    sources, numbers = sources_of(mixture, training.rows)
+    places = training.epochs[training.steps] * len(mixture.sources) + sources
+    given = np.bincount(places, minlength=(mixture.epochs or 1) * len(mixture.sources)).reshape(
+        -1, len(mixture.sources)
+    )
+    assert (given == np.array(mixture.rows_per_source)).all(), f"sources gave {given.tolist()} rows epoch by epoch"
+    for source, plan in enumerate(mixture.sources):
+        _check_in_turns(plan, numbers[sources == source], training.steps[sources == source], f"source {source}")
+    more = [rows - plan.num_rows for plan, rows in zip(mixture.sources, mixture.rows_per_source, strict=True)]
+    if all(plan.request.epochs == 1 for plan in mixture.sources):
+        last = max(more) if mixture.stop == "first_exhausted" else min(more)
+        assert last == 0, f"with stop={mixture.stop!r} no source gives each of its rows once; {more} more"
+
+
+def _check_in_turns(plan: Plan, rows: NDArray[np.int64], steps: NDArray[np.int64], who: str) -> None:
+    """No row of a source comes again at a step before all of its rows came as often."""
+    order = np.lexsort((steps, rows))
+    rows, steps = rows[order], steps[order]
+    begins = np.flatnonzero(np.diff(rows, prepend=-1))
+    # times: (n,) how often each row came before
+    times = np.arange(len(rows)) - np.repeat(begins, np.diff(begins, append=len(rows)))
+    for time in range(1, int(times.max(initial=0)) + 1):
+        before = steps[times == time - 1]
+        assert len(before) == plan.num_rows, (
+            f"{who} repeats rows, but gave {len(before)} of {plan.num_rows} {time} times"
+        )
+        assert before.max() <= steps[times == time].min(), f"{who} repeats a row before each came {time} times"
 
 
 def check_steps_and_shares(mixture: Mixture, ranks: int, batch_size: int) -> None:
-    """Ranks have equally many steps, as many as `steps_per_epoch` says, and shares that differ by at most a row."""
-    plans = [mixture.for_shard(Shard(rank, ranks)) for rank in range(ranks)]
-    steps = steps_of(mixture, ranks, batch_size)
-    assert {plan.steps_per_epoch(batch_size) for plan in plans} == {len(steps) // (mixture.epochs or 1)}
-    for step in steps:
-        sizes = [len(rank) for rank in step.ranks]
-        if step.repeats == 0:
-            assert max(sizes) - min(sizes) <= 1
-        assert max(sizes) <= batch_size or mixture.request.tail is Tail.EVEN
+    """Ranks have equally many steps, as many as `steps_per_epoch` says, and shares that differ by at most a row.
+
+    Every batch is full, but for the last one with `even`; of each source, where every batch is of one.
+    """
+    plans: Sequence[Mixture] = shards_of(mixture, ranks)
+    training = train(plans, batch_size)
+    epochs = mixture.epochs or 1
+    sizes = training.sizes
     for rank, plan in enumerate(plans):
-        if mixture.request.tail is not Tail.PAD:
-            rows = sum(len(step.ranks[rank]) for step in steps)
-            assert rows == (mixture.epochs or 1) * plan.rows_per_epoch(batch_size)
-
-
-def check_same_batches_for_any_ranks(mixture: Mixture, *, global_batch: int, ranks: list[int]) -> None:
-    """The global batches are the same, as multisets, for any number of ranks that divides them."""
-    wanted = None
-    for count in ranks:
-        if global_batch % count == 0:
-            found = [step.rows for step in steps_of(mixture, count, global_batch // count)]
-            wanted = found if wanted is None else wanted
-            assert found == wanted, f"{count} ranks"
+        found, wanted = training.num_steps, epochs * plan.steps_per_epoch(batch_size)
+        assert found == wanted, f"rank {rank} has {found} steps, but lengths promise {wanted}"
+        found, wanted = int(sizes[:, rank].sum()), epochs * plan.rows_per_epoch(batch_size)
+        assert found == wanted, f"rank {rank} has {found} rows, but lengths promise {wanted}"
+    assert np.abs(sizes - sizes.sum(axis=1, keepdims=True) / ranks).max(initial=0) < 1, (
+        "shares differ by more than a row"
+    )
+    assert sizes.all(), "a rank has an empty batch"
+    short = int((sizes.min(axis=1, initial=batch_size) < batch_size).sum())
+    lasts = epochs * (len(mixture.sources) if mixture.batching == "per_source" else 1)
+    if mixture.request.tail is Tail.EVEN:
+        assert short <= lasts, f"{short} batches are not full"
+    else:
+        assert (sizes == batch_size).all(), f"a batch is not of {batch_size} rows"
 
 
 def check_going_on_after_any_step(mixture: Mixture, ranks: int, batch_size: int) -> None:
-    """A state, after a trip through JSON, goes on with just the steps that would have followed."""
-    steps = steps_of(mixture, ranks, batch_size)
-    for number, step in enumerate(steps, start=1):
-        state = json.loads(json.dumps(dump_state(mixture, step.cursor)))
-        plan, cursor = resume(mixture, state)
-        assert [step.ranks for step in steps_of(plan, ranks, batch_size, after=cursor)] == [
-            step.ranks for step in steps[number:]
-        ]
+    """`check_going_on_after_every_batch` of a mixture."""
+    check_going_on_after_every_batch(mixture, ranks, batch_size)

@@ -1,38 +1,106 @@
 """Laws that every plan keeps, for Hypothesis: no IO and no mocks.
 
-`inventories()` and `orders()` draw uneven datasets and orders; `epoch_batches` walks one rank of a plan. A test calls
-the laws with what it drew.
+A law takes a plan, or a mixture, or what makes them, and raises `AssertionError` where it is broken; hold an order of
+your own to them. Laws look at a plan from outside: at what all its ranks are given, step by step. Most follow from one:
+
+> There is one line of rows for each epoch. Whoever trains, with any number of ranks and any batch size, from the
+> beginning or from a state, is given the next rows of that line: each global batch is a run of it.
+
+`inventories()`, `selections()` and `orders()` draw uneven datasets, filters and orders.
 """
 
 from __future__ import annotations
 
-import collections
 import dataclasses
+import hashlib
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from petastore.errors import NoDataAvailableError
 from petastore.inventory import Inventory
+from petastore.plan.cursor import Cursor
+from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
+from petastore.plan.selection import Selection
+from petastore.plan.state import dump_state, resume
+from petastore.testing.training import Lines, SourceLines, Training, assert_same_steps, lines_of, shards_of, train
 
 __all__ = [
+    "RANKS",
     "check_equal_steps",
     "check_every_row_once",
     "check_global_batches_ignore_ranks",
+    "check_going_on_after_every_batch",
+    "check_going_on_with_others",
+    "check_going_on_with_others_after_every_batch",
+    "check_interpreters_agree",
     "check_row_groups_at_hand",
+    "check_same_batches_for_any_ranks",
+    "check_too_few_rows_are_refused",
     "inventories",
     "orders",
+    "selection_of",
+    "selections",
+    "uneven_inventories",
+    "uneven_inventory",
     "walk",
 ]
+
+RANKS = (1, 2, 3, 5, 7, 8, 16, 24, 48, 80)
+"""Numbers of ranks that laws are tried with; a global batch of 1,680 rows is divided by each."""
 
 
 @st.composite
 def inventories(draw: Any, *, max_groups: int = 40, max_rows: int = 60) -> Inventory:
     """Datasets of 1 to `max_groups` row groups of 0 to `max_rows` rows, in one file."""
     return Inventory.of_rows(draw(st.lists(st.integers(0, max_rows), min_size=1, max_size=max_groups)))
+
+
+@st.composite
+def uneven_inventories(draw: Any, *, max_groups: int = 5000, mean_rows: int = 12) -> Inventory:
+    """Datasets of 1 to `max_groups` row groups, with many of 0 rows, of 1 row, and few of very many.
+
+    Sizes are made of a drawn number, not drawn one by one, so that thousands of row groups cost nothing.
+    """
+    groups = draw(st.sampled_from([1, 2, max_groups]) | st.integers(1, max_groups))
+    return uneven_inventory(groups, seed=draw(st.integers(0, 2**32 - 1)), mean_rows=mean_rows)
+
+
+def uneven_inventory(groups: int, *, seed: int, mean_rows: int = 12) -> Inventory:
+    """One dataset of so many row groups: a quarter has no rows, a quarter one, and the others from 2 to very many."""
+    random = np.random.RandomState(seed)
+    sizes = 2 + np.minimum(random.pareto(1.2, groups) * mean_rows / 2, 100 * mean_rows).astype(np.int64)
+    kinds = random.randint(4, size=groups)
+    return Inventory.of_rows(np.where(kinds < 2, kinds, sizes))
+
+
+@st.composite
+def selections(draw: Any, inventory: Inventory) -> Selection:
+    """What a filter may keep of a dataset: no rows, some, or all of each row group; and often nothing of most."""
+    return selection_of(
+        inventory, seed=draw(st.integers(0, 2**32 - 1)), kept=draw(st.sampled_from([0.02, 0.3, 0.9, 1.0]))
+    )
+
+
+def selection_of(inventory: Inventory, *, seed: int, kept: float) -> Selection:
+    """One selection; `kept` is the share of row groups of which some rows are kept at all."""
+    random = np.random.RandomState(seed)
+    density = np.where(random.rand(inventory.num_row_groups) < kept, random.choice([0.1, 0.7, 1.0]), 0.0)
+    bits = random.rand(inventory.num_rows) < np.repeat(density, inventory.rows)
+    per_group = np.split(bits, np.cumsum(inventory.rows)[:-1])
+    counts = np.array([part.sum() for part in per_group], dtype=np.int64)
+    some = np.flatnonzero((counts > 0) & (counts < inventory.rows))
+    return Selection(counts, {group: per_group[group] for group in some.tolist()})
 
 
 @st.composite
@@ -44,6 +112,7 @@ def orders(draw: Any) -> Order:
         shuffle_rows=draw(st.booleans()),
         lanes=draw(st.sampled_from([1, 2, 3, 6, 12, 48])),
         block_rows=draw(st.integers(1, 200)),
+        reshuffle=draw(st.sampled_from(["epoch", "static"])),
     )
 
 
@@ -55,9 +124,9 @@ class Walked:
     valid: NDArray[np.bool_]
 
 
-def walk(plan: Plan, batch_size: int, *, rows_per_span: int = 64) -> list[Walked]:
+def walk(plan: Plan | Mixture, batch_size: int, *, rows_per_span: int = 64) -> list[Walked]:
     """All batches of one rank, through all epochs; rows are numbered through the dataset in file order."""
-    starts = np.cumsum(plan.inventory.rows) - plan.inventory.rows
+    starts = _first_rows(plan)
     batches = []
     for span in plan.spans(batch_size, rows_per_span=rows_per_span):
         rows = starts[span.groups] + span.rows
@@ -67,62 +136,273 @@ def walk(plan: Plan, batch_size: int, *, rows_per_span: int = 64) -> list[Walked
     return batches
 
 
+def _first_rows(plan: Plan | Mixture) -> NDArray[np.int64]:
+    """The number of the first row of each row group."""
+    rows: NDArray[np.int64] = plan.inventory.rows
+    return np.cumsum(rows) - rows
+
+
 def ranks_of(inventory: Inventory, order: Order, *, ranks: int, tail: Tail, epochs: int = 1) -> list[Plan]:
-    """The plans of all ranks of one training."""
-    return [Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), epochs, tail)) for rank in range(ranks)]
+    """The plans of all ranks of one training over a dataset."""
+    return shards_of(Plan(inventory, ReadRequest(("id",), order, Shard(), epochs, tail)), ranks)
 
 
-def check_equal_steps(plans: list[Plan], batch_size: int) -> None:
-    """Every rank gets as many batches as `steps_per_epoch` says, none of them empty, and rows as `rows_per_epoch`."""
-    for plan in plans:
-        batches = walk(plan, batch_size)
-        epochs = plan.request.epochs or 0
-        assert len(batches) == epochs * plans[0].steps_per_epoch(batch_size)
-        assert sum(len(batch.rows) for batch in batches) == epochs * plan.rows_per_epoch(batch_size)
-        assert all(len(batch.rows) for batch in batches)
+def check_equal_steps(plans: Sequence[Plan | Mixture], batch_size: int) -> None:
+    """Every rank gets as many batches as `steps_per_epoch` says, none of them empty, and rows as `rows_per_epoch`.
+
+    In each step the ranks have equally many rows, give or take one.
+
+    Args:
+        plans: Of all ranks, in their order.
+        batch_size: Rows of a full batch of one rank.
+    """
+    training = train(plans, batch_size)
+    epochs = plans[0].request.epochs or 0
+    for rank, plan in enumerate(plans):
+        wanted = epochs * plan.steps_per_epoch(batch_size), epochs * plan.rows_per_epoch(batch_size)
+        found = training.num_steps, int((training.ranks == rank).sum())
+        assert found == wanted, (
+            f"rank {rank} of {len(plans)} has {found[0]} steps with {found[1]} rows in all, "
+            f"but lengths promise {wanted[0]} with {wanted[1]}"
+        )
+    sizes = training.sizes
+    assert sizes.all(), "a rank has an empty batch"
+    uneven = np.flatnonzero(sizes.max(axis=1, initial=0) - sizes.min(axis=1, initial=2**62) > 1)
+    assert len(uneven) == 0, f"step {uneven[0]} has shares that differ by more than a row: {sizes[uneven[0]].tolist()}"
 
 
-def check_every_row_once(plans: list[Plan], batch_size: int) -> None:
-    """Over all ranks and each epoch: `even` and `pad` give each row once, `drop` at most once, `wrap` at least once."""
-    walked = [walk(plan, batch_size) for plan in plans]
-    steps = plans[0].steps_per_epoch(batch_size)
-    tail, total = plans[0].request.tail, plans[0].num_rows
+def check_every_row_once(plans: Sequence[Plan], batch_size: int) -> None:
+    """Shards are disjoint and cover the rows that are meant, in every epoch.
+
+    `even` and `pad` give each row once, `drop` at most once, `wrap` at least once; `drop` and `wrap` are off by less
+    than a global batch.
+
+    Args:
+        plans: Of all ranks, in their order; not of a mixture, which has a law of its own.
+        batch_size: Rows of a full batch of one rank.
+    """
+    training = train(plans, batch_size)
+    tail, meant = plans[0].request.tail, _meant(plans[0])
     for epoch in range(plans[0].request.epochs or 0):
-        mine = [batch for batches in walked for batch in batches[epoch * steps : (epoch + 1) * steps]]
-        seen = collections.Counter(row for batch in mine for row in batch.rows[batch.valid].tolist())
-        if tail in (Tail.EVEN, Tail.PAD):
-            assert seen == collections.Counter(range(total))
-        elif tail is Tail.DROP:
-            assert set(seen.values()) <= {1}
-            assert total - len(seen) < batch_size * len(plans)
-        else:
-            assert set(seen) == set(range(total))
-            assert sum(seen.values()) - total < batch_size * len(plans)
+        of_epoch = training.valid & (training.epochs[training.steps] == epoch)
+        times = np.bincount(training.rows[of_epoch], minlength=len(meant))
+        _assert_none(epoch, "not meant, but come", (times > 0) & ~meant)
+        if tail is not Tail.WRAP:
+            _assert_none(epoch, "given more than once", times > 1)
+        if tail is not Tail.DROP:
+            _assert_none(epoch, "never given", meant & (times == 0))
+        off = abs(int(times.sum()) - int(meant.sum()))
+        assert off < batch_size * len(plans), f"epoch {epoch} is off by {off} rows, a whole global batch"
+
+
+def _meant(plan: Plan) -> NDArray[np.bool_]:
+    """Which rows of the dataset are meant, shape (rows,)."""
+    meant = np.repeat(plan.rows > 0, plan.inventory.rows)
+    starts = _first_rows(plan)
+    for group, bitmap in ({} if plan.selection is None else plan.selection.bitmaps).items():
+        meant[starts[group] : starts[group] + len(bitmap)] = bitmap
+    return meant
+
+
+def _assert_none(epoch: int, what: str, broken: NDArray[np.bool_]) -> None:
+    rows = np.flatnonzero(broken)
+    assert len(rows) == 0, f"{len(rows):,} rows of epoch {epoch} are {what}, such as {rows[:5].tolist()}"
+
+
+def check_too_few_rows_are_refused(plans: Sequence[Plan | Mixture], batch_size: int) -> None:
+    """With `even` and fewer rows than ranks all ranks are refused alike: some would have no batch at all.
+
+    Args:
+        plans: Of all ranks, of fewer rows than there are ranks.
+        batch_size: Rows of a full batch of one rank.
+    """
+    for rank, plan in enumerate(plans):
+        for ask in (plan.steps_per_epoch, plan.rows_per_epoch, lambda size, of=plan: train([of], size)):
+            try:
+                found: Any = ask(batch_size)
+            except NoDataAvailableError:
+                continue
+            raise AssertionError(f"rank {rank} of {len(plans)} was told {found} and not refused")
 
 
 def check_global_batches_ignore_ranks(
-    inventory: Inventory, order: Order, *, global_batch: int, tail: Tail, ranks: list[int]
+    inventory: Inventory, order: Order, *, global_batch: int, tail: Tail, ranks: Iterable[int]
 ) -> None:
-    """The same global batches, as multisets, for every number of ranks that divides the global batch."""
-    wanted: list[Any] | None = None
+    """`check_same_batches_for_any_ranks` of a dataset and an order."""
+    plan = Plan(inventory, ReadRequest(("id",), order, tail=tail))
+    check_same_batches_for_any_ranks(plan, global_batch=global_batch, ranks=ranks)
+
+
+def check_same_batches_for_any_ranks(plan: Plan | Mixture, *, global_batch: int, ranks: Iterable[int]) -> None:
+    """The same global batches, as multisets, for every number of ranks that divides the global batch.
+
+    With `even`, rows that are fewer than the ranks join the batch before them; these two are compared as one.
+
+    Args:
+        plan: Of any shard. Of a mixture whose batches are each of one source, each source must leave as many rows over
+            as there are ranks, or none.
+        global_batch: Rows of a batch of all ranks together.
+        ranks: Numbers of ranks; those that do not divide the global batch are left out.
+    """
+    alone = train(shards_of(plan, 1), global_batch)
+    rows_of_step = np.bincount(alone.steps, minlength=alone.num_steps)
+    is_first = np.diff(alone.epochs, prepend=-1) > 0
     for count in ranks:
-        if global_batch % count or (tail is Tail.EVEN and 0 < inventory.num_rows < count):
+        if global_batch % count:
             continue
-        walked = [walk(plan, global_batch // count) for plan in ranks_of(inventory, order, ranks=count, tail=tail)]
-        found = [
-            sorted(np.concatenate([batch.rows[batch.valid] for batch in step]).tolist())
-            for step in zip(*walked, strict=True)
-        ]
-        if tail is Tail.EVEN:
-            # Fewer rows than ranks join the batch before, which is a matter of how many ranks there are.
-            left = inventory.num_rows % global_batch
-            if 0 < left < count:
-                continue
-        wanted = found if wanted is None else wanted
-        assert found == wanted, f"{count} ranks"
+        plans, batch_size = shards_of(plan, count), global_batch // count
+        is_even = plan.request.tail is Tail.EVEN
+        if is_even and 0 < plan.num_rows < count:
+            check_too_few_rows_are_refused(plans, batch_size)
+            continue
+        joins = is_even & alone.is_last_of_epoch & ~is_first & (rows_of_step < count)
+        steps = np.arange(alone.num_steps) - np.cumsum(joins)
+        due, rows = alone.real
+        what = f"{count} ranks with batches of {batch_size} against one with batches of {global_batch}"
+        assert_same_steps(train(plans, batch_size).real, (steps[due], rows), what)
 
 
-def check_row_groups_at_hand(plan: Plan, batch_size: int) -> None:
+def check_going_on_after_every_batch(
+    plan: Plan | Mixture, ranks: int, batch_size: int, *, most: int | None = None
+) -> None:
+    """A state that was taken after any batch goes on with just the batches that would have followed, on every rank.
+
+    The state makes a trip through JSON, as it does through a checkpoint.
+
+    Args:
+        plan: Of any shard.
+        ranks: Ranks.
+        batch_size: Rows of a full batch of one rank.
+        most: Steps to look at, where an epoch never ends.
+    """
+    plans = shards_of(plan, ranks)
+    whole = train(plans, batch_size, most=most)
+    for step, cursor in enumerate(whole.cursors):
+        resumed, begin = _resumed(plans, cursor)
+        left = whole.num_steps - step - 1
+        rest = train(resumed, batch_size, after=begin, most=None if most is None else left)
+        assert rest.num_steps == left, f"after step {step} {rest.num_steps} steps follow, and not {left}"
+        follows = whole.steps > step
+        wanted = whole.ranks[follows], whole.steps[follows] - step - 1, whole.rows[follows], whole.valid[follows]
+        found = rest.ranks, rest.steps, rest.rows, rest.valid
+        same = all(np.array_equal(one, other) for one, other in zip(found, wanted, strict=True))
+        assert same, f"after step {step} of {whole.num_steps} others follow than would have"
+        assert rest.cursors == whole.cursors[step + 1 :], f"after step {step} the cursors that follow are others"
+
+
+def check_going_on_with_others(plan: Plan | Mixture, log: Sequence[tuple[int, int, int]]) -> None:
+    """Ranks and batch sizes may change at any step: whoever goes on is given the rows that are left, none twice.
+
+    Every global batch of every part of the training is the next run of one line, which knows of no ranks. After the
+    log, one rank goes on to the end, if there is one.
+
+    Args:
+        plan: Of any shard.
+        log: Ranks, batch size and steps of each part of the training; `even` with fewer rows than ranks is refused.
+    """
+    ends = plan.request.epochs is not None
+    lines = lines_of(plan, most=_FAR * sum(ranks * batch_size * steps for ranks, batch_size, steps in log))
+    cursor = Cursor()
+    for ranks, batch_size, most in [*log, *([(1, 7, None)] if ends else [])]:
+        if plan.request.tail is Tail.EVEN and 0 < plan.num_rows < ranks:
+            check_too_few_rows_are_refused(shards_of(plan, ranks), batch_size)
+            continue
+        training = _go_on(plan, lines, cursor, ranks, batch_size, most)
+        cursor = training.cursors[-1] if training.num_steps else cursor
+    if ends:
+        _assert_ended(plan, cursor)
+
+
+def check_going_on_with_others_after_every_batch(
+    plan: Plan | Mixture, first: tuple[int, int], then: tuple[int, int], *, most: int | None = None
+) -> None:
+    """A training that stops goes on, after any of its batches, with other ranks and another batch size.
+
+    Args:
+        plan: Of any shard.
+        first: Ranks and batch size of the training that stops.
+        then: Those of the one that goes on.
+        most: Steps to look at, where an epoch never ends.
+    """
+    lines = lines_of(plan, most=_FAR * (most or 0) * (first[0] * first[1] + then[0] * then[1]))
+    for cursor in [Cursor(), *_go_on(plan, lines, Cursor(), *first, most).cursors]:
+        rest = _go_on(plan, lines, cursor, *then, most)
+        if most is None:
+            _assert_ended(plan, rest.cursors[-1] if rest.num_steps else cursor)
+
+
+_FAR = 4
+"""How much further than a training comes the line of an endless mixture is laid: sources do not take turns strictly."""
+
+
+def _assert_ended(plan: Plan | Mixture, cursor: Cursor) -> None:
+    end = Cursor(plan.request.epochs or 0)
+    leaves_rows_out = plan.request.tail is Tail.DROP or plan.num_rows == 0
+    assert leaves_rows_out or cursor == end, f"a training that is over stands at {cursor}, and not at {end}"
+
+
+def _go_on(
+    plan: Plan | Mixture, lines: Lines | SourceLines, cursor: Cursor, ranks: int, batch_size: int, most: int | None
+) -> Training:
+    """A training from a state on, of which every step was held against the lines."""
+    plans, begin = _resumed(shards_of(plan, ranks), cursor)
+    training = train(plans, batch_size, after=begin, most=most)
+    what = f"{ranks} ranks with batches of {batch_size} after {cursor}"
+    assert_same_steps(training.real, lines.due(training, begin, batch_size), what)
+    sizes = training.sizes
+    even = np.abs(sizes - sizes.sum(axis=1, keepdims=True) / ranks).max(initial=0)
+    assert even < 1, f"{what}: ranks have shares that differ by more than a row"
+    return training
+
+
+def _resumed(plans: Sequence[Any], cursor: Cursor) -> tuple[list[Any], Cursor]:
+    """The plans of all ranks that go on from the state, which is one and the same on each of them."""
+    states = [json.dumps(dump_state(plan, cursor)) for plan in plans]
+    assert len(set(states)) == 1, f"ranks have different states at {cursor}: {sorted(set(states))[:2]}"
+    resumed = [resume(plan, json.loads(states[0])) for plan in plans]
+    assert all(begin == cursor for _, begin in resumed), f"the state of {cursor} comes back as {resumed[0][1]}"
+    return [plan for plan, _ in resumed], cursor
+
+
+def check_interpreters_agree(make: Callable[[], Iterable[Plan | Mixture]]) -> None:
+    """Other interpreters, which hash text otherwise, give the same fingerprints and the same batches to every rank.
+
+    Args:
+        make: Makes the plans; a function at the top of a file, which other interpreters run.
+    """
+    file = inspect.getsourcefile(make)
+    program = (
+        "import runpy, sys\n"
+        "from petastore.testing import plan_laws\n"
+        "print(plan_laws.digest_of(runpy.run_path(sys.argv[1])[sys.argv[2]]()))\n"
+    )
+    here = digest_of(make())
+    for hash_seed in ("0", "4242"):
+        said = subprocess.run(  # noqa: S603 - the caller's own function
+            [sys.executable, "-c", program, str(file), make.__name__],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        there = said.stdout.split()[-1]
+        assert there == here, f"with PYTHONHASHSEED={hash_seed} another interpreter says {there}, and this one {here}"
+
+
+def digest_of(plans: Iterable[Plan | Mixture]) -> str:
+    """A digest over the fingerprints, states and first batches of plans, for 1 and for 3 ranks."""
+    digest = hashlib.sha256()
+    for plan in plans:
+        for ranks in (1, 3):
+            training = train(shards_of(plan, ranks), 11, most=50)
+            digest.update(plan.for_shard(Shard(0, ranks)).fingerprint.encode())
+            digest.update(json.dumps([dump_state(plan, cursor) for cursor in training.cursors[-1:]]).encode())
+            for column in (training.rows, training.steps, training.ranks):
+                digest.update(column.astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def check_row_groups_at_hand(plan: Plan | Mixture, batch_size: int) -> None:
     """A span finds every row group that it needs: fetched for it or before, and not released yet; nothing is kept."""
     at_hand: set[int] = set()
     for span in plan.spans(batch_size, rows_per_span=64):

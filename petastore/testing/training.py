@@ -1,0 +1,303 @@
+"""A training seen from outside: what all ranks are given, step by step, and what is due to them. No IO and no mocks.
+
+`train` walks all ranks of a plan, or of a mixture, into arrays. `Lines` and `SourceLines` say which rows are due at
+each step, from what a single rank is given that takes one row at a time; the laws compare the two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.plan.cursor import Cursor
+from petastore.plan.mixed_spans import MixedCursor
+from petastore.plan.mixture import Mixture
+from petastore.plan.plan import Plan, Span
+from petastore.plan.request import Shard, Tail
+
+__all__ = ["Lines", "SourceLines", "Training", "assert_same_steps", "lines_of", "numbers_of", "shards_of", "train"]
+
+_SPAN_ROWS = 1024
+_LINE_ROWS = 2**16
+
+StepsAndRows = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Two arrays of one length: rows, and the step of each."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Training:
+    """What all ranks of a training were given, rank after rank: arrays of one entry a row, lists of one a step.
+
+    Example:
+        >>> from petastore.inventory import Inventory
+        >>> from petastore.plan.request import Order, ReadRequest
+        >>> order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=2, block_rows=1)
+        >>> training = train(shards_of(Plan(Inventory.of_rows([3, 4]), ReadRequest(("id",), order)), 2), 2)
+        >>> training.rows.tolist(), training.ranks.tolist(), training.steps.tolist()
+        ([0, 1, 2, 3, 4, 5, 6], [0, 0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 0, 0, 1])
+    """
+
+    rows: NDArray[np.int64]
+    """Numbers of the rows, in file order; of a mixture, through all its sources. Shape (n,)."""
+
+    steps: NDArray[np.int64]
+    """Step of each row, from 0, ascending for each rank; shape (n,)."""
+
+    ranks: NDArray[np.int64]
+    """Rank that was given it, ascending; shape (n,)."""
+
+    valid: NDArray[np.bool_]
+    """False where a row is a repeat that `Tail.PAD` marks; shape (n,)."""
+
+    epochs: NDArray[np.int64]
+    """Epoch of each step, shape (steps,)."""
+
+    cursors: list[Cursor]
+    """The cursor after each step."""
+
+    num_ranks: int
+    """Ranks."""
+
+    @property
+    def num_steps(self) -> int:
+        """Steps, the same number on every rank."""
+        return len(self.cursors)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Rows of each step on each rank, repeats included; shape (steps, ranks)."""
+        places = self.steps * self.num_ranks + self.ranks
+        counts = np.bincount(places, minlength=self.num_steps * self.num_ranks)
+        return counts.reshape(self.num_steps, self.num_ranks)
+
+    @property
+    def is_last_of_epoch(self) -> NDArray[np.bool_]:
+        """Which steps are the last of their epoch; shape (steps,)."""
+        return np.array([after.epoch for after in self.cursors], dtype=np.int64) > self.epochs
+
+    @property
+    def real(self) -> StepsAndRows:
+        """Steps and rows, without the repeats that `Tail.PAD` marks."""
+        return self.steps[self.valid], self.rows[self.valid]
+
+
+def shards_of(plan: Plan | Mixture, ranks: int) -> list[Any]:
+    """The plans of all ranks of a training."""
+    return [plan.for_shard(Shard(rank, ranks)) for rank in range(ranks)]
+
+
+def numbers_of(plan: Plan | Mixture, span: Span) -> NDArray[np.int64]:
+    """The numbers of a span's rows, in file order through the dataset; of a mixture, source after source."""
+    rows: NDArray[np.int64] = plan.inventory.rows
+    numbers: NDArray[np.int64] = (np.cumsum(rows) - rows)[span.groups] + span.rows
+    return numbers
+
+
+def train(
+    plans: Sequence[Plan | Mixture], batch_size: int, *, after: Cursor | None = None, most: int | None = None
+) -> Training:
+    """What the ranks are given, at most `most` steps of it.
+
+    Args:
+        plans: Of all ranks, in their order.
+        batch_size: Rows of a full batch of one rank.
+        after: Where to go on; None begins at the beginning.
+        most: Steps to take; None is all.
+
+    Raises:
+        AssertionError: Ranks have different numbers of steps, or stand at different places after one.
+    """
+    given = [_given(plan, batch_size, after, most) for plan in plans]
+    first = given[0]
+    for rank, other in enumerate(given):
+        who = f"rank {rank} of {len(plans)}"
+        assert len(other.cursors) == len(first.cursors), (
+            f"{who} has {len(other.cursors)} batches, but rank 0 has {len(first.cursors)}: training would hang"
+        )
+        assert other.cursors == first.cursors, f"after a step {who} stands elsewhere than rank 0"
+        assert other.epochs == first.epochs, f"{who} is in another epoch than rank 0"
+    return Training(
+        rows=np.concatenate([one.rows for one in given]),
+        steps=np.concatenate([one.steps for one in given]),
+        ranks=np.repeat(np.arange(len(plans)), [len(one.rows) for one in given]),
+        valid=np.concatenate([one.valid for one in given]),
+        epochs=np.array(first.epochs, dtype=np.int64),
+        cursors=first.cursors,
+        num_ranks=len(plans),
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Given:
+    """What one rank was given."""
+
+    rows: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    valid: NDArray[np.bool_]
+    epochs: list[int]
+    cursors: list[Cursor]
+
+
+def _given(plan: Plan | Mixture, batch_size: int, after: Cursor | None, most: int | None) -> _Given:
+    cursors: list[Cursor] = []
+    epochs: list[int] = []
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))]
+    for span in plan.spans(batch_size, rows_per_span=_SPAN_ROWS, after=after):
+        steps = np.repeat(np.arange(span.num_batches) + len(cursors), np.diff(span.offsets))
+        valid = np.ones(len(span.rows), dtype=np.bool_) if span.valid is None else span.valid
+        parts.append((numbers_of(plan, span), steps, valid))
+        cursors += [span.cursor_after(place) for place in range(span.num_batches)]
+        epochs += [span.epoch] * span.num_batches
+        if most is not None and len(cursors) >= most:
+            break
+    rows, steps, valid = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    kept = steps < (len(cursors) if most is None else most)
+    return _Given(rows[kept], steps[kept], valid[kept], epochs[:most], cursors[:most])
+
+
+def lines_of(plan: Plan | Mixture, *, most: int | None = None) -> Lines | SourceLines:
+    """What is due to whoever trains on a plan.
+
+    Args:
+        plan: Of any shard.
+        most: How far to look, in rows, where an epoch never ends: a mixture that is a cycle.
+    """
+    alone = plan.for_shard(Shard())
+    endless = plan.request.epochs is None
+    parts: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in range(plan.request.epochs or 1)]
+    for span in alone.spans(1, rows_per_span=_LINE_ROWS):
+        if span.epoch >= len(parts):
+            break
+        parts[span.epoch].append(numbers_of(plan, span))
+        if endless and most is not None and sum(map(len, parts[span.epoch])) >= most:
+            break
+    lines = [np.concatenate(of_epoch) for of_epoch in parts]
+    if not isinstance(plan, Mixture) or plan.batching == "mixed":
+        return Lines(lines, plan.request.tail)
+    first_rows = np.append(np.cumsum(plan.inventory.rows) - plan.inventory.rows, plan.inventory.num_rows)
+    return SourceLines(lines, plan.request.tail, first_rows[plan.first_groups])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lines:
+    """One line of rows for each epoch; every global batch is a run of it, and the next one begins where it ends."""
+
+    lines: list[NDArray[np.int64]]
+    """Of each epoch: its rows, in their order."""
+
+    tail: Tail
+    """What becomes of the last rows."""
+
+    def due(self, training: Training, begin: Cursor, batch_size: int) -> StepsAndRows:
+        """The rows that are due at each step of a training.
+
+        Args:
+            training: What was given; its cursors say where each step ends.
+            begin: Where it went on.
+            batch_size: Rows of a full batch of one rank.
+
+        Raises:
+            AssertionError: A step takes more or fewer rows than a global batch, and is no last one.
+        """
+        due = [np.empty(0, np.int64)]
+        before = begin
+        for step, after in enumerate(training.cursors):
+            epoch = int(training.epochs[step])
+            assert before.epoch == epoch or self.tail is Tail.DROP, f"step {step} skips the rest of an epoch"
+            start = before.position if before.epoch == epoch else 0
+            stop = after.position if after.epoch == epoch else None
+            what = f"step {step} of {training.num_ranks} ranks with batches of {batch_size}"
+            due.append(_run(self.lines[epoch], start, stop, training.num_ranks, batch_size, self.tail, what))
+            before = after
+        return np.repeat(np.arange(len(due)) - 1, [len(rows) for rows in due]), np.concatenate(due)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SourceLines:
+    """Of a mixture whose batches are each of one source: every global batch is a run of its source's line."""
+
+    lines: list[NDArray[np.int64]]
+    """Of each epoch: its rows, those of each source in their order."""
+
+    tail: Tail
+    """What becomes of the last rows of each source."""
+
+    first_rows: NDArray[np.int64]
+    """The number of each source's first row, and of all rows; shape (sources + 1,)."""
+
+    def source_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The source of each row, given by its number."""
+        return np.searchsorted(self.first_rows, rows, side="right") - 1
+
+    def due(self, training: Training, begin: Cursor, batch_size: int) -> StepsAndRows:
+        """As `Lines.due`.
+
+        Raises:
+            AssertionError: A step has rows of two sources, or takes another number of rows than a global batch.
+        """
+        sources = self.source_of(training.rows)
+        of_step = np.zeros(training.num_steps, dtype=np.int64)
+        of_step[training.steps] = sources
+        mixed = training.steps[of_step[training.steps] != sources]
+        assert len(mixed) == 0, f"step {mixed[:1].tolist()} has rows of several sources"
+        due = [np.empty(0, np.int64)]
+        before = begin
+        for step, after in enumerate(training.cursors):
+            epoch, source = int(training.epochs[step]), int(of_step[step])
+            starts, stops = self._taken(before, epoch), self._taken(after, epoch)
+            line = self.lines[epoch][self.source_of(self.lines[epoch]) == source]
+            stop = stops[source] if after.epoch == epoch and stops[source] < len(line) else None
+            what = f"step {step} of {training.num_ranks} ranks with batches of {batch_size}"
+            due.append(_run(line, starts[source], stop, training.num_ranks, batch_size, self.tail, what))
+            others = [place for place in range(len(starts)) if place != source and after.epoch == epoch]
+            assert all(starts[place] == stops[place] for place in others), f"step {step} takes of other sources too"
+            before = after
+        return np.repeat(np.arange(len(due)) - 1, [len(rows) for rows in due]), np.concatenate(due)
+
+    def _taken(self, cursor: Cursor, epoch: int) -> tuple[int, ...]:
+        none = (0,) * (len(self.first_rows) - 1)
+        return cursor.taken if isinstance(cursor, MixedCursor) and cursor.epoch == epoch else none
+
+
+def _run(
+    line: NDArray[np.int64], start: int, stop: int | None, ranks: int, batch_size: int, tail: Tail, what: str
+) -> NDArray[np.int64]:
+    """The run of a line that a step is due; `stop` is None for the last one."""
+    global_batch = ranks * batch_size
+    if stop is not None or tail is Tail.DROP:
+        stop = start + global_batch if stop is None else stop
+        assert stop - start == global_batch, f"{what} takes {stop - start} rows and is not the last one"
+        assert stop <= len(line), f"{what} goes beyond the {len(line)} rows of its line"
+        return line[start:stop]
+    left = len(line) - start
+    # with `even`, rows that are fewer than the ranks have joined the batch before
+    most = global_batch + ranks - 1 if tail is Tail.EVEN else global_batch
+    assert 0 < left <= most, f"{what} is the last one, but {left} rows are left"
+    return line[(start + np.arange(global_batch)) % len(line)] if tail is Tail.WRAP else line[start:]
+
+
+def assert_same_steps(found: StepsAndRows, wanted: StepsAndRows, what: str) -> None:
+    """Fails unless two trainings have the same rows in each step, as multisets; says which step differs first.
+
+    Args:
+        found: Steps and rows, two arrays of one length.
+        wanted: The same.
+        what: Said with the failure.
+    """
+    one, other = (np.stack(pair)[:, np.lexsort(pair[::-1])] for pair in (found, wanted))
+    if np.array_equal(one, other):
+        return
+    shared = min(one.shape[1], other.shape[1])
+    differ = np.flatnonzero((one[:, :shared] != other[:, :shared]).any(axis=0))
+    place = int(differ[0]) if len(differ) else shared
+    step = min(int(pair[0, place]) for pair in (one, other) if place < pair.shape[1])
+    rows, due = (pair[1, pair[0] == step] for pair in (one, other))
+    extra, missing = np.setdiff1d(rows, due)[:5].tolist(), np.setdiff1d(due, rows)[:5].tolist()
+    raise AssertionError(
+        f"{what}: step {step} has {len(rows):,} rows where {len(due):,} are due; "
+        f"not due are {extra}, missing are {missing} (the first few)"
+    )
