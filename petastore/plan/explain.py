@@ -1,19 +1,27 @@
-"""What a plan will cost and how well it mixes, before a byte is read. Pure."""
+"""What a plan will cost and how well it mixes, before a byte is read. Pure.
+
+It knows what a plan is made of, and not plans: those, and mixtures, hand over their parts.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.plan.order import EpochOrder
-from petastore.plan.plan import Plan
-from petastore.plan.request import Shard, Tail
+from petastore.errors import RequestError
+from petastore.inventory import Inventory
+from petastore.plan.explanation import Explanation, SourceExplanation
+from petastore.plan.order import EpochOrder, Pieces
+from petastore.plan.request import Order, ReadRequest, Shard
+from petastore.plan.selection import Pruned, Selection
 from petastore.plan.tail import EpochBatches, lanes_of
 
-__all__ = ["Explanation", "explain"]
+__all__ = ["Ranks", "explain_plan", "explain_source", "sampled_steps"]
 
 _LABELS = 100
 """Classes of the imagined dataset on which mixing is predicted: equally many rows each, sorted by class."""
@@ -22,172 +30,229 @@ _SAMPLED_BATCHES = 64
 
 
 @dataclasses.dataclass(frozen=True)
-class Explanation:
-    """The first epoch of a plan in figures; `str` of it is for people, `as_dict` for programs."""
+class Ranks:
+    """Who reads which lanes."""
 
-    row_groups: int
-    """Row groups of the dataset."""
+    own_lanes: Sequence[range]
+    """Of each rank: the lanes that its rows come from; beginnings and ends ascend."""
 
-    row_groups_kept: int
-    """Row groups of which at least one row is meant."""
-
-    rows: int
-    """Rows of an epoch over all ranks."""
-
-    ranks: int
-    """Ranks that share an epoch."""
-
-    batch_size: int
-    """Rows of a full batch of one rank."""
-
-    steps: int
-    """Batches of an epoch on each rank."""
-
-    rows_per_rank: tuple[int, int]
-    """Fewest and most rows that a rank gets, repeats included."""
-
-    tail: str
-    """What becomes of the last global batch."""
-
-    lanes: int
-    """Row groups that are read side by side, over all ranks."""
-
-    block_rows: int
-    """Rows of a lane that are permuted together; 1 where rows are not shuffled."""
-
-    reads_per_row_group: float
-    """How often a row group is read, over all ranks; 1 is ideal."""
-
-    bytes_to_fetch: int
-    """Stored bytes of the row groups that all ranks together read."""
-
-    rows_resident: int
-    """Rows of row groups that this rank keeps at hand at most."""
-
-    bytes_resident: int
-    """Bytes of these rows once their pages are decompressed, all columns; cells stay encoded."""
-
-    mixing: float
-    """Total variation between the labels of a global batch and those of the dataset, were it sorted by label: near 1,
-    batches hold one label; as low as `mixing_uniform`, they are drawn as from an urn."""
-
-    mixing_uniform: float
-    """What a uniform shuffle of the whole dataset would give."""
-
-    seed: int
-    """The seed, also where it was drawn."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The same as a new dict of JSON values."""
-        return dataclasses.asdict(self) | {"rows_per_rank": list(self.rows_per_rank)}
-
-    def __str__(self) -> str:
-        fewest, most = self.rows_per_rank
-        share = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
-        pruned = self.row_groups - self.row_groups_kept
-        kept = f"{self.row_groups_kept:,} of {self.row_groups:,} row groups, {self.rows:,} rows"
-        batches = f"{self.steps:,} batch{'' if self.steps == 1 else 'es'} of {self.batch_size:,} rows"
-        blocks = f"blocks of {self.block_rows:,} row{_s(self.block_rows)}"
-        lines = [
-            kept + (f" ({pruned:,} row groups hold no row that is meant)" if pruned else ""),
-            f"{self.ranks:,} rank{_s(self.ranks)} × {batches}, {share} rows a rank; tail {self.tail!r}",
-            f"{self.lanes:,} lane{_s(self.lanes)}, {blocks}, seed {self.seed}",
-            f"reads: {self.reads_per_row_group:.2f} × each row group, {_size(self.bytes_to_fetch)} in all",
-            f"at hand on this rank: at most {self.rows_resident:,} rows, {_size(self.bytes_resident)}",
-            f"mixing: {self.mixing:.2f} (uniform {self.mixing_uniform:.2f}, none 0.99)",
-        ]
-        return "\n".join(lines)
+    rank: int
+    """The rank that is asked about."""
 
 
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Data:
+    """What is there, and which rows of it are meant."""
+
+    inventory: Inventory
+    selection: Selection | None
+    column_bytes: NDArray[np.int64] | None
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        return self.inventory.rows if self.selection is None else self.selection.counts
+
+    @property
+    def fetched_bytes(self) -> NDArray[np.int64]:
+        return self.inventory.stored_bytes if self.column_bytes is None else self.column_bytes
 
 
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1024
-    return f"{count:,.1f} TiB"
-
-
-def explain(plan: Plan, batch_size: int) -> Explanation:
-    """What a plan costs and how well it mixes, with batches of this many rows a rank.
+def explain_plan(
+    inventory: Inventory,
+    request: ReadRequest,
+    selection: Selection | None,
+    batches: EpochBatches,
+    *,
+    column_bytes: NDArray[np.int64] | None = None,
+) -> Explanation:
+    """What an epoch costs and how well it mixes; `Plan.explain` is how it is asked for.
 
     The reads are those of full batches; the last batch of an epoch may read a few row groups more.
 
-    Raises:
-        NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+    Args:
+        inventory: What exists.
+        request: What was asked.
+        selection: Which rows are meant; None is all.
+        batches: How the first epoch falls into batches.
+        column_bytes: Stored bytes of the columns that are read, of each row group; None where they are not known.
 
-    Example:
-        >>> from petastore.inventory import Inventory
-        >>> from petastore.plan.request import Order, ReadRequest
-        >>> order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=48, block_rows=2000)
-        >>> plan = Plan(Inventory.of_rows([1000] * 1000), ReadRequest(("id",), order, Shard(0, 2)))
-        >>> print(explain(plan, 128))
-        1,000 of 1,000 row groups, 1,000,000 rows
-        2 ranks × 3,907 batches of 128 rows, 500,000 rows a rank; tail 'even'
-        48 lanes, blocks of 2,000 rows, seed 7
-        reads: 1.00 × each row group, 7.6 MiB in all
-        at hand on this rank: at most 54,000 rows, 421.9 KiB
-        mixing: 0.38 (uniform 0.25, none 0.99)
+    Raises:
+        RequestError: `column_bytes` is not an array of one number for each row group.
     """
-    request, order = plan.request, EpochOrder(plan.rows, plan.request.order, 0)
-    steps = plan.steps_per_epoch(batch_size)
-    ranks = [Shard(rank, request.shard.count) for rank in range(request.shard.count)]
-    shares = [plan.for_shard(rank).rows_per_epoch(batch_size) for rank in ranks]
-    pieces = order.pieces()
-    readers = _readers(pieces.groups, pieces.lanes, lanes=order.lanes, ranks=request.shard.count, plan=plan)
-    resident_rows, resident_bytes = _resident(plan, order)
+    data, shard = _data(inventory, selection, column_bytes), request.shard
+    order = EpochOrder(data.rows, request.order, 0)
+    every_rank = [Shard(rank, shard.count) for rank in range(shard.count)]
+    ranks = Ranks([lanes_of(rank, order.lanes) for rank in every_rank], shard.index)
+    full = batches.num_rows // batches.global_batch
+    starts = sampled_steps(full, _SAMPLED_BATCHES) * batches.global_batch
+    shares = [batches.rows_of(rank) for rank in every_rank]
     return Explanation(
-        row_groups=plan.inventory.num_row_groups,
-        row_groups_kept=int((plan.rows > 0).sum()),
-        rows=plan.num_rows,
-        ranks=request.shard.count,
-        batch_size=batch_size,
-        steps=steps,
+        **_kept(data),
+        **_ordered(order, request.order),
+        **_read(data, [(order, 1, data.rows.sum())], ranks),
+        **_mixed(data.rows, order, np.stack([starts, starts + batches.global_batch], axis=1)),
+        rank=shard.index,
+        ranks=shard.count,
+        batch_size=batches.batch_size,
+        steps=batches.steps,
         rows_per_rank=(min(shares), max(shares)),
         tail=request.tail.value,
-        lanes=order.lanes,
-        block_rows=request.order.block_rows if request.order.shuffle_rows else 1,
-        reads_per_row_group=float(readers.sum() / max((plan.rows > 0).sum(), 1)),
-        bytes_to_fetch=int((readers * plan.inventory.stored_bytes).sum()),
-        rows_resident=resident_rows,
-        bytes_resident=resident_bytes,
-        mixing=_mixing(plan, order, batch_size * request.shard.count),
-        mixing_uniform=_uniform_mixing(batch_size * request.shard.count),
-        seed=request.order.seed,
     )
 
 
-def _readers(
-    groups: NDArray[np.int64], piece_lanes: NDArray[np.int64], *, lanes: int, ranks: int, plan: Plan
-) -> NDArray[np.int64]:
-    """How many ranks read each row group, shape (groups,)."""
-    # first_rank, last_rank: (pieces,) ranks with slots in the lane of each piece
-    first_rank = piece_lanes * ranks // lanes
-    last_rank = -(-(piece_lanes + 1) * ranks // lanes) - 1
+def explain_source(
+    inventory: Inventory,
+    selection: Selection | None,
+    orders: Sequence[EpochOrder],
+    asked: Order,
+    *,
+    ranks: Ranks,
+    proportion: int,
+    rows_given: int,
+    borders: NDArray[np.int64],
+    column_bytes: NDArray[np.int64] | None = None,
+) -> SourceExplanation:
+    """What an epoch of a mixture reads of a source; `Mixture.explain` is how it is asked for.
+
+    Args:
+        inventory: What exists.
+        selection: Which rows are meant; None is all.
+        orders: The order of the first pass through the source, and of the last one of the epoch.
+        asked: What was asked of them.
+        ranks: Who reads which lanes of the source.
+        proportion: Positions of the source in every period.
+        rows_given: Rows that it gives in the epoch.
+        borders: Which of its rows some global batches have, half-open, all in the first pass; shape (batches, 2).
+        column_bytes: As for `explain_plan`.
+
+    Raises:
+        RequestError: `column_bytes` is not an array of one number for each row group.
+    """
+    data = _data(inventory, selection, column_bytes)
+    num_rows = int(data.rows.sum())
+    whole, rest = divmod(rows_given, num_rows)
+    passes = [(orders[0], whole, num_rows), (orders[-1], 1, rest)]
+    return SourceExplanation(
+        **_kept(data),
+        **_ordered(orders[0], asked),
+        **_read(data, [(order, times, rows) for order, times, rows in passes if times and rows], ranks),
+        **_mixed(data.rows, orders[0], borders),
+        proportion=proportion,
+        rows_given=rows_given,
+        passes=rows_given / num_rows,
+    )
+
+
+def sampled_steps(steps: int, most: int) -> NDArray[np.int64]:
+    """At most so many of some steps, evenly spaced, the first and the last one among them; ascending.
+
+    Example:
+        >>> sampled_steps(100, 4).tolist(), sampled_steps(3, 4).tolist()
+        ([0, 33, 66, 99], [0, 1, 2])
+    """
+    return np.unique(np.linspace(0, steps - 1, min(most, steps)).astype(np.int64))
+
+
+def _data(inventory: Inventory, selection: Selection | None, column_bytes: Any) -> _Data:
+    if column_bytes is not None:
+        column_bytes = np.asarray(column_bytes)
+        if column_bytes.shape != (inventory.num_row_groups,) or column_bytes.dtype.kind not in "iu":
+            raise RequestError(
+                f"column_bytes has shape {column_bytes.shape} and dtype {column_bytes.dtype}, but it is whole numbers, "
+                f"one for each of {inventory.num_row_groups:,} row groups"
+            )
+    return _Data(inventory, selection, column_bytes)
+
+
+def _kept(data: _Data) -> dict[str, Any]:
+    inventory, rows = data.inventory, data.rows
+    pruned = () if data.selection is None else data.selection.pruned
+    filled, kept = int((inventory.rows > 0).sum()), int((rows > 0).sum())
+    row_groups = filled - kept - sum(step.row_groups for step in pruned)
+    left_out = inventory.num_rows - int(rows.sum()) - sum(step.rows for step in pruned)
+    if left_out > 0:
+        pruned = (*pruned, Pruned("selection", max(row_groups, 0), left_out))
+    return {
+        "row_groups": inventory.num_row_groups,
+        "row_groups_kept": kept,
+        "row_groups_empty": inventory.num_row_groups - filled,
+        "dataset_rows": inventory.num_rows,
+        "rows": int(rows.sum()),
+        "pruned": pruned,
+    }
+
+
+def _ordered(order: EpochOrder, asked: Order) -> dict[str, Any]:
+    return {
+        "lanes": order.lanes,
+        "block_rows": asked.block_rows if asked.shuffle_rows else 1,
+        "seed": asked.seed,
+    }
+
+
+def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ranks) -> dict[str, Any]:
+    """What is fetched and kept in passes through the data: an order each, how often, and how many of its rows."""
+    reads = fetched = own_fetched = needed = rows_resident = bytes_resident = 0
+    for order, times, rows in passes:
+        pieces = _begun(order.pieces(), rows)
+        # readers: (groups,) how many ranks read each row group
+        readers = _readers(pieces, ranks.own_lanes, order.lanes, data.inventory.num_row_groups)
+        own = _begun_in(pieces, ranks.own_lanes[ranks.rank])
+        reads += times * int(readers.sum())
+        needed += times * int((readers > 0).sum())
+        fetched += times * int((readers * data.fetched_bytes).sum())
+        own_fetched += times * int(data.fetched_bytes[np.unique(own.groups)].sum())
+        rows_at_hand, bytes_at_hand = _resident(own, data.inventory)
+        rows_resident, bytes_resident = max(rows_resident, rows_at_hand), max(bytes_resident, bytes_at_hand)
+    return {
+        "reads_per_row_group": reads / max(needed, 1),
+        "bytes_to_fetch": fetched,
+        "rank_bytes_to_fetch": own_fetched,
+        "bytes_of": "row groups" if data.column_bytes is None else "columns",
+        "rows_resident": rows_resident,
+        "bytes_resident": bytes_resident,
+    }
+
+
+def _chosen(pieces: Pieces, which: NDArray[np.bool_]) -> Pieces:
+    return Pieces(
+        pieces.groups[which], pieces.lanes[which], pieces.first_positions[which], pieces.last_positions[which]
+    )
+
+
+def _begun(pieces: Pieces, rows: int) -> Pieces:
+    """The pieces that are needed for the first rows of a pass."""
+    return _chosen(pieces, pieces.first_positions < rows)
+
+
+def _begun_in(pieces: Pieces, lanes: range) -> Pieces:
+    return _chosen(pieces, (pieces.lanes >= lanes.start) & (pieces.lanes < lanes.stop))
+
+
+def _readers(pieces: Pieces, own_lanes: Sequence[range], lanes: int, row_groups: int) -> NDArray[np.int64]:
+    """How many ranks read each row group, shape (row groups,)."""
+    # first_rank, last_rank: (lanes,) ranks that have rows of each lane
+    first_rank, last_rank = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+    for rank, own in enumerate(own_lanes):
+        last_rank[own.start : own.stop] = rank
+    for rank, own in reversed(list(enumerate(own_lanes))):
+        first_rank[own.start : own.stop] = rank
     # A row group's pieces lie in neighbouring lanes, so its ranks are a run without gaps.
-    lowest = np.full(plan.inventory.num_row_groups, ranks, dtype=np.int64)
-    highest = np.full(plan.inventory.num_row_groups, -1, dtype=np.int64)
-    np.minimum.at(lowest, groups, first_rank)
-    np.maximum.at(highest, groups, last_rank)
+    lowest = np.full(row_groups, len(own_lanes), dtype=np.int64)
+    highest = np.full(row_groups, -1, dtype=np.int64)
+    np.minimum.at(lowest, pieces.groups, first_rank[pieces.lanes])
+    np.maximum.at(highest, pieces.groups, last_rank[pieces.lanes])
     return np.maximum(highest - lowest + 1, 0)
 
 
-def _resident(plan: Plan, order: EpochOrder) -> tuple[int, int]:
-    """Most rows and bytes of row groups that this rank keeps at a time."""
-    pieces = order.pieces()
-    mine = np.isin(pieces.lanes, np.array(lanes_of(plan.request.shard, order.lanes)))
-    groups, where = np.unique(pieces.groups[mine], return_inverse=True)
+def _resident(pieces: Pieces, inventory: Inventory) -> tuple[int, int]:
+    """Most rows and bytes of row groups that are kept at a time, where these pieces are read."""
+    groups, where = np.unique(pieces.groups, return_inverse=True)
     first = np.full(len(groups), np.iinfo(np.int64).max)
     last = np.full(len(groups), -1, dtype=np.int64)
-    np.minimum.at(first, where, pieces.first_positions[mine])
-    np.maximum.at(last, where, pieces.last_positions[mine])
-    return (
-        _peak(first, last, plan.inventory.rows[groups]),
-        _peak(first, last, plan.inventory.decoded_bytes[groups]),
-    )
+    np.minimum.at(first, where, pieces.first_positions)
+    np.maximum.at(last, where, pieces.last_positions)
+    return _peak(first, last, inventory.rows[groups]), _peak(first, last, inventory.decoded_bytes[groups])
 
 
 def _peak(first: NDArray[np.int64], last: NDArray[np.int64], weight: NDArray[np.int64]) -> int:
@@ -201,23 +266,45 @@ def _peak(first: NDArray[np.int64], last: NDArray[np.int64], weight: NDArray[np.
     return int(np.cumsum(changes[events]).max())
 
 
-def _mixing(plan: Plan, order: EpochOrder, global_batch: int) -> float:
-    """Mean total variation of labels over some global batches, were the dataset sorted by label."""
-    batches = EpochBatches(plan.num_rows, global_batch, 1, order.lanes, Tail.DROP)
-    if batches.steps == 0:
-        return 0.0
-    starts = np.cumsum(plan.rows) - plan.rows
-    picked = np.unique(np.linspace(0, batches.steps - 1, _SAMPLED_BATCHES).astype(np.int64))
+def _mixed(rows: NDArray[np.int64], order: EpochOrder, borders: NDArray[np.int64]) -> dict[str, Any]:
+    """Mean total variation of labels over some batches, were the dataset sorted by label."""
+    num_rows = int(rows.sum())
+    if len(borders) == 0:  # no batch is full, so one has all rows
+        return {"mixing": 0.0, "mixing_uniform": 0.0, "mixing_none": 0.0}
+    labels = min(_LABELS, num_rows)
+    # label_shares: (labels,) they differ by a row at most
+    label_shares = np.diff(-(-np.arange(labels + 1) * num_rows // labels)) / num_rows
+    starts = np.cumsum(rows) - rows
     variations = []
-    for step in picked.tolist():
-        groups, rows = order.rows_at(batches.share(Shard(), step, step + 1).positions)
-        labels = (starts[groups] + rows) * _LABELS // plan.num_rows
-        shares = np.bincount(labels, minlength=_LABELS) / global_batch
-        variations.append(np.abs(shares - 1 / _LABELS).sum() / 2)
-    return float(np.mean(variations))
+    for start, stop in borders.tolist():
+        groups, inside = order.rows_at(np.arange(start, stop))
+        of_rows = (starts[groups] + inside) * labels // num_rows
+        shares = np.bincount(of_rows, minlength=labels) / (stop - start)
+        variations.append(np.abs(shares - label_shares).sum() / 2)
+    batch = float(np.diff(borders).mean())
+    return {
+        "mixing": float(np.mean(variations)),
+        "mixing_uniform": _uniform_mixing(labels, batch, num_rows),
+        "mixing_none": 1 - max(batch / num_rows, 1 / labels),
+    }
 
 
-def _uniform_mixing(global_batch: int) -> float:
-    """What drawing from an urn gives: the mean absolute deviation of a binomial, by the normal distribution."""
-    share = 1 / _LABELS
-    return float(_LABELS / 2 * np.sqrt(2 * share * (1 - share) / (np.pi * global_batch)))
+def _uniform_mixing(labels: int, batch: float, num_rows: int) -> float:
+    """What drawing a batch from an urn gives: how far the count of a label lies from its mean, on average.
+
+    That mean absolute deviation of a hypergeometric distribution has a closed form: with the first count k above the
+    mean, of K rows of a label, n drawn ones and N in all, it is 2·k·(N − K − n + k) / N · P(count = k).
+    """
+    drawn, size = max(round(batch), 1), num_rows / labels
+    above = math.floor(drawn / labels) + 1
+    if above > size:
+        return 0.0
+    others = num_rows - size - drawn + above
+    log_chance = (
+        _log_choices(size, above) + _log_choices(num_rows - size, drawn - above) - _log_choices(num_rows, drawn)
+    )
+    return labels / drawn * above * others / num_rows * math.exp(log_chance)
+
+
+def _log_choices(among: float, chosen: int) -> float:
+    return math.lgamma(among + 1) - math.lgamma(chosen + 1) - math.lgamma(among - chosen + 1)

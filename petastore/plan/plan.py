@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 from petastore.inventory import Inventory
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.cursor import Cursor
+from petastore.plan.explain import explain_plan
+from petastore.plan.explanation import Explanation
+from petastore.plan.feeds import Feeds, feeds_of_order
 from petastore.plan.order import EpochOrder
+from petastore.plan.picture import draw
 from petastore.plan.request import ReadRequest, Shard, whole_number
 from petastore.plan.selection import Selection
 from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
-
-if TYPE_CHECKING:
-    from petastore.plan.explain import Explanation
 
 __all__ = ["Plan", "Span"]
 
@@ -143,15 +144,51 @@ class Plan:
         """The same plan as another rank sees it."""
         return dataclasses.replace(self, request=dataclasses.replace(self.request, shard=shard))
 
-    def explain(self, batch_size: int) -> Explanation:
-        """What an epoch costs and how well it mixes, with batches of this many rows a rank; print it.
+    def explain(self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None) -> Explanation:
+        """What the first epoch reads, keeps and mixes; print it, or take `as_dict()`.
+
+        Args:
+            batch_size: Rows of a full batch of one rank.
+            column_bytes: Stored bytes of the columns that are read, of each row group, shape (groups,). None where they
+                are not known: whole row groups are counted then, and the explanation says so.
+
+        Raises:
+            NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+            RequestError: `column_bytes` does not fit the row groups.
+
+        Example:
+            >>> from petastore.plan.request import Order
+            >>> order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=48, block_rows=2000)
+            >>> plan = Plan(Inventory.of_rows([1000] * 1000), ReadRequest(("id",), order, Shard(0, 2)))
+            >>> print(plan.explain(batch_size=128))
+            row groups  1,000 of 1,000
+            rows        1,000,000 of 1,000,000
+            batches     2 ranks × 3,907 batches of 128 rows, 500,000 rows a rank; tail 'even'
+            order       48 lanes, blocks of 2,000 rows, seed 7
+            reads       each row group 1.00 times over all ranks
+            fetched     7.6 MiB an epoch, 3.8 MiB by rank 0; of whole row groups, since sizes of columns are not known
+            at hand     at most 54,000 rows on rank 0, 421.9 KiB
+            mixing      0.38 (a uniform shuffle 0.25, no shuffle 0.99)
+        """
+        batches = self._batches(batch_size)
+        return explain_plan(self.inventory, self.request, self.selection, batches, column_bytes=column_bytes)
+
+    def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
+        """Which row groups feed which batches of an epoch, on every rank; of a long epoch, some of its batches.
 
         Raises:
             NoDataAvailableError: `tail="even"` with fewer rows than ranks.
         """
-        from petastore.plan.explain import explain  # it explains plans, so it knows them
+        return feeds_of_order(self._order(epoch), self._batches(batch_size), row_groups=self.inventory.num_row_groups)
 
-        return explain(self, batch_size)
+    def picture(self, batch_size: int, *, epoch: int = 0) -> Any:
+        """The same as a new `matplotlib.figure.Figure`: batches to the right, row groups as stored up, ranks coloured.
+
+        Raises:
+            NoDataAvailableError: `tail="even"` with fewer rows than ranks.
+            MissingExtraError: matplotlib is not installed.
+        """
+        return draw(self.feeds(batch_size, epoch=epoch))
 
     def facts(self) -> dict[str, Any]:
         """What ranks must agree on, by name; see `petastore.plan.agreement.facts_of`."""

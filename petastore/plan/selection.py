@@ -18,9 +18,10 @@ from petastore.errors import RequestError
 
 __all__ = ["PRUNED_BY", "Pruned", "Selection"]
 
-PRUNED_BY = ("partition values", "statistics", "filter", "predicate")
+PRUNED_BY = ("partition values", "statistics", "filter", "predicate", "selection")
 """What can leave rows out, in the order in which it is asked: directory names, then the statistics of row groups, then
-the filter and the predicate, which are asked about each row that is left."""
+the filter and the predicate, which are asked about each row that is left. By `"selection"` is what nobody kept account
+of: somebody made the selection by hand."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
