@@ -303,7 +303,7 @@ def check_going_on_with_others(plan: Plan | Mixture, log: Sequence[tuple[int, in
     ends = plan.request.epochs is not None
     lines = lines_of(plan, most=_FAR * sum(ranks * batch_size * steps for ranks, batch_size, steps in log))
     cursor = Cursor()
-    for ranks, batch_size, most in [*log, *([(1, 7, None)] if ends else [])]:
+    for ranks, batch_size, most in [*log, *([(1, plan.num_rows // 10 + 1, None)] if ends else [])]:
         if plan.request.tail is Tail.EVEN and 0 < plan.num_rows < ranks:
             check_too_few_rows_are_refused(shards_of(plan, ranks), batch_size)
             continue

@@ -179,7 +179,13 @@ def lines_of(plan: Plan | Mixture, *, most: int | None = None) -> Lines | Source
     if not isinstance(plan, Mixture) or plan.batching == "mixed":
         return Lines(lines, plan.request.tail)
     first_rows = np.append(np.cumsum(plan.inventory.rows) - plan.inventory.rows, plan.inventory.num_rows)
-    return SourceLines(lines, plan.request.tail, first_rows[plan.first_groups])
+    borders = first_rows[plan.first_groups]
+    sources = [np.searchsorted(borders, line, side="right") - 1 for line in lines]
+    by_source = [
+        [line[of_line == source] for source in range(len(plan.sources))]
+        for line, of_line in zip(lines, sources, strict=True)
+    ]
+    return SourceLines(by_source, plan.request.tail, borders)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -220,8 +226,8 @@ class Lines:
 class SourceLines:
     """Of a mixture whose batches are each of one source: every global batch is a run of its source's line."""
 
-    lines: list[NDArray[np.int64]]
-    """Of each epoch: its rows, those of each source in their order."""
+    lines: list[list[NDArray[np.int64]]]
+    """Of each epoch, of each source: its rows, in their order."""
 
     tail: Tail
     """What becomes of the last rows of each source."""
@@ -229,17 +235,13 @@ class SourceLines:
     first_rows: NDArray[np.int64]
     """The number of each source's first row, and of all rows; shape (sources + 1,)."""
 
-    def source_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The source of each row, given by its number."""
-        return np.searchsorted(self.first_rows, rows, side="right") - 1
-
     def due(self, training: Training, begin: Cursor, batch_size: int) -> StepsAndRows:
         """As `Lines.due`.
 
         Raises:
             AssertionError: A step has rows of two sources, or takes another number of rows than a global batch.
         """
-        sources = self.source_of(training.rows)
+        sources = np.searchsorted(self.first_rows, training.rows, side="right") - 1
         of_step = np.zeros(training.num_steps, dtype=np.int64)
         of_step[training.steps] = sources
         mixed = training.steps[of_step[training.steps] != sources]
@@ -249,7 +251,7 @@ class SourceLines:
         for step, after in enumerate(training.cursors):
             epoch, source = int(training.epochs[step]), int(of_step[step])
             starts, stops = self._taken(before, epoch), self._taken(after, epoch)
-            line = self.lines[epoch][self.source_of(self.lines[epoch]) == source]
+            line = self.lines[epoch][source]
             stop = stops[source] if after.epoch == epoch and stops[source] < len(line) else None
             what = f"step {step} of {training.num_ranks} ranks with batches of {batch_size}"
             due.append(_run(line, starts[source], stop, training.num_ranks, batch_size, self.tail, what))

@@ -1,0 +1,219 @@
+"""The laws at full range: 1 to 5,000 uneven row groups, all tails, 1 to 80 ranks, with filters and as mixtures."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
+from petastore.plan.mixture import Mixture
+from petastore.testing import mixture_laws, plan_laws
+from petastore.testing.plan_laws import RANKS
+from petastore.testing.training import shards_of
+
+GLOBAL_BATCH = 1680
+"""Each number of ranks divides it."""
+
+ranks = st.sampled_from(RANKS)
+
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def some(examples: int) -> Callable[[Test], Test]:
+    """So many examples in every run of the tests; `make laws` draws many times as many, and others each time."""
+    times = int(os.environ.get("PETASTORE_LAWS", "1"))
+    drawn = settings(max_examples=times * examples, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+    return cast("Callable[[Test], Test]", drawn)
+
+
+@st.composite
+def plans(draw: Any, *, max_groups: int = 5000, epochs: int = 2, tails: Any = tuple(Tail)) -> Plan:
+    """Plans over uneven datasets, every other one under a filter."""
+    inventory = draw(plan_laws.uneven_inventories(max_groups=max_groups))
+    request = ReadRequest(("id",), draw(plan_laws.orders()), Shard(), epochs, draw(st.sampled_from(tails)))
+    return Plan(inventory, request, draw(st.none() | plan_laws.selections(inventory)))
+
+
+def batch_of(plan: Plan | Mixture, count: int, *, steps: int) -> int:
+    """A batch size with which an epoch has about so many steps."""
+    return max(1, plan.num_rows // (count * steps))
+
+
+def is_refused(plan: Plan, count: int) -> bool:
+    """Whether `even` cannot share so few rows; then all ranks say so."""
+    if plan.request.tail is not Tail.EVEN or not 0 < plan.num_rows < count:
+        return False
+    plan_laws.check_too_few_rows_are_refused(shards_of(plan, count), 4)
+    return True
+
+
+SHUFFLED = Order(seed=-3, shuffle_row_groups=True, shuffle_rows=True, lanes=48, block_rows=100)
+
+
+def largest(tail: Tail, kept: float | None = None, *, epochs: int = 2) -> Plan:
+    """5,000 row groups, a quarter of them without a row and a quarter with one; `kept` says what a filter leaves."""
+    inventory = plan_laws.uneven_inventory(5000, seed=11)
+    selection = None if kept is None else plan_laws.selection_of(inventory, seed=12, kept=kept)
+    return Plan(inventory, ReadRequest(("id",), SHUFFLED, Shard(), epochs, tail), selection)
+
+
+every_tail = pytest.mark.parametrize("tail", Tail, ids=lambda tail: tail.value)
+kept = pytest.mark.parametrize("kept", [None, 0.3], ids=["all rows", "under a filter"])
+
+
+@some(16)
+@given(plans(), ranks, st.integers(1, 60))
+def test_every_row_comes_once_and_ranks_step_together(plan: Plan, count: int, steps: int) -> None:
+    if not is_refused(plan, count):
+        batch_size = batch_of(plan, count, steps=steps)
+        plan_laws.check_equal_steps(shards_of(plan, count), batch_size)
+        plan_laws.check_every_row_once(shards_of(plan, count), batch_size)
+
+
+@every_tail
+@kept
+def test_80_ranks_share_5000_row_groups(tail: Tail, kept: float | None) -> None:
+    plan = largest(tail, kept, epochs=1)
+    for count, batch_size in [(80, 1), (80, 21), (7, 100)]:
+        plan_laws.check_equal_steps(shards_of(plan, count), batch_size)
+        plan_laws.check_every_row_once(shards_of(plan, count), batch_size)
+
+
+@some(8)
+@given(plans(epochs=1), st.sampled_from([GLOBAL_BATCH, 240, 96]))
+def test_global_batches_are_the_same_sets_for_any_number_of_ranks(plan: Plan, global_batch: int) -> None:
+    plan_laws.check_same_batches_for_any_ranks(plan, global_batch=global_batch, ranks=RANKS)
+
+
+@every_tail
+def test_global_batches_of_5000_row_groups_are_the_same_sets_for_any_number_of_ranks(tail: Tail) -> None:
+    for share in (None, 0.3):
+        plan = largest(tail, share, epochs=2 if share else 1)
+        plan_laws.check_same_batches_for_any_ranks(plan, global_batch=GLOBAL_BATCH, ranks=RANKS)
+
+
+@some(25)
+@given(plans(max_groups=200), ranks, st.integers(1, 6))
+def test_what_follows_a_state_is_what_would_have_followed(plan: Plan, count: int, steps: int) -> None:
+    if not is_refused(plan, count):
+        plan_laws.check_going_on_after_every_batch(plan, count, batch_of(plan, count, steps=steps))
+
+
+@pytest.mark.parametrize(
+    ("count", "steps", "tail"), [(1, 30, Tail.EVEN), (3, 12, Tail.PAD), (16, 6, Tail.DROP), (80, 2, Tail.WRAP)]
+)
+def test_what_follows_a_state_of_5000_row_groups_is_what_would_have_followed(
+    count: int, steps: int, tail: Tail
+) -> None:
+    plan = largest(tail, 0.3)
+    plan_laws.check_going_on_after_every_batch(plan, count, batch_of(plan, count, steps=steps))
+
+
+log = st.lists(st.tuples(ranks, st.integers(1, 60), st.integers(0, 4)), max_size=6)
+
+
+@some(60)
+@given(plans(epochs=3), log)
+def test_ranks_and_batch_sizes_may_change_again_and_again(plan: Plan, log: list[tuple[int, int, int]]) -> None:
+    plan_laws.check_going_on_with_others(plan, log)
+
+
+@some(15)
+@given(plans(max_groups=200), ranks, ranks, st.integers(1, 6), st.integers(1, 6))
+def test_ranks_and_batch_size_may_change_after_any_batch(
+    plan: Plan, first: int, then: int, first_steps: int, then_steps: int
+) -> None:
+    if not is_refused(plan, max(first, then)):
+        parts = [(first, batch_of(plan, first, steps=first_steps)), (then, batch_of(plan, then, steps=then_steps))]
+        plan_laws.check_going_on_with_others_after_every_batch(plan, parts[0], parts[1])
+
+
+@every_tail
+def test_ranks_and_batch_size_may_change_after_any_batch_of_5000_row_groups(tail: Tail) -> None:
+    plan = largest(tail, 0.3)
+    plan_laws.check_going_on_with_others_after_every_batch(plan, (80, 3), (7, 100))
+    plan_laws.check_going_on_with_others_after_every_batch(plan, (3, 400), (80, 11))
+
+
+@some(8)
+@given(mixture_laws.uneven_mixtures(epochs=1), ranks, st.integers(1, 20))
+def test_mixtures_step_together_and_share_every_source(mixture: Mixture, count: int, steps: int) -> None:
+    batch_size = batch_of(mixture, count, steps=steps)
+    if min(mixture.rows_per_source) >= count:
+        mixture_laws.check_steps_and_shares(mixture, count, batch_size)
+        if mixture.request.tail is Tail.EVEN:
+            mixture_laws.check_every_source_row_once(mixture, count, batch_size)
+
+
+@some(3)
+@given(mixture_laws.uneven_mixtures(epochs=1, max_sources=4))
+def test_global_batches_of_mixtures_are_the_same_sets_for_any_number_of_ranks(mixture: Mixture) -> None:
+    rows = mixture.rows_per_source if mixture.batching == "per_source" else [mixture.num_rows]
+    joins = mixture.request.tail is Tail.EVEN and mixture.batching == "per_source"
+    # rows that are fewer than the ranks join the batch before them, which changes whose turn it is next
+    most = min((count % GLOBAL_BATCH or GLOBAL_BATCH for count in rows), default=1) if joins else max(RANKS)
+    fitting = [count for count in RANKS if count <= most]
+    plan_laws.check_same_batches_for_any_ranks(mixture, global_batch=GLOBAL_BATCH, ranks=fitting)
+
+
+@some(5)
+@given(mixture_laws.uneven_mixtures(max_sources=4, max_groups=50), ranks, st.integers(1, 4))
+def test_what_follows_a_state_of_a_mixture_is_what_would_have_followed(
+    mixture: Mixture, count: int, steps: int
+) -> None:
+    if min(mixture.rows_per_source) >= count:
+        plan_laws.check_going_on_after_every_batch(mixture, count, batch_of(mixture, count, steps=steps))
+
+
+@some(8)
+@given(mixture_laws.uneven_mixtures(max_groups=1000, stops=("first_exhausted", "all_exhausted", "cycle")), log)
+def test_ranks_and_batch_sizes_of_mixtures_may_change_again_and_again(
+    mixture: Mixture, log: list[tuple[int, int, int]]
+) -> None:
+    fitting = [part for part in log if part[0] <= min(mixture.rows_per_source)]
+    plan_laws.check_going_on_with_others(mixture, fitting)
+
+
+@some(6)
+@given(
+    mixture_laws.uneven_mixtures(max_sources=3, max_groups=50, stops=("first_exhausted", "all_exhausted", "cycle")),
+    ranks,
+    ranks,
+    st.integers(1, 4),
+)
+def test_ranks_and_batch_size_of_mixtures_may_change_after_any_batch(
+    mixture: Mixture, first: int, then: int, steps: int
+) -> None:
+    most = None if mixture.epochs else 6
+    if min(mixture.rows_per_source) >= max(first, then):
+        parts = [(count, batch_of(mixture, count, steps=steps)) for count in (first, then)]
+        plan_laws.check_going_on_with_others_after_every_batch(mixture, parts[0], parts[1], most=most)
+
+
+def plans_of_every_kind() -> list[Plan | Mixture]:
+    """Plans of which two interpreters must think alike; whatever a hash of text may get into is here."""
+    random = np.random.RandomState(0)
+    made: list[Plan | Mixture] = [dataclasses.replace(largest(tail, share)) for tail in Tail for share in (None, 0.3)]
+    for seed in range(12):
+        inventory = plan_laws.uneven_inventory(int(random.randint(20, 300)), seed=seed)
+        order = dataclasses.replace(SHUFFLED, seed=-seed, lanes=seed + 1, shuffle_rows=seed % 3 > 0)
+        asked = ReadRequest(("id", "label"), order, tail=Tail.PAD, chosen=frozenset({"seed", "lanes", "block_rows"}))
+        made.append(Plan(inventory, asked, plan_laws.selection_of(inventory, seed=seed, kept=0.5)))
+    sources = [plan for plan in made[8:] if isinstance(plan, Plan) and plan.num_rows > 100]
+    weights = range(1, len(sources) + 1)
+    ways = itertools.product(("mixed", "per_source"), ("first_exhausted", "all_exhausted"))
+    made += [Mixture(sources, weights, stop=stop, batching=batching, seed=5) for batching, stop in ways]
+    return made
+
+
+def test_two_interpreters_agree() -> None:
+    plan_laws.check_interpreters_agree(plans_of_every_kind)
