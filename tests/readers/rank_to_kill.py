@@ -1,0 +1,83 @@
+"""One rank of a training, run as a process of its own: it trains, commits with the others, and may be killed anywhere.
+
+Ranks are tied to rank 0 by sockets that whoever started them has made. After each step rank 0 gathers what every rank
+was given, writes it down, moves the checkpoint into place, and only then lets all ranks go on. What was written for a
+step counts once the checkpoint says that the step was committed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import petastore
+from petastore.readers.batch import Batch
+
+
+def main(job: dict[str, Any]) -> None:
+    """Trains from the last checkpoint to the end.
+
+    Args:
+        job: `url`, `reader` (arguments of make_reader), `rank`, `ranks`, `batch_size`, `directory` for checkpoints,
+            `sockets` (descriptors, to rank 0 or to all others), `hold` (where to wait for the kill: a step and a
+            moment, or None).
+    """
+    directory, peers = Path(job["directory"]), [Connection(socket) for socket in job["sockets"]]
+    filters = petastore.col("kept") == "yes" if job["filtered"] else None
+    shard = {"cur_shard": job["rank"], "shard_count": job["ranks"]}
+    with petastore.make_reader(job["url"], **job["reader"], **shard, filters=filters) as reader:
+        steps = 0
+        checkpoint = directory / "checkpoint.json"
+        if checkpoint.exists():
+            committed = json.loads(checkpoint.read_text())
+            steps = committed["steps"]
+            reader.load_state_dict(committed["state"])
+        for batch in reader.batches(job["batch_size"]):
+            hold(job, steps, "given")
+            mine = {"ids": ids_of(batch), "state": reader.state_dict()}
+            if job["rank"] > 0:
+                peers[0].send_bytes(json.dumps(mine).encode())
+                hold(job, steps, "sent")
+                peers[0].recv_bytes()
+            else:
+                for moment in committing(directory, steps, [mine, *(json.loads(peer.recv_bytes()) for peer in peers)]):
+                    hold(job, steps, moment)
+                for peer in peers:
+                    peer.send_bytes(b"go on")
+            steps += 1
+
+
+def ids_of(batch: Batch) -> list[int]:
+    """The rows of a batch, without the repeats that `tail="pad"` marks."""
+    ids = batch["id"]
+    return [int(row) for row in (ids[batch["valid"]] if "valid" in batch.columns else ids)]
+
+
+def committing(directory: Path, steps: int, ranks: list[dict[str, Any]]) -> Iterator[str]:
+    """Commits a step of all ranks; gives the moments in between, at each of which it may be killed."""
+    states = [rank["state"] for rank in ranks]
+    assert all(state == states[0] for state in states), f"ranks have different states: {states}"
+    yield "gathered"
+    (directory / f"step-{steps}.json").write_text(json.dumps([rank["ids"] for rank in ranks]))
+    aside = directory / "checkpoint.aside"
+    aside.write_text(json.dumps({"steps": steps + 1, "state": states[0]}))
+    yield "written aside"
+    aside.replace(directory / "checkpoint.json")
+    yield "committed"
+
+
+def hold(job: dict[str, Any], step: int, moment: str) -> None:
+    """Where the job says so: tells whoever kills, and waits for it."""
+    if job["hold"] == [step, moment]:
+        print(f"held at step {step}, {moment}", flush=True)
+        sys.stdin.read()
+        os.abort()  # nobody killed it
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

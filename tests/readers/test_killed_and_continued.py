@@ -1,0 +1,182 @@
+"""A training of several rank processes is killed with SIGKILL, and goes on with other ranks: every row exactly once.
+
+`tests/readers/rank_to_kill.py` is a rank. Where a claim is about *all* rows, the tail matters: `even` gives each row
+once, whatever is left over for how many ranks. `pad` does so too for those who heed `valid`. `drop` leaves rows out and
+`wrap` repeats some, so no claim about all rows can be made of them. The numbers of rows here are primes, so that
+something is left over for any number of ranks and any batch size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+
+ROWS = 1009
+KEPT = 443
+RANK = Path(__file__).with_name("rank_to_kill.py")
+
+OF_RANK_0 = ["given", "gathered", "written aside", "committed"]
+OF_OTHERS = ["given", "sent"]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    directory = tmp_path_factory.mktemp("killed")
+    kept = np.random.RandomState(0).permutation(ROWS) < KEPT
+    table = pa.table({"id": np.arange(ROWS), "kept": np.where(kept, "yes", "no")})
+    for number, part in enumerate(np.array_split(np.arange(ROWS), 6)):
+        pq.write_table(table.slice(part[0], len(part)), directory / f"part-{number}.parquet", row_group_size=19)
+    return str(directory)
+
+
+@dataclasses.dataclass
+class Training:
+    """A training that is cut up: what stays the same, and where its checkpoints are."""
+
+    url: str
+    directory: Path
+    reader: dict[str, Any]
+    filtered: bool = False
+
+    @property
+    def committed(self) -> int:
+        """Steps that the checkpoint says were committed."""
+        checkpoint = self.directory / "checkpoint.json"
+        return int(json.loads(checkpoint.read_text())["steps"]) if checkpoint.exists() else 0
+
+    def steps(self) -> list[list[list[int]]]:
+        """Of each committed step, of each of its ranks: the ids that it was given."""
+        return [json.loads((self.directory / f"step-{step}.json").read_text()) for step in range(self.committed)]
+
+    def job(self, rank: int, ranks: int, batch_size: int) -> dict[str, Any]:
+        facts = {"url": self.url, "reader": self.reader, "filtered": self.filtered, "directory": str(self.directory)}
+        return {**facts, "rank": rank, "ranks": ranks, "batch_size": batch_size, "hold": None}
+
+
+def start(training: Training, ranks: int, batch_size: int, held: tuple[int, int, str] | None) -> Any:
+    """Starts all ranks; `held` is a rank, a step and the moment at which it waits to be killed."""
+    pairs = [socket.socketpair() for _ in range(ranks - 1)]
+    processes = []
+    for rank in range(ranks):
+        ends = [first for first, _ in pairs] if rank == 0 else [pairs[rank - 1][1]]
+        job = training.job(rank, ranks, batch_size) | {"sockets": [end.fileno() for end in ends]}
+        if held is not None and held[0] == rank:
+            job["hold"] = held[1:]
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, str(RANK), json.dumps(job)],
+                pass_fds=job["sockets"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        )
+    for end in itertools.chain(*pairs):
+        end.close()
+    return processes
+
+
+def end(processes: list[subprocess.Popen[str]]) -> None:
+    """Kills what is left, and waits until nothing is."""
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.communicate()
+
+
+def run_until_killed(training: Training, ranks: int, batch_size: int, held: tuple[int, int, str]) -> None:
+    """Runs all ranks, kills one where it waits, then all others wherever they are."""
+    processes = start(training, ranks, batch_size, held)
+    with ExitStack() as stack:
+        stack.callback(end, processes)
+        victim = processes[held[0]]
+        assert victim.stdout is not None
+        said = victim.stdout.readline()
+        assert said == f"held at step {held[1]}, {held[2]}\n", f"{held} came to {said!r}"
+        victim.kill()
+        assert victim.wait() == -9
+
+
+def run_to_the_end(training: Training, ranks: int, batch_size: int) -> None:
+    processes = start(training, ranks, batch_size, None)
+    with ExitStack() as stack:
+        stack.callback(end, processes)
+        for process in processes:
+            said, _ = process.communicate()
+            assert (process.returncode, said) == (0, "")
+
+
+def kills(seed: int, ranks: int, *, most_steps: int) -> Iterator[tuple[int, int, str]]:
+    """Ranks, how many steps they go on before they are killed, and at which moment of the last."""
+    random = np.random.RandomState(seed)
+    while True:
+        rank = int(random.randint(ranks))
+        moments = OF_RANK_0 if rank == 0 else OF_OTHERS
+        yield rank, int(random.randint(most_steps)), moments[random.randint(len(moments))]
+
+
+def run_and_kill(training: Training, parts: list[tuple[int, int, int]], *, seed: int) -> None:
+    """Parts of (ranks, batch size, kills), and of the last one to the end."""
+    for place, (ranks, batch_size, times) in enumerate(parts):
+        of_part = itertools.islice(kills(seed + place, ranks, most_steps=4), times)
+        for rank, steps, moment in of_part:
+            before = training.committed
+            run_until_killed(training, ranks, batch_size, (rank, before + steps, moment))
+            done = training.committed - before
+            # The step at which it was killed counts if its checkpoint was in place: rank 0 knows, the others do not.
+            assert done in {"committed": (steps + 1,), "sent": (steps, steps + 1)}.get(moment, (steps,))
+    ranks, batch_size, _ = parts[-1]
+    run_to_the_end(training, ranks, batch_size)
+
+
+def ids(steps: list[list[list[int]]]) -> list[int]:
+    return [row for step in steps for rank in step for row in rank]
+
+
+SHUFFLED: dict[str, Any] = {"shuffle_rows": True, "seed": 7, "lanes": 12, "workers_count": 2}
+
+
+def test_four_then_three_then_five_ranks_see_every_row_once_and_the_batches_of_a_training_that_never_stopped(
+    url: str, tmp_path: Path
+) -> None:
+    """Global batches have 60 rows for 4, 3 and 5 ranks, so each step is what one rank alone would have had."""
+    training = Training(url, tmp_path, {**SHUFFLED, "tail": "even"})
+    run_and_kill(training, [(4, 15, 2), (3, 20, 2), (5, 12, 0)], seed=0)
+    steps = training.steps()
+    assert sorted(ids(steps)) == list(range(ROWS))
+    with petastore.make_reader(url, **SHUFFLED) as reader:
+        uninterrupted = [sorted(batch["id"].tolist()) for batch in reader.batches(60)]
+    assert [sorted(ids([step])) for step in steps] == uninterrupted
+
+
+def test_rows_under_a_filter_come_once_though_ranks_and_global_batches_change(url: str, tmp_path: Path) -> None:
+    """8, 9 and 7 rows a rank: 32, 27 and 35 rows a step, over two epochs."""
+    training = Training(url, tmp_path, {**SHUFFLED, "tail": "even", "num_epochs": 2}, filtered=True)
+    run_and_kill(training, [(4, 8, 1), (3, 9, 2), (5, 7, 0)], seed=10)
+    kept = pq.read_table(url, filters=[("kept", "==", "yes")])["id"].to_pylist()
+    assert len(kept) == KEPT
+    assert sorted(ids(training.steps())) == sorted(2 * kept)
+    assert all(len({len(rank) for rank in step}) <= 2 for step in training.steps())
+
+
+def test_rows_that_pad_marks_as_real_come_once(url: str, tmp_path: Path) -> None:
+    training = Training(url, tmp_path, {**SHUFFLED, "tail": "pad"})
+    run_and_kill(training, [(4, 16, 1), (3, 30, 1), (5, 40, 0)], seed=20)
+    assert sorted(ids(training.steps())) == list(range(ROWS))
