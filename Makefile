@@ -32,8 +32,8 @@ A ?=
 .PHONY: help
 help: ## list the verbs
 	@echo 'petastore: make VERB'
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1 \2/p' $(firstword $(MAKEFILE_LIST)) \
-		| while read -r verb rest; do printf '  %-8s %s\n' "$$verb" "$$rest"; done
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1 \2/p' $(firstword $(MAKEFILE_LIST)) \
+		| while read -r verb rest; do printf '  %-11s %s\n' "$$verb" "$$rest"; done
 
 .PHONY: demo
 demo: $(ENOUGH_FOR_DEMO) ## digits: Spark → Parquet → two ranks of torch → a test accuracy (A=… passes options)
@@ -71,9 +71,17 @@ format: $(ALL) ## rewrite the files as check wants them
 docs: $(ALL) ## serve the site at http://127.0.0.1:8000 and rebuild it on every change
 	@$(BIN)/mkdocs serve
 
+.PHONY: bench
+bench: $(ALL) ## all loaders side by side, an hour and more; writes the page (A='--workloads images' runs some)
+	@$(BIN)/python -m benchmarks.bench --publish $(A)
+
+.PHONY: bench-quick
+bench-quick: $(ALL) ## the main workloads with petastore, Petastorm and the limits; minutes, prints only
+	@$(BIN)/python -m benchmarks.bench --quick $(A)
+
 .PHONY: clean
 clean: ## remove .venv and everything that was built
-	@rm -rf $(VENV) site dist .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) site dist .bench .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A Debian Python has no ensurepip; there the machine's pip puts a pip into the new environment.

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-VERBS = {"check", "clean", "demo", "docs", "format", "help", "setup", "test"}
+VERBS = {"bench", "bench-quick", "check", "clean", "demo", "docs", "format", "help", "setup", "test"}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_make_lists_its_verbs(repository: Path) -> None:
     shown = subprocess.run(
         ["make", "-C", repository, "--no-print-directory"], capture_output=True, text=True, check=True
     )
-    assert set(re.findall(r"^  ([a-z]+) ", shown.stdout, re.MULTILINE)) == VERBS
+    assert set(re.findall(r"^  ([a-z-]+) ", shown.stdout, re.MULTILINE)) == VERBS
 
 
 @pytest.mark.parametrize("verb", ["demo", "test", "check"])

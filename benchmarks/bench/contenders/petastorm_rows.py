@@ -1,0 +1,28 @@
+"""Petastorm read row by row, as named tuples."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.bench.workloads import Workload
+
+__all__ = ["PACKAGES", "batches"]
+
+warnings.filterwarnings("ignore")
+petastorm = importlib.import_module("petastorm")
+
+PACKAGES = ("petastorm", "pyarrow", "numpy")
+
+
+def batches(workload: Workload, folder: Path, **reader_options: Any) -> Iterator[dict[str, list[Any]]]:
+    """Each row is taken from the reader by itself; its key is kept, so that rows can be checked."""
+    options = {"shuffle_rows": True, "seed": 1, "workers_count": 2, "num_epochs": None, **reader_options}
+    with petastorm.make_reader(folder.absolute().as_uri(), **options) as reader:
+        keys = (getattr(row, workload.key) for row in reader)
+        while run := list(itertools.islice(keys, workload.batch)):
+            yield {workload.key: run}

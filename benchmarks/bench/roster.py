@@ -1,0 +1,105 @@
+"""Who takes part: a line for each contender, or each way of using one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from benchmarks.bench.venvs import OWN
+
+__all__ = ["CONTENDERS", "FORMATS", "Contender", "Format", "contenders_for"]
+
+OURS, PEER, LIMIT = "ours", "peer", "limit"
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """Files that some contenders read."""
+
+    module: str
+    """Its `write` makes them, in the folder of the format's name."""
+
+    environment: str = OWN
+    needs: tuple[str, ...] = ()
+    """Formats that must be there before."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """One way of reading a workload."""
+
+    name: str
+    role: str
+    """`"ours"`, `"peer"` or `"limit"`."""
+
+    module: str
+    format: str
+    environment: str = OWN
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Keyword arguments of the module's `batches`."""
+
+    only: tuple[str, ...] = ()
+    """Workloads that it reads; empty is all but `rows`."""
+
+    settings: str = ""
+    """What was chosen, for the page."""
+
+    def reads(self, workload: str) -> bool:
+        """Whether it takes part there."""
+        return workload in self.only if self.only else workload != "rows"
+
+
+FORMATS: Final = {
+    "petastore": Format("petastore_files"),
+    "petastorm": Format("petastorm_files", "petastorm", needs=("petastore",)),
+    "limits": Format("limits", needs=("petastore",)),
+}
+
+_CELLS: Final = ("images", "tensors", "compressed", "hello_world", "text")
+_COLUMNS: Final = ("tabular", "wide")
+
+CONTENDERS: Final = (
+    Contender("limit", LIMIT, "limits", "limits", settings="see below"),
+    Contender(
+        "petastore", OURS, "petastore_torch", "petastore",
+        settings="make_reader(shuffle_rows=True, workers_count=2), torch DataLoader",
+    ),
+    Contender(
+        "petastore, unshuffled", OURS, "petastore_torch", "petastore", options={"shuffled": False},
+        settings="the same without shuffling",
+    ),
+    Contender(
+        "petastore, tf.data", OURS, "petastore_tf", "petastore",
+        settings="make_reader(shuffle_rows=True, workers_count=2), make_tf_dataset; TensorFlow's tensors",
+    ),
+    Contender(
+        "petastore, rows", OURS, "petastore_rows", "petastore", only=("rows",),
+        settings="for row in make_reader(shuffle_rows=True, workers_count=2)",
+    ),
+    Contender(
+        "Petastorm", PEER, "petastorm_torch", "petastorm", "petastorm", only=_COLUMNS,
+        options={"reader": "make_batch_reader", "loader": "BatchedDataLoader", "convert_early_to_numpy": True},
+        settings="make_batch_reader(shuffle_rows=True, convert_early_to_numpy=True, workers_count=2), "
+        "BatchedDataLoader",
+    ),
+    Contender(
+        "Petastorm, row groups only", PEER, "petastorm_torch", "petastorm", "petastorm", only=_COLUMNS,
+        options={"reader": "make_batch_reader", "loader": "BatchedDataLoader", "shuffle_rows": False},
+        settings="make_batch_reader(workers_count=2), which shuffles row groups and not rows, BatchedDataLoader",
+    ),
+    Contender(
+        "Petastorm", PEER, "petastorm_torch", "petastorm", "petastorm", only=_CELLS,
+        options={"reader": "make_reader", "loader": "DataLoader"},
+        settings="make_reader(shuffle_rows=True, workers_count=2), DataLoader",
+    ),
+    Contender(
+        "Petastorm, rows", PEER, "petastorm_rows", "petastorm", "petastorm", only=("rows",),
+        settings="for row in make_reader(shuffle_rows=True, workers_count=2)",
+    ),
+)  # fmt: skip
+
+
+def contenders_for(workload: str) -> list[Contender]:
+    """Those that read a workload, in the order of the table."""
+    return [contender for contender in CONTENDERS if contender.reads(workload)]
