@@ -84,7 +84,7 @@ def explain_plan(
     every_rank = [Shard(rank, shard.count) for rank in range(shard.count)]
     ranks = Ranks([lanes_of(rank, order.lanes) for rank in every_rank], shard.index)
     full = batches.num_rows // batches.global_batch
-    starts = sampled_steps(full, _SAMPLED_BATCHES) * batches.global_batch
+    starts = sampled_steps(full) * batches.global_batch
     shares = [batches.rows_of(rank) for rank in every_rank]
     return Explanation(
         **_kept(data),
@@ -143,7 +143,7 @@ def explain_source(
     )
 
 
-def sampled_steps(steps: int, most: int) -> NDArray[np.int64]:
+def sampled_steps(steps: int, most: int = _SAMPLED_BATCHES) -> NDArray[np.int64]:
     """At most so many of some steps, evenly spaced, the first and the last one among them; ascending.
 
     Example:

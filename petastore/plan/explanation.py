@@ -93,10 +93,10 @@ class ReadFacts:
         blocks = f"blocks of {_counted(self.block_rows, 'row')}" if self.block_rows > 1 else "rows as they are stored"
         return _line("order", f"{_counted(self.lanes, 'lane')}, {blocks}, seed {self.seed}")
 
-    def _cost_lines(self, rank: int) -> list[str]:
+    def _cost_lines(self, rank: int, *, note: str = "") -> list[str]:
         return [
             _line("reads", f"each row group {self.reads_per_row_group:.2f} times over all ranks"),
-            _fetched(self.bytes_to_fetch, self.rank_bytes_to_fetch, self.bytes_of, rank),
+            _fetched(self.bytes_to_fetch, self.rank_bytes_to_fetch, rank) + note,
             _at_hand(self.rows_resident, self.bytes_resident, rank),
         ]
 
@@ -129,8 +129,13 @@ class Explanation(ReadFacts):
 
     def __str__(self) -> str:
         batches = _batches(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.tail)
-        lines = [*self._kept_lines(), batches, self._order_line(), *self._cost_lines(self.rank), self._mixing_line()]
-        return "\n".join(lines)
+        lines = [
+            *self._kept_lines(),
+            batches,
+            self._order_line(),
+            *self._cost_lines(self.rank, note=_NOTE[self.bytes_of]),
+        ]
+        return "\n".join([*lines, self._mixing_line()])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -232,7 +237,7 @@ class MixtureExplanation:
             _line("mixture", f"{_counted(len(self.sources), 'source')}, {_BATCHING[self.batching]}, seed {self.seed}"),
             _line("epoch", f"{self.rows:,} rows; {_STOP[self.stop]}"),
             _batches(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.tail),
-            _fetched(self.bytes_to_fetch, self.rank_bytes_to_fetch, self.bytes_of, self.rank),
+            _fetched(self.bytes_to_fetch, self.rank_bytes_to_fetch, self.rank) + _NOTE[self.bytes_of],
             _at_hand(self.rows_resident, self.bytes_resident, self.rank),
         ]
         for number, source in enumerate(self.sources):
@@ -248,6 +253,8 @@ _BY = {
     "predicate": "the predicate",
     "selection": "the selection",
 }
+
+_NOTE = {"columns": "", "row groups": "; of whole row groups, since sizes of columns are not known"}
 
 _BATCHING = {"mixed": "each batch of all of them", "per_source": "each batch of one of them"}
 
@@ -269,9 +276,8 @@ def _batches(ranks: int, steps: int, batch_size: int, rows_per_rank: tuple[int, 
     return _line("batches", f"{_counted(ranks, 'rank')} × {batches}, {share} rows a rank; tail {tail!r}")
 
 
-def _fetched(everybody: int, own: int, bytes_of: str, rank: int) -> str:
-    known = "" if bytes_of == "columns" else "; of whole row groups, since sizes of columns are not known"
-    return _line("fetched", f"{size_for_people(everybody)} an epoch, {size_for_people(own)} by rank {rank}{known}")
+def _fetched(everybody: int, own: int, rank: int) -> str:
+    return _line("fetched", f"{size_for_people(everybody)} an epoch, {size_for_people(own)} by rank {rank}")
 
 
 def _at_hand(rows: int, size: int, rank: int) -> str:

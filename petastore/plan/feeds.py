@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,7 @@ from petastore.plan.order import EpochOrder
 from petastore.plan.request import Shard
 from petastore.plan.tail import EpochBatches
 
-__all__ = ["MOST_BATCHES", "Feeds", "feeds_of_batches", "feeds_of_order"]
+__all__ = ["MOST_BATCHES", "Feeds", "feeds_of_order", "feeds_of_spans"]
 
 MOST_BATCHES = 200
 """Batches of an epoch that are looked at, at most."""
@@ -70,12 +72,45 @@ def feeds_of_order(order: EpochOrder, batches: EpochBatches, *, row_groups: int)
                 share = batches.share(Shard(rank, batches.ranks), step, step + 1)
                 yield step, rank, order.rows_at(share.positions)[0]
 
-    return feeds_of_batches(
+    return _feeds(
         found(), looked_at, num_batches=batches.steps, num_ranks=batches.ranks, first_row_groups=(0, row_groups)
     )
 
 
-def feeds_of_batches(
+class _Batches(Protocol):
+    """Consecutive batches of one rank, as a span has them."""
+
+    @property
+    def groups(self) -> NDArray[np.int32]:
+        """Row group of each row."""
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where batches begin, and the end."""
+
+
+def feeds_of_spans(
+    spans: Sequence[Iterable[_Batches]], *, num_batches: int, first_row_groups: tuple[int, ...]
+) -> Feeds:
+    """The feeds of the first batches of an epoch.
+
+    Args:
+        spans: Of each rank: its batches from the first one on.
+        num_batches: Batches of the epoch.
+        first_row_groups: As in `Feeds`.
+    """
+    looked_at = np.arange(min(num_batches, MOST_BATCHES))
+
+    def found() -> Iterator[tuple[int, int, NDArray[np.int32]]]:
+        for rank, of_rank in enumerate(spans):
+            batches = (span.groups[a:b] for span in of_rank for a, b in itertools.pairwise(span.offsets.tolist()))
+            for batch, groups in zip(looked_at.tolist(), batches, strict=False):
+                yield batch, rank, groups
+
+    return _feeds(found(), looked_at, num_batches=num_batches, num_ranks=len(spans), first_row_groups=first_row_groups)
+
+
+def _feeds(
     found: Iterable[tuple[int, int, NDArray[np.int32]]],
     looked_at: NDArray[np.int64],
     *,

@@ -32,8 +32,12 @@ from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.cursor import Cursor
+from petastore.plan.explain import Ranks, explain_source, sampled_steps
+from petastore.plan.explanation import MixtureExplanation, SourceExplanation
+from petastore.plan.feeds import MOST_BATCHES, Feeds, feeds_of_spans
 from petastore.plan.mixed_line import MixedLine, SourceTurns, common_lanes, mixed_line, proportions
 from petastore.plan.mixed_spans import MixedBatches, MixedCursor, MixedSpan, Source, SourceBatches, Walk
+from petastore.plan.picture import draw
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, whole_number
 from petastore.plan.tail import EpochBatches, lanes_of
@@ -228,6 +232,88 @@ class Mixture:
         """The same mixture as another rank sees it."""
         return dataclasses.replace(self, sources=tuple(source.for_shard(shard) for source in self.sources))
 
+    def explain(
+        self, batch_size: int, *, column_bytes: Sequence[NDArray[np.int64] | None] | None = None
+    ) -> MixtureExplanation:
+        """What the first epoch reads of each source, keeps and mixes; see `Plan.explain`.
+
+        Args:
+            batch_size: Rows of a full batch of one rank.
+            column_bytes: Of each source: as for `Plan.explain`.
+
+        Raises:
+            NoDataAvailableError: As `steps_per_epoch`.
+            RequestError: `column_bytes` does not fit the sources.
+        """
+        lengths, shard = self._lengths(batch_size), self.request.shard
+        shares = [sum(batches.rows_of(rank) for batches in lengths) for rank in self._every_rank]
+        known = (None,) * len(self.sources) if column_bytes is None else tuple(column_bytes)
+        if len(known) != len(self.sources):
+            raise RequestError(f"column_bytes is for {len(known):,} sources, but there are {len(self.sources):,}")
+        return MixtureExplanation(
+            sources=tuple(self._explained(number, batch_size, each) for number, each in enumerate(known)),
+            stop=self.stop,
+            batching=self.batching,
+            seed=self.seed,
+            rows=self.num_rows,
+            rank=shard.index,
+            ranks=shard.count,
+            batch_size=batch_size,
+            steps=sum(batches.steps for batches in lengths),
+            rows_per_rank=(min(shares), max(shares)),
+            tail=self.request.tail.value,
+        )
+
+    def _explained(self, number: int, batch_size: int, column_bytes: NDArray[np.int64] | None) -> SourceExplanation:
+        plan, source, given = self.sources[number], self._sources[number], self.rows_per_source[number]
+        return explain_source(
+            plan.inventory,
+            plan.selection,
+            [source.order(epoch) for epoch in sorted({0, given // plan.num_rows})],
+            plan.request.order,
+            ranks=Ranks([self._own_lanes(number, rank) for rank in self._every_rank], self.request.shard.index),
+            proportion=self.proportions[number],
+            rows_given=given,
+            borders=self._borders(number, batch_size),
+            column_bytes=column_bytes,
+        )
+
+    def _borders(self, number: int, batch_size: int) -> NDArray[np.int64]:
+        """Which rows of the first pass through a source some global batches have, half-open; shape (batches, 2)."""
+        rows, global_batch = self.sources[number].num_rows, batch_size * self.request.shard.count
+        if self.batching == "per_source":
+            starts = sampled_steps(min(rows, self.rows_per_source[number]) // global_batch) * global_batch
+            return np.stack([starts, starts + global_batch], axis=1)
+        end = min(self._line.position(number, rows - 1) + 1, self.num_rows)
+        starts = sampled_steps(end // global_batch) * global_batch
+        borders = [[self._line.count(number, place) for place in (at, at + global_batch)] for at in starts.tolist()]
+        return np.array([[start, stop] for start, stop in borders if start < stop], dtype=np.int64).reshape(-1, 2)
+
+    def feeds(self, batch_size: int) -> Feeds:
+        """Which row groups feed which batches, on every rank, at the beginning of the first epoch.
+
+        Raises:
+            NoDataAvailableError: As `steps_per_epoch`.
+        """
+        steps = self.steps_per_epoch(batch_size)
+        of_ranks = [self.for_shard(rank) for rank in self._every_rank]
+        spans = [each.spans(batch_size, rows_per_span=MOST_BATCHES * batch_size) for each in of_ranks]
+        return feeds_of_spans(spans, num_batches=steps, first_row_groups=tuple(self.first_groups.tolist()))
+
+    def picture(self, batch_size: int) -> Any:
+        """The same as a new `matplotlib.figure.Figure`; lines divide the sources. See `Plan.picture`.
+
+        Raises:
+            NoDataAvailableError: As `steps_per_epoch`.
+            MissingExtraError: matplotlib is not installed.
+        """
+        return draw(self.feeds(batch_size))
+
+    @property
+    def _every_rank(self) -> list[Shard]:
+        count = self.request.shard.count
+        return [Shard(rank, count) for rank in range(count)]
+
     def facts(self) -> dict[str, Any]:
         """What ranks must agree on, by name; see `petastore.plan.agreement.facts_of`."""
         groups = self.inventory.num_row_groups
@@ -311,15 +397,22 @@ class Mixture:
         return [self._source(number, count) for number, count in enumerate(rows)]
 
     def _source(self, number: int, rows: int) -> Source:
-        plan, shard, of_mixture = self.sources[number], self.request.shard, self.request.order.lanes
+        lanes = self._lanes_of_source(number)
+        turns = lane_of_visit(lanes) if self.batching == "per_source" else self._line.turns(number, lanes)
+        own = self._own_lanes(number, self.request.shard)
+        return Source(self.sources[number], int(self.first_groups[number]), rows, SourceTurns(turns, lanes, rows), own)
+
+    def _lanes_of_source(self, number: int) -> int:
+        lanes = self.sources[number].request.order.lanes
+        return lanes if self.batching == "per_source" else min(lanes, self.request.order.lanes)
+
+    def _own_lanes(self, number: int, shard: Shard) -> range:
+        """The lanes of a source that a rank's share comes from."""
+        lanes, of_mixture = self._lanes_of_source(number), self.request.order.lanes
         if self.batching == "per_source":
-            lanes = plan.request.order.lanes
-            turns, own = lane_of_visit(lanes), lanes_of(shard, lanes)
-        else:
-            lanes = min(plan.request.order.lanes, of_mixture)
-            turns, shared = self._line.turns(number, lanes), lanes_of(shard, of_mixture)
-            own = range(shared.start * lanes // of_mixture, (shared.stop - 1) * lanes // of_mixture + 1)
-        return Source(plan, int(self.first_groups[number]), rows, SourceTurns(turns, lanes, rows), own)
+            return lanes_of(shard, lanes)
+        shared = lanes_of(shard, of_mixture)
+        return range(shared.start * lanes // of_mixture, (shared.stop - 1) * lanes // of_mixture + 1)
 
 
 def _digest(parts: Any) -> str:

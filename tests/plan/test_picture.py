@@ -14,16 +14,12 @@ from petastore.errors import MissingExtraError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Shard
 
+pytestmark = pytest.mark.usefixtures("fonts")
+
 
 def plan(groups: int, ranks: int, rows: int = 10) -> Plan:
     order = Order(seed=3, shuffle_row_groups=True, shuffle_rows=True, lanes=min(groups, 6) or 1, block_rows=20)
     return Plan(Inventory.of_rows([rows] * groups), ReadRequest(("id",), order, Shard(0, ranks)))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _fonts() -> None:
-    """Matplotlib keeps the font files open that it has once drawn with."""
-    drawn(plan(2, 2).picture(4))
 
 
 def drawn(figure: Any) -> tuple[Any, bytes]:
