@@ -21,7 +21,7 @@ from petastore.plan.request import Order, ReadRequest, Shard
 from petastore.plan.selection import Pruned, Selection
 from petastore.plan.tail import EpochBatches, lanes_of
 
-__all__ = ["Ranks", "explain_plan", "explain_source", "sampled_steps"]
+__all__ = ["Ranks", "checked_column_bytes", "explain_plan", "explain_source", "sampled_steps"]
 
 _LABELS = 100
 """Classes of the imagined dataset on which mixing is predicted: equally many rows each, sorted by class."""
@@ -77,9 +77,10 @@ def explain_plan(
         column_bytes: Stored bytes of the columns that are read, of each row group; None where they are not known.
 
     Raises:
-        RequestError: `column_bytes` is not an array of one number for each row group.
+        RequestError: `column_bytes` does not fit the row groups.
     """
-    data, shard = _data(inventory, selection, column_bytes), request.shard
+    data = _Data(inventory, selection, checked_column_bytes(column_bytes, inventory.num_row_groups))
+    shard = request.shard
     order = EpochOrder(data.rows, request.order, 0)
     every_rank = [Shard(rank, shard.count) for rank in range(shard.count)]
     ranks = Ranks([lanes_of(rank, order.lanes) for rank in every_rank], shard.index)
@@ -123,12 +124,9 @@ def explain_source(
         proportion: Positions of the source in every period.
         rows_given: Rows that it gives in the epoch.
         borders: Which of its rows some global batches have, half-open, all in the first pass; shape (batches, 2).
-        column_bytes: As for `explain_plan`.
-
-    Raises:
-        RequestError: `column_bytes` is not an array of one number for each row group.
+        column_bytes: As for `explain_plan`, checked.
     """
-    data = _data(inventory, selection, column_bytes)
+    data = _Data(inventory, selection, column_bytes)
     num_rows = int(data.rows.sum())
     whole, rest = divmod(rows_given, num_rows)
     passes = [(orders[0], whole, num_rows), (orders[-1], 1, rest)]
@@ -153,15 +151,21 @@ def sampled_steps(steps: int, most: int = _SAMPLED_BATCHES) -> NDArray[np.int64]
     return np.unique(np.linspace(0, steps - 1, min(most, steps)).astype(np.int64))
 
 
-def _data(inventory: Inventory, selection: Selection | None, column_bytes: Any) -> _Data:
-    if column_bytes is not None:
-        column_bytes = np.asarray(column_bytes)
-        if column_bytes.shape != (inventory.num_row_groups,) or column_bytes.dtype.kind not in "iu":
-            raise RequestError(
-                f"column_bytes has shape {column_bytes.shape} and dtype {column_bytes.dtype}, but it is whole numbers, "
-                f"one for each of {inventory.num_row_groups:,} row groups"
-            )
-    return _Data(inventory, selection, column_bytes)
+def checked_column_bytes(column_bytes: Any, row_groups: int) -> NDArray[np.int64] | None:
+    """The bytes of columns that somebody gave, or None.
+
+    Raises:
+        RequestError: They are not whole numbers, one for each row group.
+    """
+    if column_bytes is None:
+        return None
+    given = np.asarray(column_bytes)
+    if given.shape != (row_groups,) or given.dtype.kind not in "iu":
+        raise RequestError(
+            f"column_bytes has shape {given.shape} and dtype {given.dtype}, but it is whole numbers, one for each of "
+            f"{row_groups:,} row groups"
+        )
+    return given.astype(np.int64)
 
 
 def _kept(data: _Data) -> dict[str, Any]:

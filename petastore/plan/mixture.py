@@ -32,7 +32,7 @@ from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.cursor import Cursor
-from petastore.plan.explain import Ranks, explain_source, sampled_steps
+from petastore.plan.explain import Ranks, checked_column_bytes, explain_source, sampled_steps
 from petastore.plan.explanation import MixtureExplanation, SourceExplanation
 from petastore.plan.feeds import MOST_BATCHES, Feeds, feeds_of_spans
 from petastore.plan.mixed_line import MixedLine, SourceTurns, common_lanes, mixed_line, proportions
@@ -232,26 +232,23 @@ class Mixture:
         """The same mixture as another rank sees it."""
         return dataclasses.replace(self, sources=tuple(source.for_shard(shard) for source in self.sources))
 
-    def explain(
-        self, batch_size: int, *, column_bytes: Sequence[NDArray[np.int64] | None] | None = None
-    ) -> MixtureExplanation:
+    def explain(self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None) -> MixtureExplanation:
         """What the first epoch reads of each source, keeps and mixes; see `Plan.explain`.
 
         Args:
             batch_size: Rows of a full batch of one rank.
-            column_bytes: Of each source: as for `Plan.explain`.
+            column_bytes: As for `Plan.explain`, of the row groups of all sources, source after source.
 
         Raises:
             NoDataAvailableError: As `steps_per_epoch`.
-            RequestError: `column_bytes` does not fit the sources.
+            RequestError: `column_bytes` does not fit the row groups.
         """
         lengths, shard = self._lengths(batch_size), self.request.shard
         shares = [sum(batches.rows_of(rank) for batches in lengths) for rank in self._every_rank]
-        known = (None,) * len(self.sources) if column_bytes is None else tuple(column_bytes)
-        if len(known) != len(self.sources):
-            raise RequestError(f"column_bytes is for {len(known):,} sources, but there are {len(self.sources):,}")
+        known = checked_column_bytes(column_bytes, int(self.first_groups[-1]))
+        of_sources = [None] * len(self.sources) if known is None else np.split(known, self.first_groups[1:-1])
         return MixtureExplanation(
-            sources=tuple(self._explained(number, batch_size, each) for number, each in enumerate(known)),
+            sources=tuple(self._explained(number, batch_size, each) for number, each in enumerate(of_sources)),
             stop=self.stop,
             batching=self.batching,
             seed=self.seed,

@@ -99,13 +99,16 @@ def test_an_endless_mixture_is_explained_by_what_it_takes_to_read_all_once() -> 
     assert "it never ends" in str(said)
 
 
-def test_bytes_are_those_of_the_columns_where_all_are_known() -> None:
-    asked = mixture(THREE[:2])
-    sizes = [np.full(60, 10), np.full(12, 10)]
-    assert asked.explain(4, column_bytes=sizes).bytes_of == "columns"
-    assert asked.explain(4, column_bytes=[sizes[0], None]).bytes_of == "row groups"
-    with pytest.raises(RequestError, match="1 sources"):
-        asked.explain(4, column_bytes=sizes[:1])
+def test_bytes_are_those_of_the_columns_where_they_are_known() -> None:
+    asked = mixture(THREE[:2], stop="all_exhausted")
+    sizes = np.array([10] * 60 + [1000] * 12)
+    known = asked.explain(4, column_bytes=sizes)
+    assert (asked.explain(4).bytes_of, known.bytes_of) == ("row groups", "columns")
+    first, second = known.sources
+    assert first.bytes_to_fetch == pytest.approx(60 * 10, rel=0.1)
+    assert 3 * 12_000 < second.bytes_to_fetch < 4 * 12_000  # three passes, and row groups that the fourth one begins
+    with pytest.raises(RequestError, match="72 row groups"):
+        asked.explain(4, column_bytes=sizes[:60])
 
 
 @pytest.mark.usefixtures("fonts")
