@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import petastore
-from petastore.readers.batch import Batch
 
 
 def main(job: dict[str, Any]) -> None:
@@ -39,7 +38,7 @@ def main(job: dict[str, Any]) -> None:
             reader.load_state_dict(committed["state"])
         for batch in reader.batches(job["batch_size"]):
             hold(job, steps, "given")
-            mine = {"ids": ids_of(batch), "state": reader.state_dict()}
+            mine = {"ids": batch["id"].tolist(), "state": reader.state_dict()}
             if job["rank"] > 0:
                 peers[0].send_bytes(json.dumps(mine).encode())
                 hold(job, steps, "sent")
@@ -50,12 +49,6 @@ def main(job: dict[str, Any]) -> None:
                 for peer in peers:
                     peer.send_bytes(b"go on")
             steps += 1
-
-
-def ids_of(batch: Batch) -> list[int]:
-    """The rows of a batch, without the repeats that `tail="pad"` marks."""
-    ids = batch["id"]
-    return [int(row) for row in (ids[batch["valid"]] if "valid" in batch.columns else ids)]
 
 
 def committing(directory: Path, steps: int, ranks: list[dict[str, Any]]) -> Iterator[str]:
