@@ -1,0 +1,72 @@
+"""Pruning never drops a row that matches, and a plan over what is left gives just the rows that match, once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
+from petastore.testing import plan_laws
+from petastore.testing.filter_laws import PrunedRows, check_pruning, pruned_rows
+from petastore.testing.training import shards_of
+
+few = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+
+
+@few
+@given(pruned_rows(max_groups=60))
+def test_pruning_contradicts_no_row(drawn: PrunedRows) -> None:
+    check_pruning(drawn.verdict(), drawn.inventory.rows, drawn.kept)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(pruned_rows(), plan_laws.orders(), st.sampled_from(plan_laws.RANKS), st.sampled_from(Tail))
+def test_rows_that_match_come_once_to_any_number_of_ranks(
+    drawn: PrunedRows, order: Order, ranks: int, tail: Tail
+) -> None:
+    verdict = drawn.verdict()
+    check_pruning(verdict, drawn.inventory.rows, drawn.kept)
+    selection = drawn.selection(verdict)
+    plan = Plan(drawn.inventory, ReadRequest(("id",), order, Shard(), 1, tail), selection)
+    assert plan.num_rows == drawn.kept.sum()
+    batch_size = max(1, plan.num_rows // (10 * ranks))
+    if tail is Tail.EVEN and 0 < plan.num_rows < ranks:
+        plan_laws.check_too_few_rows_are_refused(shards_of(plan, ranks), batch_size)
+        return
+    plan_laws.check_equal_steps(shards_of(plan, ranks), batch_size)
+    plan_laws.check_every_row_once(shards_of(plan, ranks), batch_size)
+
+
+@few
+@given(pruned_rows(max_groups=60), st.sampled_from(["none", "all"]), st.data())
+def test_the_law_finds_a_verdict_that_is_wrong(drawn: PrunedRows, side: str, data: st.DataObject) -> None:
+    """Any row group whose rows say otherwise, put on the wrong side, is found."""
+    ends = np.cumsum(drawn.inventory.rows)
+    kept = np.array([part.sum() for part in np.split(drawn.kept, ends[:-1])])
+    wrong = np.flatnonzero(kept > 0 if side == "none" else kept < drawn.inventory.rows)
+    if len(wrong) == 0:
+        return
+    verdict = drawn.verdict()
+    marks = getattr(verdict, side).copy()
+    marks[data.draw(st.sampled_from(wrong.tolist()))] = True
+    with pytest.raises(AssertionError, match="row groups"):
+        check_pruning(dataclasses.replace(verdict, **{side: marks}), drawn.inventory.rows, drawn.kept)
+
+
+def test_pruned_rows_are_decided_often_enough_to_try_the_law() -> None:
+    """What is drawn must not leave everything undecided, or the law would hold of anything."""
+    decided = []
+
+    @settings(max_examples=50, database=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(pruned_rows(max_groups=60))
+    def draw(drawn: PrunedRows) -> None:
+        verdict, filled = drawn.verdict(), drawn.inventory.rows > 0
+        decided.append([bool(marks[filled].any()) for marks in (verdict.none, verdict.all)] + [len(verdict.undecided)])
+
+    draw()
+    dropped, whole, undecided = (sum(bool(one) for one in column) for column in zip(*decided, strict=True))
+    assert min(dropped, whole, undecided) >= 5, (dropped, whole, undecided)
