@@ -188,6 +188,8 @@ def _kept(data: _Data) -> dict[str, Any]:
 
 def _ordered(order: EpochOrder, asked: Order) -> dict[str, Any]:
     return {
+        "shuffle_row_groups": asked.shuffle_row_groups,
+        "shuffle_rows": asked.shuffle_rows,
         "lanes": order.lanes,
         "block_rows": asked.block_rows if asked.shuffle_rows else 1,
         "seed": asked.seed,

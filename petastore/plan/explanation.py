@@ -37,6 +37,12 @@ class ReadFacts:
     pruned: tuple[Pruned, ...]
     """What left the other row groups and rows out, and how many; by `"selection"` where the selection does not say."""
 
+    shuffle_row_groups: bool
+    """Whether row groups are permuted."""
+
+    shuffle_rows: bool
+    """Whether rows are permuted inside blocks."""
+
     lanes: int
     """Row groups that are read side by side, over all ranks."""
 
@@ -67,7 +73,8 @@ class ReadFacts:
 
     mixing: float
     """Total variation between the labels of a global batch and those of the dataset, were it sorted by label into 100
-    equal classes: near `mixing_none`, batches hold one label; near `mixing_uniform`, they are drawn as from an urn."""
+    equal classes: near `mixing_none`, batches hold one label; near `mixing_uniform`, they are drawn as from an urn. It
+    may be smaller still, since lanes come from all parts of the dataset."""
 
     mixing_uniform: float
     """What a uniform shuffle of the whole dataset would give."""
@@ -90,8 +97,10 @@ class ReadFacts:
         ]
 
     def _order_line(self) -> str:
-        blocks = f"blocks of {_counted(self.block_rows, 'row')}" if self.block_rows > 1 else "rows as they are stored"
-        return _line("order", f"{_counted(self.lanes, 'lane')}, {blocks}, seed {self.seed}")
+        blocks = f"blocks of {_counted(self.block_rows, 'row')}"
+        groups = f"row groups {'shuffled' if self.shuffle_row_groups else 'as they are stored'}"
+        how = blocks if self.shuffle_rows else groups
+        return _line("order", f"{_counted(self.lanes, 'lane')}, {how}, seed {self.seed}")
 
     def _cost_lines(self, rank: int, *, note: str = "") -> list[str]:
         return [

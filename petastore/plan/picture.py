@@ -70,8 +70,8 @@ def _title(feeds: Feeds) -> str:
 
 
 def _lines(feeds: Feeds) -> list[NDArray[np.float64]]:
-    """A line for each entry, as long as batches that were looked at lie apart; shapes (2 ends, x and y)."""
-    apart = (feeds.looked_at[-1] - feeds.looked_at[0]) / (len(feeds.looked_at) - 1) if len(feeds.looked_at) > 1 else 1.0
+    """A line for each entry, long enough to meet that of the next batch; each of shape (2 ends, x and y)."""
+    apart = np.diff(feeds.looked_at).max(initial=1)
     middle = np.stack([feeds.batches, feeds.row_groups], axis=1).astype(np.float64)
     half = np.array([apart / 2, 0.0])
     return list(np.stack([middle - half, middle + half], axis=1))
