@@ -251,7 +251,7 @@ class MixtureExplanation:
         ]
         for number, source in enumerate(self.sources):
             share = f"{source.proportion:,} of {period:,} rows ({source.proportion / period:.1%})"
-            lines += ["", f"source {number}: {share}", *(f"  {line}" for line in source.lines(self.rank))]
+            lines += [f"source {number}: {share}", *(f"  {line}" for line in source.lines(self.rank))]
         return "\n".join(lines)
 
 
