@@ -95,7 +95,9 @@ def selections(draw: Any, inventory: Inventory) -> Selection:
 def selection_of(inventory: Inventory, *, seed: int, kept: float) -> Selection:
     """One selection; `kept` is the share of row groups of which some rows are kept at all."""
     random = np.random.RandomState(seed)
-    density = np.where(random.rand(inventory.num_row_groups) < kept, random.choice([0.1, 0.7, 1.0]), 0.0)
+    density = np.where(
+        random.rand(inventory.num_row_groups) < kept, random.choice([0.1, 0.7, 1.0], inventory.num_row_groups), 0.0
+    )
     bits = random.rand(inventory.num_rows) < np.repeat(density, inventory.rows)
     per_group = np.split(bits, np.cumsum(inventory.rows)[:-1])
     counts = np.array([part.sum() for part in per_group], dtype=np.int64)

@@ -272,7 +272,7 @@ def _run(
     global_batch = ranks * batch_size
     if stop is not None or tail is Tail.DROP:
         stop = start + global_batch if stop is None else stop
-        assert stop - start == global_batch, f"{what} takes {stop - start} rows and is not the last one"
+        assert stop - start == global_batch, f"{what} goes from {start} to {stop}, which is no global batch"
         assert stop <= len(line), f"{what} goes beyond the {len(line)} rows of its line"
         return line[start:stop]
     left = len(line) - start
