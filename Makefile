@@ -62,6 +62,10 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 test: $(ALL) ## run all tests (T=tests/plan runs some)
 	@$(BIN)/python -m pytest $(T)
 
+.PHONY: laws
+laws: $(ALL) ## try the laws of plans for long, on other examples each time (PETASTORE_LAWS=25 times as many as test)
+	@HYPOTHESIS_PROFILE=dev PETASTORE_LAWS=$${PETASTORE_LAWS:-25} $(BIN)/python -m pytest --timeout=0 tests/plan/test_laws.py $(T)
+
 .PHONY: format
 format: $(ALL) ## rewrite the files as check wants them
 	@$(BIN)/ruff format --quiet .

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-VERBS = {"bench", "bench-quick", "check", "clean", "demo", "docs", "format", "help", "setup", "test"}
+VERBS = {"bench", "bench-quick", "check", "clean", "demo", "docs", "format", "help", "laws", "setup", "test"}
 
 
 @pytest.fixture(scope="module")
