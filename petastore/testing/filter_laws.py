@@ -255,6 +255,12 @@ def check_pruning(verdict: Verdict, rows: NDArray[np.int64], kept: NDArray[np.bo
         verdict: What was decided.
         rows: Rows of each row group, shape (groups,).
         kept: Which rows the filter keeps, in file order, shape (rows,).
+
+    Example:
+        >>> verdict = Verdict(none=np.array([True, False]), all=np.array([False, False]))
+        >>> check_pruning(verdict, np.array([2, 2]), np.array([False, True, True, False]))
+        Traceback (most recent call last):
+        AssertionError: row groups [0] are dropped, but have rows that the filter keeps
     """
     upto = np.concatenate([[0], np.cumsum(kept)])
     ends = np.cumsum(rows)

@@ -7,6 +7,16 @@ your own to them. Laws look at a plan from outside: at what all its ranks are gi
 > beginning or from a state, is given the next rows of that line: each global batch is a run of it.
 
 `inventories()`, `selections()` and `orders()` draw uneven datasets, filters and orders.
+
+Example:
+    >>> order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=20)
+    >>> plan = Plan(uneven_inventory(50, seed=1), ReadRequest(("id",), order, epochs=2))
+    >>> check_equal_steps(shards_of(plan, 5), batch_size=8)
+    >>> check_every_row_once(shards_of(plan, 5), batch_size=8)
+    >>> check_same_batches_for_any_ranks(plan, global_batch=48, ranks=RANKS)
+    >>> check_going_on_after_every_batch(plan, ranks=3, batch_size=20)
+    >>> check_going_on_with_others(plan, [(4, 8, 3), (3, 10, 2), (5, 7, 4)])
+    >>> check_going_on_with_others_after_every_batch(plan, first=(4, 16), then=(3, 30))
 """
 
 from __future__ import annotations

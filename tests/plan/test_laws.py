@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
 from petastore.plan.mixture import Mixture
 from petastore.testing import mixture_laws, plan_laws
@@ -154,6 +155,27 @@ def test_mixtures_step_together_and_share_every_source(mixture: Mixture, count: 
         mixture_laws.check_steps_and_shares(mixture, count, batch_size)
         if mixture.request.tail is Tail.EVEN:
             mixture_laws.check_every_source_row_once(mixture, count, batch_size)
+
+
+@pytest.mark.parametrize(
+    ("batching", "tail", "kept"),
+    [
+        ("mixed", Tail.EVEN, None),
+        ("per_source", Tail.EVEN, 0.1),
+        ("mixed", Tail.WRAP, 0.1),
+        ("per_source", Tail.PAD, 0.1),
+    ],
+)
+def test_80_ranks_share_a_mixture_of_5000_row_groups_with_few_others(
+    batching: str, tail: Tail, kept: float | None
+) -> None:
+    few = Plan(Inventory.of_rows([100, 0, 1, 700]), ReadRequest(("id",), SHUFFLED, tail=tail))
+    large = largest(tail, kept, epochs=1)
+    mixture = Mixture([large, few], [large.num_rows, few.num_rows], batching=batching, stop="all_exhausted")
+    mixture_laws.check_steps_and_shares(mixture, 80, 21)
+    if tail is Tail.EVEN:
+        mixture_laws.check_every_source_row_once(mixture, 80, 21)
+    plan_laws.check_going_on_with_others(mixture, [(80, 4, 3), (7, 90, 2), (48, 10, 2)])
 
 
 @some(3)
