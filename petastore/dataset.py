@@ -8,7 +8,7 @@ import os
 import posixpath
 import secrets
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ from petastore.storage.layouts import arrow_numbers, pickable
 from petastore.storage.location import Location, open_location
 from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, unlisted_files
 from petastore.storage.partitions import partition_fields, partition_value
-from petastore.storage.rowgroups import read_row_group
+from petastore.storage.rowgroups import Part, read_row_group, read_row_group_in_parts
 
 __all__ = ["Dataset", "open_dataset"]
 
@@ -165,6 +165,24 @@ class Dataset:
             return pa.table({})
         table = read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers)
         return pickable(table).combine_chunks()
+
+    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True) -> Iterator[pa.Table]:
+        """The stored cells of a work item, part after part; one chunk a column.
+
+        Args:
+            unit: What is read; which of its columns is for `parts` to say.
+            parts: What is read of it; no partition columns.
+            verify: Whether the checksums of pages are verified.
+
+        Raises:
+            DatasetChangedError: The file is not the one that the inventory describes.
+            DecodeError: Its pages are damaged.
+            StorageError: It cannot be read.
+        """
+        tables = read_row_group_in_parts(
+            self.location, unit.file, unit.row_group, parts, footers=self.footers, verify=verify
+        )
+        return (pickable(table).combine_chunks() for table in tables)
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Of each partition column among `columns`: its stored cell for each row group, as one Arrow array."""

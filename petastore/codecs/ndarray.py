@@ -113,6 +113,15 @@ class NdarrayCodec:
         if not _decode_alike(found, field, out):
             put_npy_cells(found.__getitem__, field, out)
 
+    def view_column(self, cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
+        """The arrays of a column whose cells share a header, over Arrow's memory; None for all other columns."""
+        if cells.null_count:
+            return None
+        try:
+            return _alike(byte_cells(cells, field), field)
+        except DecodeError:
+            return None  # decode_column says what is wrong, if anybody wants these cells
+
 
 def put_npy_cells(cell_of: Callable[[int], NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
     """The arrays in the bytes of cells, each into its place in `out`.
@@ -223,29 +232,40 @@ def _exact_units(times: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def _decode_alike(found: ByteCells, field: UnischemaField, out: NDArray[Any]) -> bool:
     """Decode a column whose cells share a header as one block; False, and nothing done, where they do not."""
-    step = found.even_size
-    if step is None:
-        return False
-    start, rows = int(found.starts[0]), len(found)
     try:
-        header = header_of(found[0])
-    except NpyError:
-        return False
-    if not _same_headers(found.data, start, header.size, rows, step):
-        return False
-    try:
-        check_header(header, field)
-        block = elements_of(found.data, start, header, rows=rows, step=step)
-        if block.dtype.kind in "mM" and block.dtype.newbyteorder("=") != field.dtype:
-            return False
+        block = _alike(found, field)
     except DecodeError as problem:
         raise problem.at(row=0) from None
+    if block is None:
+        return False
     if field.is_fixed and field.dtype != np.dtype(object):
         np.copyto(out, block)
     else:
         native = block.astype(block.dtype.newbyteorder("="), order="C", copy=True)
-        out[:] = np.fromiter(native, np.object_, count=rows)
+        out[:] = np.fromiter(native, np.object_, count=len(found))
     return True
+
+
+def _alike(found: ByteCells, field: UnischemaField) -> NDArray[Any] | None:
+    """The arrays of cells that share a header, (rows, *shape) over their memory; None where they do not.
+
+    Raises:
+        DecodeError: The header is of another dtype or shape than declared.
+    """
+    step = found.even_size
+    if step is None:
+        return None
+    start, rows = int(found.starts[0]), len(found)
+    try:
+        header = header_of(found[0])
+    except NpyError:
+        return None
+    if not _same_headers(found.data, start, header.size, rows, step):
+        return None
+    check_header(header, field)
+    block = elements_of(found.data, start, header, rows=rows, step=step)
+    in_another_unit = block.dtype.kind in "mM" and block.dtype.newbyteorder("=") != field.dtype
+    return None if in_another_unit else block
 
 
 def _same_headers(data: NDArray[np.uint8], start: int, size: int, rows: int, step: int) -> bool:

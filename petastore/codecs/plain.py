@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from petastore.codecs.arrow_lists import decode_lists
 from petastore.codecs.arrow_to_numpy import decode_scalars
+from petastore.codecs.arrow_views import view_lists, view_scalars
 from petastore.codecs.declared import shape_below_empty, shape_fits
 from petastore.codecs.lists_to_arrow import encode_lists
 from petastore.codecs.numpy_to_arrow import encode_scalars
@@ -127,6 +128,10 @@ class PlainCodec:
             decode_scalars(cells, field, out)
         else:
             decode_lists(cells, field, out)
+
+    def view_column(self, cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
+        """Numbers, times and lists of them that are stored just as they are declared; None for all other columns."""
+        return view_scalars(cells, field) if field.is_scalar else view_lists(cells, field)
 
 
 def _refuse_none(value: Any, field: UnischemaField) -> Any:

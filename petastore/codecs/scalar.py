@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from petastore.codecs.arrow_to_numpy import decode_scalars
+from petastore.codecs.arrow_views import view_scalars
 from petastore.codecs.numpy_to_arrow import encode_scalars
 from petastore.codecs.scalars import decode_scalar, encode_scalar
 from petastore.codecs.spark_types import arrow_type_of, max_length_of, simple_type_name
@@ -135,6 +136,10 @@ class ScalarCodec:
             DecodeError: As `decode`, with `row` set.
         """
         decode_scalars(cells, field, out)
+
+    def view_column(self, cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
+        """Numbers and times that are stored just as they are declared; None for all other columns."""
+        return view_scalars(cells, field)
 
 
 def _can_hold(stored: pa.DataType, field: UnischemaField) -> bool:

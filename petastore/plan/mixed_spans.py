@@ -21,7 +21,7 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.mix import mix
 from petastore.plan.mixed_line import BATCHES, MixedLine, SourceTurns, fractions_of
 from petastore.plan.order import EpochOrder
-from petastore.plan.plan import Plan, Span
+from petastore.plan.plan import Plan, Span, distinct
 from petastore.plan.request import Shard
 from petastore.plan.tail import EpochBatches
 
@@ -223,7 +223,7 @@ class Walk:
             for epoch, here in self._by_epoch(source, given):
                 own_groups, rows[where[here]] = self._rows_at(source, epoch, given[here])
                 groups[where[here]] = own_groups
-                needed.append(_distinct(own_groups))
+                needed.append(distinct(own_groups))
                 fetch += self._keep(source, epoch, needed[-1])
         return MixedSpan(
             groups=groups,
@@ -236,6 +236,7 @@ class Walk:
             ends_epoch=ends_epoch,
             needed=np.unique(np.concatenate(needed)) if needed else np.empty(0, dtype=np.int32),
             fetch=tuple(fetch),
+            turns=tuple(map(self._turns, fetch)),
             release=self._let_go(self._given(batches, at.epoch, ends_epoch=ends_epoch), ends_all=ends_all),
             taken=batches.taken,
         )
@@ -273,6 +274,12 @@ class Walk:
             self._at_hand[group] = (source, epoch, max(self._at_hand.get(group, (source, epoch, 0))[2], until))
         return fetch
 
+    def _turns(self, group: int) -> NDArray[np.int64] | None:
+        """In what order the rows of a row group, which was just found to be needed, are come to."""
+        source, epoch, _ = self._at_hand[group]
+        own = self._sources[source]
+        return own.plan.turns(self._order(source, epoch), group - own.first_group, own.own_lanes)
+
     def _given(self, batches: Batches, epoch: int, *, ends_epoch: bool) -> list[int]:
         """Rows that each source has given since the first epoch; `tail="drop"` leaves some out at the end of one."""
         if ends_epoch:
@@ -285,11 +292,6 @@ class Walk:
         for group in release:
             del self._at_hand[group]
         return tuple(release)
-
-
-def _distinct(groups: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Each row group once, ascending; rows that are not shuffled come in long runs of one."""
-    return np.unique(groups[np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))])
 
 
 def _by_source(sources: NDArray[np.int16], count: int) -> Iterator[tuple[int, NDArray[np.int64]]]:

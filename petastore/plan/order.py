@@ -144,6 +144,30 @@ class EpochOrder:
             [self._last_position(index, lanes) for index in self._line_index[groups].tolist()], dtype=np.int64
         )
 
+    def turns_of(self, group: int, *, lanes: range) -> NDArray[np.int64] | None:
+        """The rows of a row group in the order in which some lanes come to them, those of other lanes last.
+
+        Returns:
+            Every row of the row group once, shape (rows,); None where that is their order in the file.
+        """
+        if not self._order.shuffle_rows:
+            return None
+        first, stop = self._line_starts[self._line_index[group] :][:2].tolist()
+        first_lane, last_lane = (np.searchsorted(self._lane_starts, [first, stop - 1], side="right") - 1).tolist()
+        parts = [
+            self._turns_in(self._lane(number), group, range(first, stop))
+            for number in sorted(range(first_lane, last_lane + 1), key=lambda number: number not in lanes)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _turns_in(self, lane: _Lane, group: int, on_line: range) -> NDArray[np.int64]:
+        if lane.size == 0:
+            return np.empty(0, dtype=np.int64)
+        place = max(on_line.start - lane.start, 0)
+        offset = lane.size - 1 - place if self._is_backwards(lane.number) else place
+        groups, rows = self._block(lane.number, int(lane.blocks_at(np.array([offset]))[0]))
+        return rows[groups == group]
+
     @functools.cached_property
     def _line_index(self) -> NDArray[np.int32]:
         inverse = np.full(self._num_groups, -1, dtype=np.int32)

@@ -31,6 +31,11 @@ from petastore.plan.unit import ReadUnit
 __all__ = ["Plan", "Span"]
 
 
+def distinct(groups: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Each row group once, ascending; the rows of batches come in runs of one."""
+    return np.unique(groups[np.flatnonzero(np.diff(groups, prepend=-1))])
+
+
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Span:
     """One rank's rows of some consecutive batches of one epoch: what is assembled in one go."""
@@ -64,6 +69,11 @@ class Span:
 
     fetch: tuple[int, ...]
     """Those of them that are not at hand yet: read them for this span, and keep them."""
+
+    turns: tuple[NDArray[np.int64] | None, ...]
+    """Of each of `fetch`: all of its rows that are meant, in the order in which this rank comes to them, those that are
+    for other ranks last; None is all rows in the order of the file. Who keeps them like this finds side by side what
+    the spans take."""
 
     release: tuple[int, ...]
     """Row groups at hand that no later span needs: let go of them once this span is assembled."""
@@ -248,6 +258,18 @@ class Plan:
                 return  # an epoch without batches is followed by others like it
             epoch += 1
 
+    def turns(self, order: EpochOrder, group: int, lanes: range) -> NDArray[np.int64] | None:
+        """The rows of a row group that are meant, in the order in which some lanes come to them; the others last.
+
+        Returns:
+            Rows inside the row group, each once; None is all rows in the order of the file.
+        """
+        places = order.turns_of(group, lanes=lanes)
+        if self.selection is None or group not in self.selection.bitmaps:
+            return places
+        places = np.arange(int(self.rows[group]), dtype=np.int64) if places is None else places
+        return self.selection.rows_at(np.full(len(places), group, dtype=np.int32), places)
+
     def _batches(self, batch_size: int, start: int = 0) -> EpochBatches:
         return EpochBatches(
             num_rows=self.num_rows,
@@ -273,7 +295,7 @@ class Plan:
         groups, rows = order.rows_at(share.positions)
         if self.selection is not None:
             rows = self.selection.rows_at(groups, rows)
-        needed = np.unique(groups)
+        needed = distinct(groups)
         fetch = [group for group in needed.tolist() if group not in at_hand]
         mine = lanes_of(self.request.shard, order.lanes)
         last = order.last_positions(np.array(fetch, dtype=np.int32), lanes=mine)
@@ -294,5 +316,6 @@ class Plan:
             ends_epoch=ends_epoch,
             needed=needed,
             fetch=tuple(fetch),
+            turns=tuple(self.turns(order, group, mine) for group in fetch),
             release=tuple(release),
         )

@@ -1,33 +1,47 @@
 """Assemble: from a span and the row groups at hand, the columns of its batches.
 
-Every column of a span is gathered and decoded once, into one buffer; batches are views of it.
+Every column of a span is made once, in one buffer; batches are views of it. The work is given out in tasks of a few
+milliseconds that write to different places, so that all workers can be at one span: the first batch of an epoch is
+there sooner, and the last one does not keep one worker busy while the others have nothing to do.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
 from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError
 from petastore.inventory import Inventory
 from petastore.plan.plan import Span
 from petastore.readers.batch import Batch
-from petastore.readers.decode import Decoded, decode_cells, empty_column
+from petastore.readers.buffers import Buffers
+from petastore.readers.decode import Decoded, decode_cells, decode_into, empty_column
 from petastore.readers.gather import Picks
+from petastore.readers.resident import Layout, Resident
 from petastore.readers.transform import TransformSpec, transform_columns
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.storage.layouts import arrow_numbers
 
-__all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler"]
+__all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "SpanWork"]
 
 VALID_COLUMN = "valid"
 """The boolean column that `tail="pad"` adds: False where a row is a repeat."""
+
+_TASK_BYTES = 2 * 1024 * 1024
+"""Decoded bytes of a task."""
+
+_TASK_ROWS = 8192
+"""Rows of a task whose values have no known size."""
+
+Residents: TypeAlias = Mapping[int, Resident]
+Task: TypeAlias = Callable[[], None]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -48,9 +62,26 @@ class AssembledSpan:
         return map(self.batch, range(self.span.num_batches))
 
 
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class SpanWork:
+    """What has to be done for a span: tasks in any order and any thread, then `finish`."""
+
+    tasks: list[Task]
+    """Each writes to its own part of the columns."""
+
+    finish: Callable[[], AssembledSpan]
+    """Puts together what the tasks made; called once, when all are done."""
+
+    def done(self) -> AssembledSpan:
+        """All of it, in the calling thread."""
+        for task in self.tasks:
+            task()
+        return self.finish()
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Assembler:
-    """Makes spans of one reader. Thread-safe: holds no state."""
+    """Makes spans of one reader. Thread-safe: holds no state but memory to be used again."""
 
     inventory: Inventory
     """What exists; says where a row came from when it cannot be decoded."""
@@ -70,80 +101,138 @@ class Assembler:
     batched: bool
     """Whether the transform takes a DataFrame of a batch, or else a row."""
 
-    def assemble(self, span: Span, tables: Mapping[int, pa.Table]) -> AssembledSpan:
-        """The columns of a span.
+    layout: Layout
+    """How row groups at hand are kept."""
+
+    buffers: Buffers
+    """Where the memory of columns comes from."""
+
+    def begin(self, span: Span, residents: Residents) -> SpanWork:
+        """The work of a span.
+
+        Its tasks raise DecodeError, naming column, file, row group and row; `finish` raises TransformError from the
+        user's function.
 
         Args:
             span: What is wanted.
-            tables: Of each row group that the span needs: its columns, one chunk each, all rows.
-
-        Raises:
-            DecodeError: Naming column, file, row group and row.
-            TransformError: From the user's function.
+            residents: The row groups that the span needs.
         """
-        if len(span.rows) == 0:
-            columns = {field.name: Decoded(empty_column(field, 0), None) for field in self.schema}
-            return AssembledSpan(span, columns)
-        picks = Picks.of_span(span)
-        columns = {field.name: self.column(field, span, picks, tables) for field in self.view}
-        if self.transform is not None:
-            columns = transform_columns(columns, span.offsets, self.schema, self.transform, batched=self.batched)
-        if span.valid is not None:
-            columns[VALID_COLUMN] = Decoded(span.valid, None)
-        return AssembledSpan(span, columns)
+        columns: dict[str, Decoded] = {}
+        tasks = self._tasks(span, residents, columns) if len(span.rows) else []
+        return SpanWork(tasks, functools.partial(self._finish, span, columns))
 
-    def column(self, field: UnischemaField, span: Span, picks: Picks, tables: Mapping[int, pa.Table]) -> Decoded:
-        """One column of a span, before the transform.
+    def _tasks(self, span: Span, residents: Residents, columns: dict[str, Decoded]) -> list[Task]:
+        picks = Picks(span.groups, span.rows)
+        placed = picks.placed({group: resident.places for group, resident in residents.items()})
+        tasks: list[Task] = []
+        for number, stack in enumerate(self.layout.stacks):
+            out = self.buffers.empty((len(stack.names), len(span.rows), *stack.shape), stack.dtype)
+            loose = {name for name in stack.names for resident in residents.values() if name in resident.cells}
+            if len(loose) < len(stack.names):
+                kept = {group: resident.stacks[number] for group, resident in residents.items()}
+                tasks.append(functools.partial((placed if stack.in_turns else picks).values, kept, out, self.buffers))
+            for name, values in zip(stack.names, out, strict=True):
+                if name in loose:
+                    tasks += self.loose_tasks(self.view[name], span, residents, columns)
+                else:
+                    columns[name] = Decoded(values, _missing(name, picks, residents))
+        for name in self.layout.loose:
+            if name in self.view:
+                tasks += self.loose_tasks(self.view[name], span, residents, columns)
+        return tasks
+
+    def loose_tasks(
+        self, field: UnischemaField, span: Span, residents: Residents, columns: dict[str, Decoded]
+    ) -> list[Task]:
+        """The tasks that make one column that is not stacked in all of the row groups.
 
         Args:
-            field: What it is, one of `view`.
+            field: The column.
             span: What is wanted.
-            picks: Those of the span.
-            tables: As for `assemble`.
-
-        Raises:
-            DecodeError: Naming column, file, row group and row.
+            residents: The row groups that the span needs.
+            columns: Where the column is put.
         """
-        if field.name in self.partition_values:
-            cells = self.partition_values[field.name].take(arrow_numbers(span.groups))
-        else:
-            chunks = {group: _only_chunk(table.column(field.name)) for group, table in tables.items()}
-            plain = _plain_values(field, chunks)
-            if plain is not None:
-                out = np.empty(len(span.rows), dtype=field.dtype)
-                picks.values(plain, out)
-                return Decoded(out, None)
-            cells = picks.cells(chunks)
+        rows = len(span.rows)
+        values = empty_column(field, rows, self.buffers)
+        missing = None if values.dtype == np.dtype(object) else np.zeros(rows, dtype=np.bool_)
+        columns[field.name] = Decoded(values, missing)
+        at_once = _TASK_ROWS if field.decoded_bytes is None else max(_TASK_BYTES // max(field.decoded_bytes, 1), 1)
+        pieces = max(round(rows / at_once), 1)
+        borders = [rows * piece // pieces for piece in range(pieces + 1)]
+        return [
+            functools.partial(self._decode, field, span, residents, columns[field.name], slice(*borders[place:][:2]))
+            for place in range(pieces)
+        ]
+
+    def _decode(self, field: UnischemaField, span: Span, residents: Residents, column: Decoded, where: slice) -> None:
+        picks = Picks(span.groups[where], span.rows[where])
+        out = Decoded(column.values[where], None if column.missing is None else column.missing[where])
         try:
-            return decode_cells(cells, field, codec_of(field))
+            if field.name in self.partition_values:
+                cells = self.partition_values[field.name].take(arrow_numbers(picks.groups))
+                decode_into(cells, field, codec_of(field), out)
+            elif all(field.name in residents[group].cells for group, _ in picks.segments):
+                cells = picks.cells({group: residents[group].cells[field.name] for group, _ in picks.segments})
+                decode_into(cells, field, codec_of(field), out)
+            else:
+                self._decode_mixed(field, picks, residents, out)
         except DecodeError as problem:
-            raise self._placed(problem, span) from problem.__cause__
+            raise self._placed(problem, picks) from problem.__cause__
 
-    def _placed(self, problem: DecodeError, span: Span) -> DecodeError:
+    def _decode_mixed(self, field: UnischemaField, picks: Picks, residents: Residents, out: Decoded) -> None:
+        """A column that is stacked in some of the row groups and not in others."""
+        for group, _ in picks.segments:
+            where = np.flatnonzero(picks.groups == group)
+            rows, resident = picks.rows[where], residents[group]
+            if field.name in resident.cells:
+                try:
+                    made = decode_cells(resident.cells[field.name].take(arrow_numbers(rows)), field, codec_of(field))
+                except DecodeError as problem:
+                    problem.row = None if problem.row is None else int(where[problem.row])
+                    raise
+            else:
+                made = self._stacked(field.name, resident, rows)
+            out.values[where] = made.values
+            if out.missing is not None and made.missing is not None:
+                out.missing[where] = made.missing
+
+    def _stacked(self, name: str, resident: Resident, rows: NDArray[np.int64]) -> Decoded:
+        number, place = self.layout.places[name]
+        missing = resident.missing.get(name)
+        in_turns = self.layout.stacks[number].in_turns and resident.places is not None
+        at = resident.places[rows] if in_turns and resident.places is not None else rows
+        return Decoded(resident.stacks[number][place][at], None if missing is None else missing[rows])
+
+    def _finish(self, span: Span, columns: Mapping[str, Decoded]) -> AssembledSpan:
+        if len(span.rows) == 0:
+            return AssembledSpan(span, {field.name: Decoded(empty_column(field, 0), None) for field in self.schema})
+        made = {field.name: _without_idle_mask(columns[field.name]) for field in self.view}
+        if self.transform is not None:
+            made = transform_columns(made, span.offsets, self.schema, self.transform, batched=self.batched)
+        if span.valid is not None:
+            made[VALID_COLUMN] = Decoded(span.valid, None)
+        return AssembledSpan(span, made)
+
+    def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
         if problem.row is not None:
-            group = int(span.groups[problem.row])
-            problem.row = int(span.rows[problem.row])
+            group = int(picks.groups[problem.row])
+            problem.row = int(picks.rows[problem.row])
             problem.file = self.inventory.files[self.inventory.file[group]].path
             problem.row_group = int(self.inventory.ordinal[group])
         return problem
 
 
-def _only_chunk(column: Any) -> Any:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _plain_values(field: UnischemaField, chunks: Mapping[int, Any]) -> dict[int, Any] | None:
-    """The values of scalar columns that are stored just as they are declared, without a copy; else None."""
-    if not field.is_scalar or field.codec is not None or field.dtype.kind not in "iuf":
+def _missing(name: str, picks: Picks, residents: Residents) -> NDArray[np.bool_] | None:
+    """Of a stacked column: which of the rows taken are missing; None where none is."""
+    if not any(name in resident.missing for resident in residents.values()):
         return None
-    values = {}
-    for group, chunk in chunks.items():
-        if chunk.null_count or not pa.types.is_primitive(chunk.type) or _numpy_dtype(chunk.type) != field.dtype:
-            return None
-        values[group] = chunk.to_numpy(zero_copy_only=True)
-    return values
+    missing = np.zeros(len(picks.rows), dtype=np.bool_)
+    for group, resident in residents.items():
+        if name in resident.missing:
+            where = np.flatnonzero(picks.groups == group)
+            missing[where] = resident.missing[name][picks.rows[where]]
+    return missing if missing.any() else None
 
 
-def _numpy_dtype(arrow_type: Any) -> Any:
-    is_number = pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type)
-    return np.dtype(arrow_type.to_pandas_dtype()) if is_number else None
+def _without_idle_mask(column: Decoded) -> Decoded:
+    return column if column.missing is None or column.missing.any() else Decoded(column.values, None)

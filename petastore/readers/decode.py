@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import DecodeError
+from petastore.readers.buffers import Buffers
 from petastore.schema.codec import Codec
 from petastore.schema.field import UnischemaField
 
-__all__ = ["Decoded", "decode_cells", "empty_column"]
+__all__ = ["Decoded", "decode_cells", "decode_into", "empty_column"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -38,11 +39,12 @@ class Decoded:
         return np.ma.MaskedArray(values, mask=np.broadcast_to(missing, values.shape))
 
 
-def empty_column(field: UnischemaField, rows: int) -> NDArray[Any]:
-    """An array for the values of some rows of a field, not filled yet."""
-    if not field.is_fixed:
+def empty_column(field: UnischemaField, rows: int, buffers: Buffers | None = None) -> NDArray[Any]:
+    """An array for the values of some rows of a field, not filled yet; memory of its own unless buffers are given."""
+    if not field.is_fixed or field.dtype.hasobject:
         return np.empty(rows, dtype=object)
-    return np.empty((rows, *field.shape), dtype=field.dtype)  # type: ignore[arg-type]  # fixed: no None in it
+    shape: tuple[Any, ...] = (rows, *field.shape)
+    return np.empty(shape, field.dtype) if buffers is None else buffers.empty(shape, field.dtype)
 
 
 def decode_cells(cells: Any, field: UnischemaField, codec: Codec) -> Decoded:
@@ -57,9 +59,27 @@ def decode_cells(cells: Any, field: UnischemaField, codec: Codec) -> Decoded:
         DecodeError: A cell is not what the field declares; `row` is its position in `cells`.
     """
     out = empty_column(field, len(cells))
+    missing = np.zeros(len(cells), np.bool_) if cells.null_count and out.dtype != np.dtype(object) else None
+    decode_into(cells, field, codec, Decoded(out, missing))
+    return Decoded(out, missing)
+
+
+def decode_into(cells: Any, field: UnischemaField, codec: Codec, out: Decoded) -> None:
+    """The values of stored cells, into arrays that are there.
+
+    Args:
+        cells: A `pyarrow.Array`, possibly with nulls.
+        field: What was declared.
+        codec: The field's codec.
+        out: Is written: `values`, and True in `missing` where a value is; what is missing is zero, or None in object
+            columns, which need no `missing`.
+
+    Raises:
+        DecodeError: A cell is not what the field declares; `row` is its position in `cells`.
+    """
     if cells.null_count == 0:
-        _decode(cells, field, codec, out)
-        return Decoded(out, None)
+        _decode(cells, field, codec, out.values)
+        return
     missing = cells.is_null().to_numpy(zero_copy_only=False)
     present = np.flatnonzero(~missing)
     if not field.nullable:
@@ -75,9 +95,11 @@ def decode_cells(cells: Any, field: UnischemaField, codec: Codec) -> Decoded:
     except DecodeError as problem:
         problem.row = None if problem.row is None else int(present[problem.row])
         raise
-    out.fill(None if out.dtype == np.dtype(object) else np.zeros((), out.dtype)[()])
-    out[present] = values
-    return Decoded(out, None if out.dtype == np.dtype(object) else missing)
+    is_object = out.values.dtype == np.dtype(object)
+    out.values.fill(None if is_object else np.zeros((), out.values.dtype)[()])
+    out.values[present] = values
+    if out.missing is not None:
+        out.missing[:] = missing
 
 
 def _decode(cells: Any, field: UnischemaField, codec: Codec, out: NDArray[Any]) -> None:

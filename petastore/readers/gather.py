@@ -1,12 +1,12 @@
-"""Gather: from row groups at hand, the cells of a span's rows in the order of its batches.
+"""Gather: from row groups at hand, the values or cells of some rows in the order of their batches.
 
-The window holds cells as they are stored: JPEG bytes, not pixels. Plain numbers are gathered as NumPy views of the
-Arrow buffers, everything else as Arrow arrays; either way no Python object is made for a cell.
+Stacked columns are gathered by NumPy, everything else as Arrow arrays; either way no Python object is made for a row.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,39 +14,74 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.plan.plan import Span
+from petastore.readers.buffers import Buffers
 from petastore.storage.layouts import arrow_numbers
 
 __all__ = ["Picks"]
 
+_RUN_BYTES = 4096
+"""From so many bytes a run on average, runs are copied one by one: two calls cost less than copying all bytes twice."""
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Picks:
-    """Which rows of which row groups a span takes, worked out once for all of its columns."""
+    """Which rows of which row groups are taken, in what order; worked out once for all columns.
 
-    segments: tuple[tuple[int, NDArray[np.int64]], ...]
-    """Row group and rows inside it, row group after row group."""
+    Example:
+        >>> picks = Picks(np.array([7, 2, 7], np.int32), np.array([0, 5, 1]))
+        >>> [(group, rows.tolist()) for group, rows in picks.segments], picks.permutation.tolist()
+        ([(2, [5]), (7, [0, 1])], [1, 0, 2])
+    """
 
-    permutation: NDArray[np.int64] | None
-    """Where each row of the span stands in the segments laid end to end; None where they are in order already."""
+    groups: NDArray[np.int32]
+    """Row group of each row, shape (rows,)."""
 
-    @classmethod
-    def of_span(cls, span: Span) -> Picks:
-        """The picks of a span."""
-        if len(span.needed) == 1:
-            return cls(((int(span.needed[0]), span.rows),), None)
-        by_group = _stable_order(span.groups)
-        borders = np.searchsorted(span.groups[by_group], span.needed)
-        parts = np.split(span.rows[by_group], borders[1:])
-        segments = tuple(zip(span.needed.tolist(), parts, strict=True))
-        if (np.diff(by_group) == 1).all():
-            return cls(segments, None)
-        permutation = np.empty_like(by_group)
-        permutation[by_group] = np.arange(len(by_group))
-        return cls(segments, permutation)
+    rows: NDArray[np.int64]
+    """Row inside its row group, shape (rows,)."""
+
+    @functools.cached_property
+    def _borders(self) -> NDArray[np.int64]:
+        """Where runs of one row group begin."""
+        return np.flatnonzero(np.diff(self.groups, prepend=-1))
+
+    @functools.cached_property
+    def runs(self) -> list[tuple[int, slice]]:
+        """Row groups in the order in which they come, and where each has rows in a row."""
+        borders = [*self._borders.tolist(), len(self.groups)]
+        groups = self.groups[self._borders].tolist()
+        return [(group, slice(*borders[place : place + 2])) for place, group in enumerate(groups)]
+
+    @functools.cached_property
+    def _by_group(self) -> NDArray[np.int64]:
+        return _stable_order(self.groups)
+
+    @functools.cached_property
+    def _where(self) -> list[tuple[int, NDArray[np.int64]]]:
+        """Row group after row group: where its rows are wanted."""
+        ordered = self.groups[self._by_group]
+        borders = np.flatnonzero(np.diff(ordered, prepend=-1))
+        return list(zip(ordered[borders].tolist(), np.split(self._by_group, borders[1:]), strict=True))
+
+    @functools.cached_property
+    def segments(self) -> list[tuple[int, NDArray[np.int64]]]:
+        """Row group after row group, each once: its rows, in the order in which they come."""
+        return [(group, self.rows[where]) for group, where in self._where]
+
+    @functools.cached_property
+    def permutation(self) -> NDArray[np.int64] | None:
+        """Where each row stands in the segments laid end to end; None where they are in order already."""
+        if (np.diff(self._by_group) == 1).all():
+            return None
+        permutation = np.empty_like(self._by_group)
+        permutation[self._by_group] = np.arange(len(self._by_group))
+        return permutation
+
+    def row_of(self, place: int) -> int:
+        """The row that stands at a place of the segments laid end to end: the inverse of `permutation`."""
+        return int(self._by_group[place])
 
     def cells(self, columns: Mapping[int, Any]) -> Any:
-        """The cells of one column as one `pyarrow.Array` in the order of the span.
+        """The cells of one column as one `pyarrow.Array`.
 
         Args:
             columns: Of each row group: the column, a `pyarrow.Array` of all its rows.
@@ -55,20 +90,61 @@ class Picks:
         joined = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         return joined if self.permutation is None else joined.take(arrow_numbers(self.permutation))
 
-    def values(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
-        """The values of one column into `out`, in the order of the span.
+    def placed(self, places: Mapping[int, NDArray[np.int32] | None]) -> Picks:
+        """The same rows where they lie in row groups whose rows lie in another order.
 
         Args:
-            columns: Of each row group: the values of all its rows, shape (rows, …).
-            out: Shape (rows of the span, …), of the same dtype; written in place.
+            places: Of each row group: where each of its rows lies, or None for the order of the file.
         """
-        gathered = out if self.permutation is None else np.empty_like(out)
+        rows = np.empty_like(self.rows)
+        for group, where in self._where:
+            of_group = places[group]
+            rows[where] = self.rows[where] if of_group is None else of_group[self.rows[where]]
+        if len(rows) and int(rows.min()) < 0:
+            raise AssertionError("the plan asks for rows that it did not announce when their row group was fetched")
+        placed = Picks(self.groups, rows)
+        placed.__dict__["_by_group"] = self._by_group  # the same row groups in the same order
+        return placed
+
+    def values(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any], buffers: Buffers) -> None:
+        """The values of one or several columns into `out`.
+
+        Args:
+            columns: Of each row group: the values of all its rows, shape (columns, rows, …), C-contiguous.
+            out: Shape (columns, rows taken, …), C-contiguous, of the same dtype; written in place.
+            buffers: Where memory comes from that is needed meanwhile.
+        """
+        if out.nbytes >= len(self._borders) * len(out) * _RUN_BYTES:
+            self._run_by_run(columns, out)
+        elif self.permutation is None:
+            self._in_segments(columns, out)
+        else:
+            self._permuted(columns, out, buffers)
+
+    def _run_by_run(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
+        for group, where in self.runs:
+            _copy(columns[group], self.rows[where], out[:, where])
+
+    def _in_segments(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
         first = 0
         for group, rows in self.segments:
-            np.take(columns[group], rows, axis=0, out=gathered[first : first + len(rows)], mode="clip")
+            _copy(columns[group], rows, out[:, first : first + len(rows)])
             first += len(rows)
-        if self.permutation is not None:
-            np.take(gathered, self.permutation, axis=0, out=out, mode="clip")
+
+    def _permuted(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any], buffers: Buffers) -> None:
+        places = self._by_group if self.permutation is None else self.permutation
+        gathered = buffers.empty(out.shape, out.dtype)
+        self._in_segments(columns, gathered)
+        np.take(gathered, places, axis=1, out=out, mode="clip")
+
+
+def _copy(columns: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> None:
+    if _is_range(rows):
+        first = int(rows[0])
+        out[...] = columns[:, first : first + len(rows)]
+        return
+    for column, target in zip(columns, out, strict=True):
+        np.take(column, rows, axis=0, out=target, mode="clip")
 
 
 def _stable_order(groups: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -79,8 +155,10 @@ def _stable_order(groups: NDArray[np.int32]) -> NDArray[np.int64]:
     return np.argsort(groups, kind="stable")
 
 
+def _is_range(rows: NDArray[np.int64]) -> bool:
+    count = len(rows)
+    return int(rows[-1]) - int(rows[0]) == count - 1 and (count == 1 or bool((np.diff(rows) == 1).all()))
+
+
 def _taken(column: Any, rows: NDArray[np.int64]) -> Any:
-    first, count = int(rows[0]), len(rows)
-    if int(rows[-1]) - first == count - 1 and (count == 1 or bool((np.diff(rows) == 1).all())):
-        return column.slice(first, count)
-    return column.take(arrow_numbers(rows))
+    return column.slice(int(rows[0]), len(rows)) if _is_range(rows) else column.take(arrow_numbers(rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,15 @@ from petastore.inventory import Inventory
 from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Span
 from petastore.plan.unit import ReadUnit
-from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
+from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork, Task
 from petastore.readers.decode import Decoded, empty_column
-from petastore.readers.gather import Picks
 from petastore.readers.options import Workers
 from petastore.readers.reader import Reader
+from petastore.readers.resident import Admission, Layout
 from petastore.readers.transform import TransformSpec, transform_schema
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from petastore.storage.rowgroups import Part
 
 __all__ = ["MixedDatasets", "MixedReader", "agreed_schema"]
 
@@ -76,9 +77,9 @@ class MixedDatasets:
             self.mixture.inventory, files=tuple(dataclasses.replace(file, path=path) for file, path in files)
         )
 
-    def read(self, unit: ReadUnit) -> pa.Table:
-        """The stored cells of a work item of any of the datasets; see `Dataset.read`."""
-        return self.datasets[int(self.source_of(np.array([unit.group]))[0])].read(unit)
+    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True) -> Iterator[pa.Table]:
+        """The stored cells of a work item of any of the datasets; see `Dataset.read_in_parts`."""
+        return self.datasets[int(self.source_of(np.array([unit.group]))[0])].read_in_parts(unit, parts, verify=verify)
 
     def source_of(self, groups: NDArray[Any]) -> NDArray[np.int64]:
         """The sources of some row groups, shape (n,)."""
@@ -161,58 +162,64 @@ class MixedAssembler(Assembler):
     source_column: str | None
     """The column that says which source a row is of."""
 
-    def assemble(self, span: Span, tables: Mapping[int, pa.Table]) -> AssembledSpan:
-        """The columns of a span; see `Assembler.assemble`."""
+    def begin(self, span: Span, residents: Residents) -> SpanWork:
+        """The work of a span; see `Assembler.begin`."""
         if not self.is_apart or len(span.rows) == 0:
-            return super().assemble(span, tables)
+            return super().begin(span, residents)
+        columns: dict[str, Decoded] = {}
 
         def assembled(part: Assembler, own: Span) -> Mapping[str, Decoded]:
-            return part.assemble(own, {group: tables[group] for group in own.needed.tolist()}).columns
+            return part.begin(own, {group: residents[group] for group in own.needed.tolist()}).done().columns
 
-        pieces = self._of_sources(span, assembled)
-        columns = {
-            field.name: self._sources(span)
-            if field.name == self.source_column
-            else _merged(field, len(span.rows), [(where, columns[field.name]) for where, columns in pieces])
-            for field in self.schema
-        }
-        if span.valid is not None:
-            columns[VALID_COLUMN] = Decoded(span.valid, None)
-        return AssembledSpan(span, columns)
+        def assemble_apart() -> None:
+            pieces = self._of_sources(span, assembled)
+            for field in self.schema:
+                columns[field.name] = (
+                    self._sources(span)
+                    if field.name == self.source_column
+                    else _merged(field, len(span.rows), [(where, made[field.name]) for where, made in pieces])
+                )
 
-    def column(self, field: UnischemaField, span: Span, picks: Picks, tables: Mapping[int, pa.Table]) -> Decoded:
-        """One column of a span; see `Assembler.column`."""
+        def finish() -> AssembledSpan:
+            valid = {} if span.valid is None else {VALID_COLUMN: Decoded(span.valid, None)}
+            return AssembledSpan(span, columns | valid)
+
+        return SpanWork([assemble_apart], finish)
+
+    def loose_tasks(
+        self, field: UnischemaField, span: Span, residents: Residents, columns: dict[str, Decoded]
+    ) -> list[Task]:
+        """The tasks that make one column; see `Assembler.loose_tasks`."""
         if field.name == self.source_column:
-            return self._sources(span)
-        if self._is_stored_alike(field, tables):
-            return super().column(field, span, picks, tables)
+            columns[field.name] = self._sources(span)
+            return []
+        if self._is_stored_alike(field, residents):
+            return super().loose_tasks(field, span, residents, columns)
 
         def decoded(part: Assembler, own: Span) -> Decoded:
-            own_tables = {group: tables[group] for group in own.needed.tolist()}
-            return part.column(part.view[field.name], own, Picks.of_span(own), own_tables)
+            own_residents = {group: residents[group] for group in own.needed.tolist()}
+            made: dict[str, Decoded] = {}
+            for task in part.loose_tasks(part.view[field.name], own, own_residents, made):
+                task()
+            return made[field.name]
 
-        return _merged(field, len(span.rows), self._of_sources(span, decoded))
+        def merge() -> None:
+            columns[field.name] = _merged(field, len(span.rows), self._of_sources(span, decoded))
+
+        return [merge]
 
     def _sources(self, span: Span) -> Decoded:
         return Decoded(self.datasets.source_of(span.groups).astype(np.int32), None)
 
-    def _is_stored_alike(self, field: UnischemaField, tables: Mapping[int, pa.Table]) -> bool:
+    def _is_stored_alike(self, field: UnischemaField, residents: Residents) -> bool:
         if field.name not in self._of_one_codec:
             return False
         if field.name in self.partition_values:
             return True
-        sources = self.datasets.source_of(np.fromiter(tables, dtype=np.int64, count=len(tables))).tolist()
-        for source, group in zip(sources, tables, strict=True):
-            if (source, field.name) not in self._types:
-                place = tables[group].schema.get_field_index(field.name)
-                self._types[source, field.name] = None if place < 0 else tables[group].schema.field(place).type
-        first, *others = (self._types[source, field.name] for source in sorted({*sources}))
-        return first is not None and all(other is not None and other.equals(first) for other in others)
-
-    @functools.cached_property
-    def _types(self) -> dict[tuple[int, str], Any]:
-        # Of each source and column: how it is stored, None for a partition column. One dataset stores it in one way.
-        return {}
+        if any(field.name in part.partition_values for part in self.parts):
+            return False
+        cells = [resident.cells[field.name] for resident in residents.values() if field.name in resident.cells]
+        return all(other.type.equals(cells[0].type) for other in cells[1:])
 
     @functools.cached_property
     def _of_one_codec(self) -> set[str]:
@@ -289,16 +296,22 @@ class MixedReader(Reader):
     def _make_assembler(self) -> Assembler:
         mixed, columns = self._mixed, self.plan.request.columns
         is_apart = any(transform is not self._transforms[0] for transform in self._transforms)
+        own_values = [mixed.own_partition_values(source) for source in range(len(mixed.datasets))]
+        layout = Layout.of(mixed.schema, rows=self._rows_per_group, apart={name for own in own_values for name in own})
+        if self._source_column is not None:
+            layout = dataclasses.replace(layout, loose=(*layout.loose, self._source_column))
         parts = tuple(
             Assembler(
                 inventory=mixed.inventory,
                 view=view,
                 schema=view if transform is None or not is_apart else transform_schema(view, transform),
-                partition_values=mixed.own_partition_values(source),
+                partition_values=own,
                 transform=transform if is_apart else None,
                 batched=self.batched_output,
+                layout=layout,
+                buffers=self._buffers,
             )
-            for source, (view, transform) in enumerate(zip(mixed.views, self._transforms, strict=True))
+            for view, transform, own in zip(mixed.views, self._transforms, own_values, strict=True)
         )
         agreed = agreed_schema([part.schema for part in parts], mixed.urls)
         view = self._with_source(agreed)
@@ -309,11 +322,26 @@ class MixedReader(Reader):
             partition_values=mixed.partition_values(columns),
             transform=self.transform,
             batched=self.batched_output,
+            layout=layout,
+            buffers=self._buffers,
             parts=parts,
             is_apart=is_apart,
             datasets=mixed,
             source_column=self._source_column,
         )
+
+    def _make_admissions(self) -> Callable[[int], Admission]:
+        assembler, mixed = self._assembler, self._mixed
+        assert isinstance(assembler, MixedAssembler)  # noqa: S101 - made by the method above
+        admissions = [
+            Admission(
+                assembler.layout,
+                {field.name: field for field in part.view if field.name not in part.partition_values},
+                self._buffers,
+            )
+            for part in assembler.parts
+        ]
+        return lambda group: admissions[int(mixed.source_of(np.array([group]))[0])]
 
     def _with_source(self, schema: Unischema) -> Unischema:
         name = self._source_column

@@ -28,13 +28,13 @@ from typing import Any
 
 from petastore.errors import ReaderClosedError
 from petastore.plan.plan import Span
-from petastore.readers.assemble import AssembledSpan
+from petastore.readers.assemble import AssembledSpan, SpanWork
 from petastore.readers.pools.pool import Pool
 
 __all__ = ["Pipeline"]
 
-Fetch = Callable[[int], Any]
-Assemble = Callable[[Span, Mapping[int, Any]], AssembledSpan]
+Fetch = Callable[[int, Any], Any]
+Begin = Callable[[Span, Mapping[int, Any]], SpanWork]
 
 
 class Pipeline(Iterator[AssembledSpan]):
@@ -44,16 +44,16 @@ class Pipeline(Iterator[AssembledSpan]):
 
     Args:
         spans: The plan's spans; advanced in the consumer's thread.
-        fetch: Reads a row group, given by its number in the dataset.
-        assemble: Makes the columns of a span from the row groups that it needs.
+        fetch: Reads a row group, given by its number in the dataset, and in what turns its rows will be wanted.
+        begin: Divides the assembly of a span into tasks, given the row groups that it needs.
         pool: Runs both; it is the pipeline's own from now on.
         ahead: Spans that are planned and worked on at a time, the one asked for included; at least 1.
     """
 
-    def __init__(self, spans: Iterator[Span], *, fetch: Fetch, assemble: Assemble, pool: Pool, ahead: int) -> None:
+    def __init__(self, spans: Iterator[Span], *, fetch: Fetch, begin: Begin, pool: Pool, ahead: int) -> None:
         self._spans = spans
         self._fetch = fetch
-        self._assemble = assemble
+        self._begin = begin
         self._pool = pool
         self._ahead = ahead
         self._tables: dict[int, Future[Any]] = {}
@@ -87,12 +87,13 @@ class Pipeline(Iterator[AssembledSpan]):
             if span is None:
                 self._exhausted = True
                 return
-            for group in span.fetch:
-                self._tables[group] = self._pool.submit(functools.partial(self._fetch, group), priority=self._planned)
+            for group, turns in zip(span.fetch, span.turns, strict=True):
+                fetch = functools.partial(self._fetch, group, turns)
+                self._tables[group] = self._pool.submit(fetch, priority=self._planned)
             tables = {group: self._tables[group] for group in span.needed.tolist()}
             for group in span.release:
                 del self._tables[group]
-            self._jobs.append(_SpanJob(span, tables, self._assemble, self._pool, self._planned, self._notify))
+            self._jobs.append(_SpanJob(span, tables, self._begin, self._pool, self._planned, self._notify))
             self._planned += 1
 
     def _wait_for(self, job: _SpanJob) -> None:
@@ -126,63 +127,107 @@ class Pipeline(Iterator[AssembledSpan]):
 
 
 class _SpanJob:
-    """One span on its way: assembled as soon as the last row group that it needs is there."""
+    """One span on its way: begun as soon as the last row group that it needs is there, done with its last task."""
 
     def __init__(
         self,
         span: Span,
         tables: Mapping[int, Future[Any]],
-        assemble: Assemble,
+        begin: Begin,
         pool: Pool,
         priority: int,
         notify: Callable[[], None],
     ) -> None:
         self._span = span
         self._tables: Mapping[int, Future[Any]] | None = tables
-        self._assemble = assemble
+        self._begin = begin
         self._pool = pool
         self._priority = priority
         self._notify = notify
-        self._lacking = len(tables)
         self._lock = threading.Lock()
-        self._assembled: Future[AssembledSpan] | None = None
-        self._failed: BaseException | None = None
+        self._lacking = len(tables)
+        self._left = 0
+        self._work: SpanWork | None = None
+        self._assembled: AssembledSpan | None = None
+        self._failed: tuple[int, BaseException] | None = None
         for future in tables.values():
             future.add_done_callback(self._fetched)
         if not tables:  # a rank without rows in these batches
-            self._begin()
+            self._submit(self._divide)
+
+    def _submit(self, task: Callable[[], None]) -> None:
+        self._pool.submit(task, priority=self._priority)
 
     def _fetched(self, table: Future[Any]) -> None:
+        if table.cancelled():
+            return
         with self._lock:
             self._lacking -= 1
             complete = self._lacking == 0
-            if not table.cancelled() and table.exception() is not None:
-                self._failed = self._failed or table.exception()
-        if complete and self._failed is None and not table.cancelled():
-            self._begin()
-        elif self._failed is not None:
+        problem = table.exception()
+        if problem is not None:
+            self._fail(-1, problem)
             self._notify()
+        elif complete and self._failed is None:
+            self._submit(self._divide)
 
-    def _begin(self) -> None:
-        self._pool.submit(self._run, priority=self._priority).add_done_callback(self._finished)
-
-    def _run(self) -> AssembledSpan:
-        tables = self._tables or {}
+    def _divide(self) -> None:
+        tables, self._tables = self._tables or {}, None
+        try:
+            work = self._begin(self._span, {group: table.result() for group, table in tables.items()})
+        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
+            self._fail(-1, problem)
+            self._notify()
+            return
         # The span lets go of its row groups before it is handed over: they are the pipeline's to keep, or nobody's.
-        self._tables = None
-        return self._assemble(self._span, {group: table.result() for group, table in tables.items()})
+        del tables
+        self._work = work
+        self._left = len(work.tasks)
+        if not work.tasks:
+            self._finish()
+            return
+        for number in range(1, len(work.tasks)):
+            self._submit(functools.partial(self._run, number))
+        self._run(0)
 
-    def _finished(self, assembled: Future[AssembledSpan]) -> None:
-        self._assembled = assembled
+    def _run(self, number: int) -> None:
+        work = self._work
+        assert work is not None  # noqa: S101 - tasks are begun by _divide, which sets it
+        try:
+            if self._failed is None or number < self._failed[0]:
+                work.tasks[number]()
+        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
+            self._fail(number, problem)
+        del work
+        with self._lock:
+            self._left -= 1
+            complete = self._left == 0
+        if complete:
+            self._finish()
+
+    def _finish(self) -> None:
+        work, self._work = self._work, None
+        try:
+            if self._failed is None and work is not None:
+                work.tasks.clear()
+                self._assembled = work.finish()
+        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
+            self._fail(-1, problem)
         self._notify()
+
+    def _fail(self, number: int, problem: BaseException) -> None:
+        """Of several problems the one that comes first in the order of tasks is told, whoever was first to meet one."""
+        with self._lock:
+            if self._failed is None or number < self._failed[0]:
+                self._failed = number, problem
 
     @property
     def is_done(self) -> bool:
-        return self._assembled is not None or self._failed is not None
+        return self._assembled is not None or (self._failed is not None and self._left == 0)
 
     def result(self) -> AssembledSpan:
         if self._failed is not None:
-            raise self._failed
+            raise self._failed[1]
         if self._assembled is None:
             raise ReaderClosedError("the reader was stopped before this batch was assembled")
-        return self._assembled.result()
+        return self._assembled

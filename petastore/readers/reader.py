@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from petastore.errors import ReaderClosedError, RequestError
 from petastore.inventory import Inventory
@@ -21,11 +22,14 @@ from petastore.plan.state import dump_state, resume
 from petastore.plan.unit import ReadUnit
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.batch import Batch
+from petastore.readers.buffers import Buffers
 from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
+from petastore.readers.resident import Admission, Layout, Resident
 from petastore.readers.transform import TransformSpec, transform_schema
 from petastore.schema.row import row_type
 from petastore.schema.unischema import Unischema
+from petastore.storage.rowgroups import Part
 
 __all__ = ["Readable", "Reader"]
 
@@ -55,8 +59,8 @@ class Readable(Protocol):
     def inventory(self) -> Inventory:
         """What exists; row groups are numbered as the plan numbers them."""
 
-    def read(self, unit: ReadUnit) -> Any:
-        """The stored cells of a work item, a `pyarrow.Table` with one chunk a column."""
+    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True) -> Iterator[Any]:
+        """The stored cells of a work item, some columns after the other: `pyarrow.Table`s with one chunk a column."""
 
     def partition_values(self, columns: Sequence[str]) -> Mapping[str, Any]:
         """Of each partition column among some columns: its cell for each row group, as one `pyarrow.Array`."""
@@ -108,7 +112,10 @@ class Reader:
         """Whether iteration has come to the end of the last epoch."""
         self.stopped = False
         """Whether `stop` was called."""
+        self._buffers = Buffers()
+        self._verified: set[int] = set()  # row groups whose checksums were found right: once is enough
         self._assembler = self._make_assembler()
+        self._admission_of = self._make_admissions()
         self._view = self._assembler.view
         self.schema = self._assembler.schema
         """What comes out: the fields after selection and transform."""
@@ -122,14 +129,29 @@ class Reader:
     def _make_assembler(self) -> Assembler:
         schema, columns = self.dataset.schema, self.plan.request.columns
         view = Unischema(f"{schema.name}_view", [schema[name] for name in columns])
+        partition_values = self.dataset.partition_values(columns)
         return Assembler(
             inventory=self.dataset.inventory,
             view=view,
             schema=view if self.transform is None else transform_schema(view, self.transform),
-            partition_values=self.dataset.partition_values(columns),
+            partition_values=partition_values,
             transform=self.transform,
             batched=self.batched_output,
+            layout=Layout.of(view, rows=self._rows_per_group, apart=set(partition_values)),
+            buffers=self._buffers,
         )
+
+    def _make_admissions(self) -> Callable[[int], Admission]:
+        """Who takes in a row group, given its number."""
+        assembler = self._assembler
+        stored = {field.name: field for field in assembler.view if field.name not in assembler.partition_values}
+        admission = Admission(assembler.layout, stored, self._buffers)
+        return lambda _group: admission
+
+    @functools.cached_property
+    def _rows_per_group(self) -> int:
+        """Rows of the largest row group."""
+        return int(self.plan.inventory.rows.max(initial=1))
 
     @property
     def num_epochs(self) -> int | None:
@@ -179,8 +201,7 @@ class Reader:
         """Rows that iteration takes at a time: 1 for rows; for batches a row group of the largest size."""
         if not self.batched_output:
             return 1
-        largest = int(self.plan.inventory.rows.max(initial=1))
-        return max(min(largest, _LARGEST_BATCH), 1)
+        return max(min(self._rows_per_group, _LARGEST_BATCH), 1)
 
     def batches(self, batch_size: int) -> Iterator[Batch]:
         """Batches of this many rows, from where the reader stands, through all remaining epochs.
@@ -213,11 +234,21 @@ class Reader:
         self._end_pipeline()
         pool = self.workers.pool()
         # Tasks hold what they need and not the reader: a worker must never be the last one to hold it, and so end it.
-        dataset, plan = self.dataset, self.plan
+        dataset, plan, admission_of = self.dataset, self.plan, self._admission_of
+
+        verified = self._verified
+
+        def fetched(group: int, turns: NDArray[np.int64] | None) -> Resident:
+            unit = plan.unit(group)
+            read = functools.partial(dataset.read_in_parts, unit, verify=group not in verified)
+            resident = admission_of(group).admit(unit.rows[1], turns, read)
+            verified.add(group)
+            return resident
+
         pipeline = Pipeline(
             plan.spans(batch_size, rows_per_span=self._rows_per_span, after=self.cursor),
-            fetch=lambda group: dataset.read(plan.unit(group)),
-            assemble=self._assembler.assemble,
+            fetch=fetched,
+            begin=self._assembler.begin,
             pool=pool,
             ahead=pool.workers + 1,
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from petastore.schema.field import UnischemaField
 
-__all__ = ["Codec", "JsonValue"]
+__all__ = ["Codec", "JsonValue", "ViewingCodec"]
 
 JsonValue: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 
@@ -95,5 +95,27 @@ class Codec(Protocol):
 
         Raises:
             DecodeError: As `decode`, with `row` set to the position in `cells`.
+        """
+        ...
+
+
+@runtime_checkable
+class ViewingCodec(Codec, Protocol):
+    """A codec some of whose columns need no decoding: their bytes are the values, looked at in another way.
+
+    A third face, which readers use where a codec has it: what it gives must equal what `decode_column` gives.
+    """
+
+    def view_column(self, cells: Any, field: UnischemaField) -> NDArray[Any] | None:
+        """The values of a column as an array over Arrow's memory, without a copy.
+
+        Args:
+            cells: A `pyarrow.Array` (not chunked; its offset may be > 0), possibly with nulls.
+            field: What was declared; of fixed shape, and not of dtype object.
+
+        Returns:
+            Shape `(rows, *field.shape)`, read-only, of `field.dtype` in any byte order, with any strides; values under
+            nulls are arbitrary. None wherever that is not all there is to do, and `decode_column` has to: for nulls
+            that leave no room for a value, for cells that differ in form, and for whatever has to be refused.
         """
         ...

@@ -1,8 +1,9 @@
-"""One row group of one file → an Arrow table of the columns asked for."""
+"""One row group of one file → Arrow tables of the columns asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from petastore.inventory import DataFile
 from petastore.storage.footers import Footer, FooterCache, check_unchanged, read_footer
 from petastore.storage.location import Location
 
-__all__ = ["read_row_group"]
+__all__ = ["Part", "read_row_group", "read_row_group_in_parts"]
 
 
 def read_row_group(
@@ -40,17 +41,90 @@ def read_row_group(
         DecodeError: A page is damaged; file, row group and column are named.
         StorageError: The file is missing or cannot be read.
     """
+    (table,) = read_row_group_in_parts(location, file, ordinal, [Part(tuple(columns))], footers=footers)
+    return table
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """Some columns of a row group, read in one go or a few rows at a time."""
+
+    columns: tuple[str, ...]
+    """Stored columns, each once."""
+
+    rows_at_once: int | None = None
+    """Rows of each table but the last; None is all of them in one."""
+
+
+def read_row_group_in_parts(
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    parts: Sequence[Part],
+    *,
+    footers: FooterCache,
+    verify: bool = True,
+) -> Iterator[pa.Table]:
+    """`read_row_group`, part after part: the file is opened once, and closed after the last one.
+
+    Who copies what it needs of a table before it asks for the next one never has the whole row group in Arrow's memory,
+    and the little that Arrow uses stays in the processor's cache.
+
+    Args:
+        location: Where the dataset lies.
+        file: The file, as the inventory describes it.
+        ordinal: The row group's number in its file, from 0.
+        parts: What is read, in this order.
+        footers: Keeps footers from call to call.
+        verify: Whether the checksums of pages are verified, where they have any; for uncompressed cells that costs
+            more than decoding them.
+
+    Returns:
+        Of each part one table at least, and all its rows in the order of the file.
+
+    Raises:
+        RequestError: The file has no such column or row group; said before anything is read.
+        DatasetChangedError: The file is not the one that the inventory describes.
+        DecodeError: A page is damaged; file, row group and column are named.
+        StorageError: The file is missing or cannot be read.
+    """
     footer = footers.get(location, file)
-    leaves = _leaves(footer, ordinal, columns)
+    leaves = [_leaves(footer, ordinal, part.columns) for part in parts]
+    columns: Sequence[str] = ()
     try:
         with location.filesystem.open_input_file(location.join(file.path)) as source:
             _check_size(source, file)
-            table = _reader(source, footer, location).read_row_group(ordinal, column_indices=leaves, use_threads=False)
+            reader = _reader(source, footer, location, verify=verify)
+            for part, leaves_of_part in zip(parts, leaves, strict=True):
+                columns = part.columns
+                yield from _tables(reader, footer, ordinal, part, leaves_of_part)
     except FileNotFoundError:
         raise StorageError(f"{location.url}: the file {file.path} is missing") from None
     except (pa.ArrowException, OSError) as problem:
         raise _explained(problem, location, file, ordinal, columns, footer) from problem
-    return _as_asked(table, footer, ordinal, columns)
+
+
+def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
+    rows = footer.metadata.row_group(ordinal).num_rows
+    if part.rows_at_once is None or part.rows_at_once >= rows or not leaves:
+        table = reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
+        _check_rows(table.num_rows, footer, ordinal, part.columns)
+        yield _as_asked(table, footer, ordinal, part.columns)
+        return
+    found = 0
+    batches = reader.iter_batches(part.rows_at_once, row_groups=[ordinal], column_indices=leaves, use_threads=False)
+    for batch in batches:
+        found += batch.num_rows
+        yield _as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
+    _check_rows(found, footer, ordinal, part.columns)
+
+
+def _check_rows(found: int, footer: Footer, ordinal: int, columns: Sequence[str]) -> None:
+    rows = footer.metadata.row_group(ordinal).num_rows
+    if columns and found != rows:
+        raise DecodeError(
+            f"the pages hold {found:,} rows, but the footer says {rows:,}", file=footer.file.path, row_group=ordinal
+        )
 
 
 def _leaves(footer: Footer, ordinal: int, columns: Sequence[str]) -> list[int]:
@@ -76,22 +150,15 @@ def _check_size(source: Any, file: DataFile) -> None:
         )
 
 
-def _reader(source: Any, footer: Footer, location: Location) -> Any:
+def _reader(source: Any, footer: Footer, location: Location, *, verify: bool = True) -> Any:
     # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from that.
     remote = str(location.filesystem.type_name) != "local"
-    return pq.ParquetFile(source, metadata=footer.metadata, pre_buffer=remote, page_checksum_verification=True).reader
+    return pq.ParquetFile(source, metadata=footer.metadata, pre_buffer=remote, page_checksum_verification=verify).reader
 
 
 def _as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: Sequence[str]) -> pa.Table:
-    rows = footer.metadata.row_group(ordinal).num_rows
-    if columns and table.num_rows != rows:
-        raise DecodeError(
-            f"the pages hold {table.num_rows:,} rows, but the footer says {rows:,}",
-            file=footer.file.path,
-            row_group=ordinal,
-        )
     if not columns:
-        return pa.table({"": pa.nulls(rows)}).select([])
+        return pa.table({"": pa.nulls(footer.metadata.row_group(ordinal).num_rows)}).select([])
     for name in columns:
         _check_indices(table.column(name), name, footer.file.path, ordinal)
     fields = [table.schema.field(name).remove_metadata() for name in columns]

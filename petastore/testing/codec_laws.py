@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from petastore.codecs.registry import codec_from_json, codec_of
 from petastore.errors import DecodeError, EncodeError
+from petastore.schema.codec import ViewingCodec
 from petastore.schema.field import UnischemaField
 
 __all__ = ["Case", "CodecLaws", "empty_column", "read_golden", "write_golden"]
@@ -133,6 +134,28 @@ class CodecLaws(abc.ABC):
         for found, cell in zip(out, part.to_pylist(), strict=True):
             assert_declared(case.field, found)
             assert_equal_values(case.field, codec.decode(case.field, cell), found)
+
+    @_LAW
+    @given(data=st.data())
+    def test_the_viewing_face_shows_what_the_column_face_decodes(self, data: st.DataObject) -> None:
+        """A viewed column holds the decoded values where cells are, of one dtype and the declared shape."""
+        case = self._drawn_case(data)
+        codec, field = codec_of(case.field), case.field
+        if not isinstance(codec, ViewingCodec) or not field.is_fixed or field.dtype.hasobject:
+            return
+        column = codec.encode_column(data.draw(st.lists(st.none() | case.values, max_size=6)), field)
+        start = data.draw(st.integers(0, len(column)))
+        part = column.slice(start, data.draw(st.integers(0, len(column) - start)))
+        viewed = codec.view_column(part, field)
+        if viewed is None:
+            return
+        assert viewed.shape == (len(part), *field.shape)
+        assert viewed.dtype.newbyteorder("=") == field.dtype
+        present = part.drop_null()
+        out = empty_column(field, len(present))
+        codec.decode_column(present, field, out)
+        for found, shown in zip(out, viewed[part.is_valid().to_numpy(zero_copy_only=False)], strict=True):
+            assert_equal_values(field, found, shown)
 
     def test_an_empty_column_is_a_column(self) -> None:
         """No rows encode to no cells of the storage type, and decode to no rows."""

@@ -107,7 +107,7 @@ def test_row_groups_are_at_hand_when_a_span_needs_them(mixture: Mixture, ranks: 
     if mixture.batching == "per_source" and min(mixture.rows_per_source) < ranks:
         return
     for rank in range(ranks):
-        check_row_groups_at_hand(mixture.for_shard(Shard(rank, ranks)), batch_size)  # type: ignore[arg-type]
+        check_row_groups_at_hand(mixture.for_shard(Shard(rank, ranks)), batch_size)
 
 
 @few

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from petastore.dataset import Dataset
 from petastore.errors import DatasetChangedError, DecodeError, NoDataAvailableError, RequestError, TransformError
 from petastore.plan import ReadUnit, Selection
 from petastore.readers import Workers
+from petastore.storage.rowgroups import Part
 from petastore.testing.filter_laws import FilteredRows, filtered_rows
 
 SCHEMA = Unischema(
@@ -71,13 +73,19 @@ def partitioned(tmp_path: Path) -> str:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[ReadUnit]:
     """What is read of data pages, from here on."""
     seen: list[ReadUnit] = []
-    read = Dataset.read
+    read, read_in_parts = Dataset.read, Dataset.read_in_parts
 
     def noted(self: Dataset, unit: ReadUnit) -> Any:
         seen.append(unit)
         return read(self, unit)
 
+    def noted_in_parts(self: Dataset, unit: ReadUnit, parts: Sequence[Part], **options: Any) -> Any:
+        assert {name for part in parts for name in part.columns} <= set(unit.columns)
+        seen.append(unit)
+        return read_in_parts(self, unit, parts, **options)
+
     monkeypatch.setattr(Dataset, "read", noted)
+    monkeypatch.setattr(Dataset, "read_in_parts", noted_in_parts)
     return seen
 
 

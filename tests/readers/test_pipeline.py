@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import functools
 import subprocess
 import sys
 import threading
@@ -13,7 +15,7 @@ import pytest
 from petastore.errors import ReaderClosedError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Span
-from petastore.readers.assemble import AssembledSpan
+from petastore.readers.assemble import AssembledSpan, SpanWork
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.pools import InlinePool, Pool, ThreadPool
 
@@ -28,7 +30,11 @@ def spans(groups: int = 20) -> Iterator[Span]:
 
 
 def pipeline(pool: Pool, *, fetch: Callable[[int], Any] = lambda group: group, ahead: int = 5) -> Pipeline:
-    return Pipeline(spans(), fetch=fetch, assemble=lambda span, _: AssembledSpan(span, {}), pool=pool, ahead=ahead)
+    return Pipeline(spans(), fetch=lambda group, _: fetch(group), begin=without_tasks, pool=pool, ahead=ahead)
+
+
+def without_tasks(span: Span, _: object) -> SpanWork:
+    return SpanWork([], lambda: AssembledSpan(span, {}))
 
 
 def first_rows(assembled: list[AssembledSpan]) -> list[tuple[int, int]]:
@@ -58,6 +64,50 @@ def test_a_failing_stage_arrives_in_its_place_once_and_closes(make_pool: Callabl
     assert caught.traceback[-1].name == "fetch"
     assert line.is_closed
     with pytest.raises(ReaderClosedError):
+        next(line)
+    line.join()
+
+
+@every_pool
+def test_a_span_is_finished_when_all_of_its_tasks_are_done(make_pool: Callable[[], Pool]) -> None:
+    done: dict[int, set[int]] = collections.defaultdict(set)
+
+    def begin(span: Span, _: object) -> SpanWork:
+        mine = done[id(span)]
+
+        def finish() -> AssembledSpan:
+            assert mine == {0, 1, 2, 3}
+            return AssembledSpan(span, {})
+
+        return SpanWork([functools.partial(mine.add, number) for number in range(4)], finish)
+
+    line = Pipeline(spans(), fetch=lambda group, _: group, begin=begin, pool=make_pool(), ahead=5)
+    assert first_rows(list(line)) == [(int(span.groups[0]), int(span.rows[0])) for span in spans()]
+    line.join()
+
+
+@every_pool
+def test_of_several_tasks_that_fail_the_first_is_told(make_pool: Callable[[], Pool]) -> None:
+    def fails(number: int) -> None:
+        raise ZeroDivisionError(f"task {number}")
+
+    def begin(span: Span, _: object) -> SpanWork:
+        return SpanWork([functools.partial(fails, number) for number in range(6)], lambda: AssembledSpan(span, {}))
+
+    line = Pipeline(spans(), fetch=lambda group, _: group, begin=begin, pool=make_pool(), ahead=1)
+    with pytest.raises(ZeroDivisionError, match="task 0"):
+        next(line)
+    line.join()
+
+
+@every_pool
+def test_what_cannot_be_put_together_arrives_too(make_pool: Callable[[], Pool]) -> None:
+    def finish() -> AssembledSpan:
+        raise ZeroDivisionError("finish")
+
+    pool = make_pool()
+    line = Pipeline(spans(), fetch=lambda g, _: g, begin=lambda _, __: SpanWork([], finish), pool=pool, ahead=2)
+    with pytest.raises(ZeroDivisionError, match="finish"):
         next(line)
     line.join()
 
@@ -126,13 +176,14 @@ def test_an_interpreter_ends_with_a_reader_half_way() -> None:
     program = (
         "from petastore.inventory import Inventory\n"
         "from petastore.plan import Order, Plan, ReadRequest\n"
-        "from petastore.readers.assemble import AssembledSpan\n"
+        "from petastore.readers.assemble import AssembledSpan, SpanWork\n"
         "from petastore.readers.pipeline import Pipeline\n"
         "from petastore.readers.pools import ThreadPool\n"
         "order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)\n"
         "plan = Plan(Inventory.of_rows([4] * 1000), ReadRequest(('id',), order, epochs=None))\n"
-        "line = Pipeline(plan.spans(3, rows_per_span=3), fetch=lambda group: group,\n"
-        "                assemble=lambda span, tables: AssembledSpan(span, {}), pool=ThreadPool(4), ahead=5)\n"
+        "line = Pipeline(plan.spans(3, rows_per_span=3), fetch=lambda group, turns: group,\n"
+        "                begin=lambda span, tables: SpanWork([], lambda: AssembledSpan(span, {})),\n"
+        "                pool=ThreadPool(4), ahead=5)\n"
         "next(line)\n"
         "print('half way')\n"
     )

@@ -1,0 +1,320 @@
+"""Row groups at hand: how a reader keeps them between fetching and the last batch that needs them.
+
+Numbers, times, and arrays whose cells are nothing but their values are copied out of Arrow's memory into *stacks*: one
+array for all columns of a dtype and shape, column after column. The copy is no loss. Arrow's memory is free again
+before the next columns are decoded, so the same few megabytes serve all of them, and ours is used again too
+(`petastore.readers.buffers`); both stay mapped and warm, and what is kept is counted to the byte.
+
+Rows are laid in the order in which the plan comes to them. A shuffled batch takes some rows of many row groups; picked
+from all over a column of numbers, each of them would cost a fetch from main memory, for a whole cache line, in every
+span anew. The columns are permuted once instead, while they are in the cache, and spans copy what lies side by side.
+
+Everything else stays as it is stored: JPEG bytes, not pixels. So do columns whose cells have to be refused: only the
+rows that somebody asks for may fail.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from petastore.codecs.registry import codec_of
+from petastore.errors import DecodeError
+from petastore.readers.buffers import Buffers
+from petastore.readers.decode import Decoded, decode_cells, decode_into
+from petastore.schema.codec import Codec, ViewingCodec
+from petastore.schema.field import UnischemaField
+from petastore.schema.unischema import Unischema
+from petastore.storage.rowgroups import Part
+
+__all__ = ["Admission", "Layout", "Resident", "Stack"]
+
+Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
+
+_PART_BYTES = 1024 * 1024
+"""Decoded bytes that are read in one go: few enough that Arrow's memory for them stays in the processor's cache."""
+
+_PART_COLUMNS = 64
+"""Columns that are read in one go; more make reading slower again."""
+
+_CACHE_LINE = 64
+"""Bytes that memory gives at a time: rows that are shorter are fetched with their neighbours, wanted or not."""
+
+_STACKED = "biufcmM"
+"""Kinds of dtypes whose values have one size."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stack:
+    """Columns of one dtype and shape that lie in one array `(columns, rows, *shape)`."""
+
+    names: tuple[str, ...]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of one of the columns."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether its rows lie in the order in which they are going to be wanted, or else as in the file."""
+        return self.row_bytes <= _CACHE_LINE
+
+    @property
+    def rows_at_once(self) -> int | None:
+        """Rows that are best read in one go; None for all rows of a row group."""
+        return None if self.in_turns else max(_PART_BYTES // self.row_bytes, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """Which columns are stacked, and which are kept as cells. A value, made once a reader.
+
+    Example:
+        >>> fields = [UnischemaField("x", "f4"), UnischemaField("name", str), UnischemaField("y", "f4")]
+        >>> layout = Layout.of(Unischema("s", fields), rows=1000)
+        >>> layout.stacks[0].names, layout.loose
+        (('x', 'y'), ('name',))
+    """
+
+    stacks: tuple[Stack, ...]
+    """Those of scalars have as many columns as are best read in one go."""
+
+    loose: tuple[str, ...]
+    """Columns that are kept as cells."""
+
+    @functools.cached_property
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Of each stacked column: the number of its stack, and its place there."""
+        return {
+            name: (number, place) for number, stack in enumerate(self.stacks) for place, name in enumerate(stack.names)
+        }
+
+    @classmethod
+    def of(cls, view: Unischema, *, rows: int, apart: AbstractSet[str] = frozenset()) -> Layout:
+        """The layout of some fields.
+
+        Args:
+            view: The fields.
+            rows: Of a large row group.
+            apart: Fields that are not to be stacked.
+        """
+        names: dict[tuple[np.dtype[Any], tuple[Any, ...]], list[list[str]]] = {}
+        for field in view:
+            if field.name in apart or not _may_be_stacked(field):
+                continue
+            of_kind = names.setdefault((field.dtype, field.shape), [[]])
+            if len(of_kind[-1]) == _columns_at_once(field, rows):
+                of_kind.append([])
+            of_kind[-1].append(field.name)
+        stacks = tuple(
+            Stack(tuple(together), dtype, shape) for (dtype, shape), of_kind in names.items() for together in of_kind
+        )
+        stacked = {name for stack in stacks for name in stack.names}
+        return cls(stacks, tuple(field.name for field in view if field.name not in stacked))
+
+
+def _columns_at_once(field: UnischemaField, rows: int) -> int:
+    return max(min(_PART_BYTES // max(rows * field.dtype.itemsize, 1), _PART_COLUMNS), 1) if field.is_scalar else 1
+
+
+def _may_be_stacked(field: UnischemaField) -> bool:
+    return field.is_fixed and field.dtype.kind in _STACKED and _viewing(codec_of(field)) is not None
+
+
+def _viewing(codec: Codec) -> ViewingCodec | None:
+    """The codec, if it has the face."""
+    return cast("ViewingCodec", codec) if _has_the_face(type(codec)) else None
+
+
+@functools.cache
+def _has_the_face(codec_class: type) -> bool:
+    return hasattr(codec_class, "view_column")
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Resident:
+    """The columns of one row group. Read-only once it is made."""
+
+    stacks: tuple[NDArray[Any], ...]
+    """Of each stack of the layout: `(columns, rows, *shape)`; columns that are in `cells` are arbitrary there."""
+
+    places: NDArray[np.int32] | None
+    """Where each row of the file lies in stacks that are `in_turns`, -1 for rows that nobody wants, shape (rows,); None
+    where they lie as in the file."""
+
+    missing: Mapping[str, NDArray[np.bool_]]
+    """Of stacked columns with missing values: which rows, shape (rows,)."""
+
+    cells: Mapping[str, Any]
+    """Of the other columns: a `pyarrow.Array` of all rows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Admission:
+    """Makes residents of what is read. Thread-safe: holds no state."""
+
+    layout: Layout
+    """Which columns are stacked."""
+
+    fields: Mapping[str, UnischemaField]
+    """Each column that the files hold, with the codec of this dataset."""
+
+    buffers: Buffers
+    """Where the memory of stacks comes from."""
+
+    def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read) -> Resident:
+        """Reads a row group, part by part.
+
+        Args:
+            rows: Of the row group.
+            turns: Rows in the order in which they are going to be wanted, each once; None is the order of the file.
+            read: Gives the tables of some parts.
+        """
+        parts = [
+            Part(tuple(name for name in stack.names if name in self.fields), stack.rows_at_once)
+            for stack in self.layout.stacks
+        ]
+        loose = [Part((name,)) for name in self.layout.loose if name in self.fields]
+        cells: dict[str, Any] = {}
+        missing: dict[str, NDArray[np.bool_]] = {}
+        tables = read([*parts, *loose])
+        stacks = []
+        for stack in self.layout.stacks:
+            if stack.rows_at_once is None:
+                found = self._found(stack, next(tables), missing, cells)
+                stacks.append(self._stack(stack, rows, turns if stack.in_turns else None, found))
+            else:
+                stacks.append(self._piece_by_piece(stack, rows, tables, missing, cells))
+        for part, table in zip(loose, tables, strict=True):
+            cells[part.columns[0]] = _only_chunk(table.column(0))
+        unread = [Part((name,)) for name, found in cells.items() if found is None]
+        for part, table in zip(unread, read(unread) if unread else (), strict=True):
+            cells[part.columns[0]] = _only_chunk(table.column(0))
+        return Resident(tuple(stacks), _places(turns, rows), missing, cells)
+
+    def _piece_by_piece(
+        self,
+        stack: Stack,
+        rows: int,
+        tables: Iterator[pa.Table],
+        missing: dict[str, NDArray[np.bool_]],
+        cells: dict[str, Any],
+    ) -> NDArray[Any]:
+        """A stack of one column of long rows; `cells` says None of it where its cells are to be read once more."""
+        (name,) = stack.names
+        column = self.buffers.empty((1, rows, *stack.shape), stack.dtype)
+        is_missing = np.zeros(rows, dtype=np.bool_)
+        first = 0
+        while first < rows and name in self.fields:
+            chunk = _only_chunk(next(tables).column(0))
+            where = slice(first, first + len(chunk))
+            if name not in cells and not _put(chunk, self.fields[name], Decoded(column[0, where], is_missing[where])):
+                cells[name] = None
+            first = where.stop
+        if rows == 0 or name not in self.fields:
+            next(tables)
+        if name not in cells and is_missing.any():
+            missing[name] = is_missing
+        return column
+
+    def _found(
+        self, stack: Stack, table: pa.Table, missing: dict[str, NDArray[np.bool_]], cells: dict[str, Any]
+    ) -> list[NDArray[Any] | None]:
+        """The values of each column of a stack; None for those that are not there, or become cells."""
+        found: list[NDArray[Any] | None] = []
+        for name in stack.names:
+            column = None
+            if name in self.fields:
+                chunk = _only_chunk(table.column(name))
+                column = _values(chunk, self.fields[name])
+                if column is None:
+                    cells[name] = chunk
+                elif column.missing is not None:
+                    missing[name] = column.missing
+            found.append(None if column is None else _with_zeros(column))
+        return found
+
+    def _stack(
+        self, stack: Stack, rows: int, turns: NDArray[np.int64] | None, found: Sequence[NDArray[Any] | None]
+    ) -> NDArray[Any]:
+        kept = rows if turns is None else len(turns)
+        columns = self.buffers.empty((len(stack.names), kept, *stack.shape), stack.dtype)
+        for values, out in zip(found, columns, strict=True):
+            if values is None:
+                continue
+            if turns is None or values.dtype != out.dtype:
+                np.copyto(out, values if turns is None else values[turns])
+            else:
+                np.take(values, turns, axis=0, out=out, mode="clip")
+        return columns
+
+
+def _places(turns: NDArray[np.int64] | None, rows: int) -> NDArray[np.int32] | None:
+    if turns is None:
+        return None
+    places = np.full(rows, -1, dtype=np.int32)
+    places[turns] = np.arange(len(turns), dtype=np.int32)
+    return places
+
+
+def _with_zeros(column: Decoded) -> NDArray[Any]:
+    """The values, with zeros where they are missing."""
+    if column.missing is None:
+        return column.values
+    values = column.values.copy()
+    values[column.missing] = np.zeros((), values.dtype)
+    return values
+
+
+def _only_chunk(column: Any) -> Any:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _values(chunk: Any, field: UnischemaField) -> Decoded | None:
+    """All values of a column; None where one of them has to be refused, or decoding them is work."""
+    codec = codec_of(field)
+    viewing = _viewing(codec)
+    if viewing is None or (chunk.null_count and not field.nullable):
+        return None
+    viewed = viewing.view_column(chunk, field)
+    if viewed is not None:
+        return Decoded(viewed, _is_null(chunk) if chunk.null_count else None)
+    if not field.is_scalar or not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
+        return None
+    try:
+        return decode_cells(chunk, field, codec)
+    except DecodeError:
+        return None
+
+
+def _put(chunk: Any, field: UnischemaField, out: Decoded) -> bool:
+    """All values of a piece of a column into their place; False where one of them has to be refused."""
+    codec = codec_of(field)
+    viewing = _viewing(codec)
+    viewed = None if viewing is None or chunk.null_count else viewing.view_column(chunk, field)
+    if viewed is not None:
+        np.copyto(out.values, viewed)
+        return True
+    try:
+        decode_into(chunk, field, codec, out)
+    except DecodeError:
+        return False
+    return True
+
+
+def _is_null(chunk: Any) -> NDArray[np.bool_]:
+    bits = np.frombuffer(chunk.buffers()[0], np.uint8)
+    first, stop = chunk.offset, chunk.offset + len(chunk)
+    valid = np.unpackbits(bits[first // 8 : -(-stop // 8)], bitorder="little")
+    return valid[first % 8 : first % 8 + len(chunk)] == 0

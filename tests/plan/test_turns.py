@@ -1,0 +1,64 @@
+"""What a plan announces of a row group when it is fetched: the rows that will be wanted, in turns."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.inventory import Inventory
+from petastore.plan import Order, Plan, ReadRequest, Selection, Shard, Tail
+from petastore.testing import mixture_laws
+from petastore.testing.plan_laws import inventories, orders
+
+
+@given(inventories(), orders(), st.sampled_from([1, 2, 3, 5]), st.sampled_from(list(Tail)), st.integers(1, 9))
+def test_every_row_is_announced_once(inventory: Inventory, order: Order, ranks: int, tail: Tail, batch: int) -> None:
+    if tail is Tail.EVEN and inventory.num_rows < ranks:
+        return
+    for rank in range(ranks):
+        plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 1, tail))
+        for span in plan.spans(batch, rows_per_span=16):
+            for group, turns in zip(span.fetch, span.turns, strict=True):
+                assert (turns is None) == (not order.shuffle_rows)
+                if turns is not None:
+                    assert sorted(turns.tolist()) == list(range(inventory.rows[group]))
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(0, 99), st.booleans())
+def test_rows_come_as_announced(rows: list[int], seed: int, shuffle: bool) -> None:
+    """One rank on its own takes the rows of a row group that is in one lane just in the announced order."""
+    order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=shuffle, lanes=1, block_rows=40)
+    plan = Plan(Inventory.of_rows(rows), ReadRequest(("id",), order))
+    announced: dict[int, list[int]] = {}
+    taken: dict[int, list[int]] = {}
+    for span in plan.spans(3, rows_per_span=12):
+        for group, turns in zip(span.fetch, span.turns, strict=True):
+            announced[group] = list(range(rows[group])) if turns is None else turns.tolist()
+        for group, row in zip(span.groups.tolist(), span.rows.tolist(), strict=True):
+            taken.setdefault(group, []).append(row)
+    assert taken == announced
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(0, 99), st.booleans())
+def test_rows_that_a_filter_leaves_out_are_not_announced(rows: list[int], seed: int, shuffle: bool) -> None:
+    bitmaps = {group: np.arange(count) % 3 == 0 for group, count in enumerate(rows) if group % 2 and count > 1}
+    counts = [int(bitmaps[group].sum()) if group in bitmaps else count for group, count in enumerate(rows)]
+    order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=shuffle, lanes=3, block_rows=40)
+    plan = Plan(Inventory.of_rows(rows), ReadRequest(("id",), order), Selection(np.array(counts), bitmaps))
+    for span in plan.spans(3, rows_per_span=12):
+        for group, turns in zip(span.fetch, span.turns, strict=True):
+            wanted = np.flatnonzero(bitmaps[group]) if group in bitmaps else np.arange(rows[group])
+            assert (turns is None) == (group not in bitmaps and not shuffle)
+            if turns is not None:
+                assert sorted(turns.tolist()) == wanted.tolist()
+
+
+@given(mixture_laws.mixtures(), st.integers(1, 9))
+def test_mixtures_announce_the_rows_of_their_sources(mixture: mixture_laws.Mixture, batch: int) -> None:
+    for span in mixture.spans(batch, rows_per_span=16):
+        assert len(span.turns) == len(span.fetch)
+        for group, turns in zip(span.fetch, span.turns, strict=True):
+            if turns is not None:
+                assert len(set(turns.tolist())) == len(turns)
+                assert set(span.rows[span.groups == group].tolist()) <= set(turns.tolist())
