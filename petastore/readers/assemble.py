@@ -19,7 +19,7 @@ from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError
 from petastore.inventory import Inventory
 from petastore.plan.plan import Span
-from petastore.readers.batch import Batch
+from petastore.readers.batch import Batch, Columns
 from petastore.readers.buffers import Buffers
 from petastore.readers.decode import Decoded, decode_cells, decode_into, empty_column
 from petastore.readers.gather import Picks
@@ -49,13 +49,12 @@ class AssembledSpan:
     """The columns of a span, and where its batches begin."""
 
     span: Span
-    columns: Mapping[str, Decoded]
+    columns: Columns
 
     def batch(self, place: int) -> Batch:
         """One of the batches, by its place in the span; its columns are views."""
         first, stop = self.span.offsets[place : place + 2].tolist()
-        columns = {name: column.rows(first, stop) for name, column in self.columns.items()}
-        return Batch(columns, stop - first, self.span.cursor_after(place))
+        return Batch(self.columns, first, stop, self.span.cursor_after(place))
 
     def batches(self) -> Iterator[Batch]:
         """All batches in order."""
@@ -118,10 +117,17 @@ class Assembler:
             residents: The row groups that the span needs.
         """
         columns: dict[str, Decoded] = {}
-        tasks = self._tasks(span, residents, columns) if len(span.rows) else []
-        return SpanWork(tasks, functools.partial(self._finish, span, columns))
+        stacks: list[tuple[tuple[str, ...], NDArray[Any]]] = []
+        tasks = self._tasks(span, residents, columns, stacks) if len(span.rows) else []
+        return SpanWork(tasks, functools.partial(self._finish, span, columns, tuple(stacks)))
 
-    def _tasks(self, span: Span, residents: Residents, columns: dict[str, Decoded]) -> list[Task]:
+    def _tasks(
+        self,
+        span: Span,
+        residents: Residents,
+        columns: dict[str, Decoded],
+        stacks: list[tuple[tuple[str, ...], NDArray[Any]]],
+    ) -> list[Task]:
         picks = Picks(span.groups, span.rows)
         placed = picks.placed({group: resident.places for group, resident in residents.items()})
         tasks: list[Task] = []
@@ -136,6 +142,8 @@ class Assembler:
                     tasks += self.loose_tasks(self.view[name], span, residents, columns)
                 else:
                     columns[name] = Decoded(values, _missing(name, picks, residents))
+            if not loose and all(columns[name].missing is None for name in stack.names):
+                stacks.append((stack.names, out))
         for name in self.layout.loose:
             if name in self.view:
                 tasks += self.loose_tasks(self.view[name], span, residents, columns)
@@ -203,15 +211,22 @@ class Assembler:
         at = resident.places[rows] if in_turns and resident.places is not None else rows
         return Decoded(resident.stacks[number][place][at], None if missing is None else missing[rows])
 
-    def _finish(self, span: Span, columns: Mapping[str, Decoded]) -> AssembledSpan:
+    def _finish(
+        self,
+        span: Span,
+        columns: Mapping[str, Decoded],
+        stacks: tuple[tuple[tuple[str, ...], NDArray[Any]], ...],
+    ) -> AssembledSpan:
         if len(span.rows) == 0:
-            return AssembledSpan(span, {field.name: Decoded(empty_column(field, 0), None) for field in self.schema})
+            empty = {field.name: Decoded(empty_column(field, 0), None) for field in self.schema}
+            return AssembledSpan(span, Columns(empty))
         made = {field.name: _without_idle_mask(columns[field.name]) for field in self.view}
         if self.transform is not None:
             made = transform_columns(made, span.offsets, self.schema, self.transform, batched=self.batched)
+            stacks = ()
         if span.valid is not None:
             made[VALID_COLUMN] = Decoded(span.valid, None)
-        return AssembledSpan(span, made)
+        return AssembledSpan(span, Columns(made, stacks))
 
     def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
         if problem.row is not None:

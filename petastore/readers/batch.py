@@ -1,4 +1,4 @@
-"""A batch: named columns of equal length, and the cursor after it."""
+"""Batches: named columns of equal length, and the cursor after them; and the columns of which they are cut."""
 
 from __future__ import annotations
 
@@ -10,11 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.plan.cursor import Cursor
+from petastore.readers.decode import Decoded
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "Columns"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Columns:
+    """The columns of several consecutive batches, made in one go.
+
+    Who converts columns into something else converts them here, once, and cuts what comes out: that costs as much as
+    for one batch.
+    """
+
+    by_name: Mapping[str, Decoded]
+    """The columns, in column order."""
+
+    stacks: tuple[tuple[tuple[str, ...], NDArray[Any]], ...] = ()
+    """Some of them once more: names of columns that lie in one array `(columns, rows, ...)`, and this array."""
+
+
 class Batch(Mapping[str, NDArray[Any]]):
     """Column name to array, in column order.
 
@@ -23,30 +38,53 @@ class Batch(Mapping[str, NDArray[Any]]):
     `(rows,)`, with None where a value is missing. With `tail="pad"` the column `valid` says which rows are no
     repeats.
 
-    The arrays belong to whoever received the batch: nothing is written into them again. Those of neighbouring batches
-    may be views of one buffer.
+    The arrays belong to whoever received the batch: nothing is written into them as long as one of them lives. Those of
+    neighbouring batches may be views of one buffer, so keeping a few rows for long keeps some megabytes; copy them.
+    Thread-safe to read.
+
+    Example:
+        >>> columns = Columns({"id": Decoded(np.arange(5), None)})
+        >>> batch = Batch(columns, 2, 4, Cursor(0, 4))
+        >>> batch["id"], batch.num_rows
+        (array([2, 3]), 2)
     """
 
-    columns: Mapping[str, NDArray[Any]]
-    """The columns; treat as read-only."""
+    __slots__ = ("__weakref__", "cursor", "first", "source", "stop")
 
-    num_rows: int
-    """Rows of each column."""
+    def __init__(self, source: Columns, first: int, stop: int, cursor: Cursor) -> None:
+        self.source = source
+        """The columns that this batch is cut of."""
+        self.first = first
+        """Its first row there."""
+        self.stop = stop
+        """The row after its last one there."""
+        self.cursor = cursor
+        """Where to go on after this batch; the same on every rank."""
 
-    cursor: Cursor
-    """Where to go on after this batch; the same on every rank."""
+    @property
+    def num_rows(self) -> int:
+        """Rows of each column."""
+        return self.stop - self.first
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The columns as a new dict."""
+        return {name: column.rows(self.first, self.stop) for name, column in self.source.by_name.items()}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return self.columns[name]
+        return self.source.by_name[name].rows(self.first, self.stop)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.source.by_name
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
+        return iter(self.source.by_name)
 
     def __len__(self) -> int:
-        return len(self.columns)
+        return len(self.source.by_name)
 
     def __repr__(self) -> str:
-        columns = ", ".join(f"{name}: {_describe(column)}" for name, column in self.columns.items())
+        columns = ", ".join(f"{name}: {_describe(column)}" for name, column in self.items())
         return f"Batch({self.num_rows:,} rows; {columns})"
 
 

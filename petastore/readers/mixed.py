@@ -19,6 +19,7 @@ from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Span
 from petastore.plan.unit import ReadUnit
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork, Task
+from petastore.readers.batch import Columns
 from petastore.readers.decode import Decoded, empty_column
 from petastore.readers.options import Workers
 from petastore.readers.reader import Reader
@@ -169,7 +170,7 @@ class MixedAssembler(Assembler):
         columns: dict[str, Decoded] = {}
 
         def assembled(part: Assembler, own: Span) -> Mapping[str, Decoded]:
-            return part.begin(own, {group: residents[group] for group in own.needed.tolist()}).done().columns
+            return part.begin(own, {group: residents[group] for group in own.needed.tolist()}).done().columns.by_name
 
         def assemble_apart() -> None:
             pieces = self._of_sources(span, assembled)
@@ -182,7 +183,7 @@ class MixedAssembler(Assembler):
 
         def finish() -> AssembledSpan:
             valid = {} if span.valid is None else {VALID_COLUMN: Decoded(span.valid, None)}
-            return AssembledSpan(span, columns | valid)
+            return AssembledSpan(span, Columns(columns | valid))
 
         return SpanWork([assemble_apart], finish)
 

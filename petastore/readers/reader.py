@@ -299,12 +299,12 @@ class Reader:
 
     def _batch_tuples(self) -> Iterator[Any]:
         for batch in self.batches(self._own_batch_size):
-            yield self._row_type._make(batch.columns.values())
+            yield self._row_type._make(batch.values())
 
     def _row_tuples(self) -> Iterator[Any]:
         make = self._row_type._make
         for span in self._spans(self._own_batch_size):
-            columns = [_values(column.rows(0, len(column.values))) for column in span.columns.values()]
+            columns = [_values(column.rows(0, len(column.values))) for column in span.columns.by_name.values()]
             # With `even`, the last batch of a rank may hold two rows or none: rows, not batches, are counted here.
             batch_of_row = np.repeat(np.arange(span.span.num_batches), np.diff(span.span.offsets)).tolist()
             for batch, row in zip(batch_of_row, zip(*columns, strict=True), strict=True):
@@ -375,8 +375,10 @@ class Reader:
             self._pipeline.close()
 
     def join(self) -> None:
-        """Waits until no worker runs any more, after `stop`. May be called again."""
+        """Waits until no worker runs any more, after `stop`; gives memory back. May be called again."""
         self._end_pipeline()
+        if self.stopped:
+            self._buffers.close()
 
     def __enter__(self) -> Self:
         return self

@@ -23,7 +23,8 @@ from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard
-from petastore.readers.batch import Batch
+from petastore.readers.batch import Batch, Columns
+from petastore.readers.decode import Decoded
 from petastore.schema import Unischema, UnischemaField
 
 
@@ -49,10 +50,18 @@ class ReaderInMemory:
         for epoch in range(1_000_000 if self.num_epochs is None else self.num_epochs):
             for first in range(0, self.num_rows, n):
                 part = {name: column[first : first + n] for name, column in self.columns.items()}
-                yield Batch(part, len(next(iter(part.values()))), Cursor(epoch, first))
+                columns = Columns({name: decoded(column) for name, column in part.items()})
+                yield Batch(columns, 0, len(next(iter(part.values()))), Cursor(epoch, first))
 
     def reset(self) -> None:
         self.resets += 1
+
+
+def decoded(column: NDArray[Any]) -> Decoded:
+    """A column as readers have it."""
+    if isinstance(column, np.ma.MaskedArray):
+        return Decoded(column.data, np.ma.getmaskarray(column))
+    return Decoded(column, None)
 
 
 def only_batch(**columns: NDArray[Any]) -> dict[str, Any]:

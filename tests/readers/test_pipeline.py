@@ -16,6 +16,7 @@ from petastore.errors import ReaderClosedError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Span
 from petastore.readers.assemble import AssembledSpan, SpanWork
+from petastore.readers.batch import Columns
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.pools import InlinePool, Pool, ThreadPool
 
@@ -34,7 +35,7 @@ def pipeline(pool: Pool, *, fetch: Callable[[int], Any] = lambda group: group, a
 
 
 def without_tasks(span: Span, _: object) -> SpanWork:
-    return SpanWork([], lambda: AssembledSpan(span, {}))
+    return SpanWork([], lambda: AssembledSpan(span, Columns({})))
 
 
 def first_rows(assembled: list[AssembledSpan]) -> list[tuple[int, int]]:
@@ -77,7 +78,7 @@ def test_a_span_is_finished_when_all_of_its_tasks_are_done(make_pool: Callable[[
 
         def finish() -> AssembledSpan:
             assert mine == {0, 1, 2, 3}
-            return AssembledSpan(span, {})
+            return AssembledSpan(span, Columns({}))
 
         return SpanWork([functools.partial(mine.add, number) for number in range(4)], finish)
 
@@ -92,7 +93,9 @@ def test_of_several_tasks_that_fail_the_first_is_told(make_pool: Callable[[], Po
         raise ZeroDivisionError(f"task {number}")
 
     def begin(span: Span, _: object) -> SpanWork:
-        return SpanWork([functools.partial(fails, number) for number in range(6)], lambda: AssembledSpan(span, {}))
+        return SpanWork(
+            [functools.partial(fails, number) for number in range(6)], lambda: AssembledSpan(span, Columns({}))
+        )
 
     line = Pipeline(spans(), fetch=lambda group, _: group, begin=begin, pool=make_pool(), ahead=1)
     with pytest.raises(ZeroDivisionError, match="task 0"):
@@ -177,12 +180,13 @@ def test_an_interpreter_ends_with_a_reader_half_way() -> None:
         "from petastore.inventory import Inventory\n"
         "from petastore.plan import Order, Plan, ReadRequest\n"
         "from petastore.readers.assemble import AssembledSpan, SpanWork\n"
+        "from petastore.readers.batch import Columns\n"
         "from petastore.readers.pipeline import Pipeline\n"
         "from petastore.readers.pools import ThreadPool\n"
         "order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)\n"
         "plan = Plan(Inventory.of_rows([4] * 1000), ReadRequest(('id',), order, epochs=None))\n"
         "line = Pipeline(plan.spans(3, rows_per_span=3), fetch=lambda group, turns: group,\n"
-        "                begin=lambda span, tables: SpanWork([], lambda: AssembledSpan(span, {})),\n"
+        "                begin=lambda span, tables: SpanWork([], lambda: AssembledSpan(span, Columns({}))),\n"
         "                pool=ThreadPool(4), ahead=5)\n"
         "next(line)\n"
         "print('half way')\n"

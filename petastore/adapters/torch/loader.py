@@ -11,7 +11,8 @@ import torch
 import torch.utils.data
 
 from petastore.adapters.passes import Passes
-from petastore.adapters.torch.tensors import decimal_friendly_collate, refuse_dtypes, rows_as_dicts, tensors_of
+from petastore.adapters.torch.cuts import BatchTensors
+from petastore.adapters.torch.tensors import decimal_friendly_collate, refuse_dtypes, rows_as_dicts
 from petastore.errors import RequestError
 from petastore.plan.request import Tail
 
@@ -117,11 +118,12 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             drop_last=reader.plan.request.tail is Tail.DROP,
         )
         whole_columns = collate_fn is None or collate_fn is decimal_friendly_collate
+        make: Callable[[Any], Any] = BatchTensors() if whole_columns else self._collated_rows
         # torch fetches, collates and pins; it is told not to batch, because a reader's batches are ready.
         self._batch_loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
             _Batches(passes, int(batch_size)),
             batch_size=None,
-            collate_fn=tensors_of if whole_columns else self._collated_rows,
+            collate_fn=make,
             pin_memory=pin_memory,
         )
 

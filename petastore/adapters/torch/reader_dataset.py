@@ -10,10 +10,11 @@ from typing import Any
 import torch
 import torch.utils.data
 
+from petastore.adapters.torch.cuts import BatchTensors
 from petastore.adapters.torch.loader import epochs_of
 from petastore.adapters.torch.map_dataset import opened_dataset
 from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in
-from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes, tensors_of
+from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
@@ -169,6 +170,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         threads = self._threads or max(available_cpus() // worker.count, 1)
         with self._reader(dataset, plan, threads=threads) as reader:
             reader.load_state_dict(dump_state(plan, plan.place_after(this_pass.given, self._size)))
+            tensors_of = BatchTensors()
             for batch in reader.batches(self._size):
                 this_pass.given += 1
                 if self.batch_size is None:

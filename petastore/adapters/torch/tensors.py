@@ -18,6 +18,7 @@ from petastore.errors import RequestError
 __all__ = [
     "DecodedRows",
     "decimal_friendly_collate",
+    "is_shareable",
     "refuse_dtypes",
     "rows_as_dicts",
     "shareable",
@@ -138,16 +139,22 @@ def _cell(name: str, cell: Any) -> Any:
     return torch.from_numpy(shareable(name, present(name, cell) if cell.ndim else cell))
 
 
+def is_shareable(array: NDArray[Any]) -> bool:
+    """Whether torch can share the array as it is: `shareable` gives it back."""
+    if array.dtype.kind not in "biufc" or not array.dtype.isnative or array.dtype in _PROMOTED:
+        return False
+    steps_backwards = any(step < 0 or step % array.itemsize for step in array.strides)
+    return bool(array.flags.behaved) and not steps_backwards
+
+
 def shareable(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """The array in a dtype and layout that torch can share; itself wherever it can."""
     if array.dtype.kind in "mM":
         array = nanoseconds(name, array)
+    if is_shareable(array):
+        return array
     native = array.dtype.newbyteorder("=")
-    dtype: np.dtype[Any] = _PROMOTED.get(native, native)
-    steps_backwards = any(step < 0 or step % array.itemsize for step in array.strides)
-    if dtype != array.dtype or steps_backwards or not array.flags.behaved:
-        return array.astype(dtype, order="C", copy=True)
-    return array
+    return array.astype(_PROMOTED.get(native, native), order="C", copy=True)
 
 
 def refuse_dtypes(reader: Any) -> None:

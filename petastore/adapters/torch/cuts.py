@@ -1,0 +1,67 @@
+"""Batches as tensors that are cut, many at a time, out of the tensors of the columns that a reader made in one go.
+
+Making a tensor of an array takes some microseconds, and a dataset may have a thousand columns: what a batch costs is
+kept to one call a stack of columns, in which torch makes the views of all of them.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from petastore.adapters.torch.tensors import is_shareable, tensor_or_list
+from petastore.readers.batch import Batch, Columns
+
+__all__ = ["BatchTensors"]
+
+
+class BatchTensors:
+    """Makes dicts of tensors of batches. One for each loop; not thread-safe.
+
+    Example:
+        >>> import numpy as np
+        >>> from petastore.plan.cursor import Cursor
+        >>> from petastore.readers.decode import Decoded
+        >>> columns = Columns({"id": Decoded(np.arange(5), None), "word": Decoded(np.array(["a"] * 5, object), None)})
+        >>> BatchTensors()(Batch(columns, 2, 4, Cursor()))
+        {'id': tensor([2, 3]), 'word': ['a', 'a']}
+    """
+
+    def __init__(self) -> None:
+        # Weak, so that what was cut up is not kept any longer than its batches.
+        self._tensors: weakref.WeakKeyDictionary[Columns, _Tensors] = weakref.WeakKeyDictionary()
+
+    def __call__(self, batch: Batch) -> dict[str, Any]:
+        """Column name to tensor, or to a list where no tensor holds the column; see `DataLoader`."""
+        tensors = self._tensors.get(batch.source)
+        if tensors is None:
+            tensors = self._tensors[batch.source] = _Tensors(batch.source)
+        return tensors.cut(batch)
+
+
+class _Tensors:
+    """The tensors of columns that were made in one go; holds their memory, and not the columns."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._names = dict.fromkeys(columns.by_name)
+        self._stacks = [(names, torch.from_numpy(stack)) for names, stack in columns.stacks if is_shareable(stack)]
+        stacked = {name for names, _ in self._stacks for name in names}
+        self._single = {
+            name: torch.from_numpy(column.values)
+            for name, column in columns.by_name.items()
+            if name not in stacked and column.missing is None and is_shareable(column.values)
+        }
+        self._others = [name for name in columns.by_name if name not in stacked and name not in self._single]
+
+    def cut(self, batch: Batch) -> dict[str, Any]:
+        first, stop = batch.first, batch.stop
+        tensors: dict[str, Any] = self._names.copy()
+        for names, stack in self._stacks:
+            tensors.update(zip(names, stack[:, first:stop].unbind(0), strict=True))
+        for name, tensor in self._single.items():
+            tensors[name] = tensor[first:stop]
+        for name in self._others:
+            tensors[name] = tensor_or_list(name, batch[name])
+        return tensors
