@@ -17,7 +17,7 @@ from typing import Any
 
 __all__ = ["draw", "main", "shares_of"]
 
-_COLOURS = {"ours": "#3f51b5", "peer": "#9e9e9e", "limit": "#e0a030"}
+_COLOURS = {"ours": "#3f51b5", "peer": "#9e9e9e", "hand-made": "#d0d0d0", "limit": "#e0a030"}
 _ACROSS = 2
 
 

@@ -33,7 +33,7 @@ this page; `make bench-quick` takes minutes and prints only. Both keep data and 
 * **The rate is the steady state**: the first epoch warms up, then whole epochs are counted, their start-up included.
   An epoch that takes too long is cut; such a contender has no "first epoch".
 * **/ limit, / Petastorm, / best peer** are ratios of rates; Petastorm is the faster of its ways, and the best peer may
-  be it.
+  be it. A loop of our own around a peer's random access is shown, but is no peer: one cannot install it.
 * **First batch** (seconds) is from the start of the process, imports included; **from import** is from the call that
   makes the reader; **first epoch** is from there, too. Files are in the page cache.
 * **Peak memory** is the sum of the proportional set sizes (PSS) of the process and all its children, sampled five times

@@ -10,7 +10,7 @@ from benchmarks.bench.venvs import OWN
 
 __all__ = ["CONTENDERS", "FORMATS", "Contender", "Format", "contenders_for"]
 
-OURS, PEER, LIMIT = "ours", "peer", "limit"
+OURS, PEER, HAND_MADE, LIMIT = "ours", "peer", "hand-made", "limit"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Contender:
 
     name: str
     role: str
-    """`"ours"`, `"peer"` or `"limit"`."""
+    """`"ours"`, `"peer"`, `"hand-made"` (a loop of ours around a peer: shown, but nobody's product) or `"limit"`."""
 
     module: str
     format: str
@@ -53,10 +53,18 @@ class Contender:
 FORMATS: Final = {
     "petastore": Format("petastore_files"),
     "petastorm": Format("petastorm_files", "petastorm", needs=("petastore",)),
+    "lance": Format("lance_torch", "lance"),
+    "litdata": Format("litdata_torch", "litdata"),
+    "mosaic": Format("mosaic_torch", "mosaic"),
+    "webdataset": Format("webdataset_torch", "webdataset"),
+    "datasets": Format("datasets_torch", "datasets"),
+    "tensorflow": Format("tensorflow_data", "tensorflow"),
     "limits": Format("limits", needs=("petastore",)),
 }
 
 _CELLS: Final = ("images", "tensors", "compressed", "hello_world", "text")
+_PEERS: Final = ("tabular", "images", "tensors", "wide", "text")
+_NUMBERS: Final = ("tabular", "tensors", "wide", "text")
 _COLUMNS: Final = ("tabular", "wide")
 
 CONTENDERS: Final = (
@@ -96,6 +104,45 @@ CONTENDERS: Final = (
     Contender(
         "Petastorm, rows", PEER, "petastorm_rows", "petastorm", "petastorm", only=("rows",),
         settings="for row in make_reader(shuffle_rows=True, workers_count=2)",
+    ),
+    Contender(
+        "Lance", PEER, "lance_torch", "lance", "lance", only=_PEERS, options={"way": "workers"},
+        settings="take of random rows in two DataLoader workers, started by forkserver as it asks",
+    ),
+    Contender(
+        "Lance, our own threads", HAND_MADE, "lance_torch", "lance", "lance", only=_PEERS, options={"way": "threads"},
+        settings="take of random rows in two Python threads that this benchmark brings",
+    ),
+    Contender(
+        "Lance, batches shuffled", PEER, "lance_torch", "lance", "lance", only=_NUMBERS, options={"way": "batches"},
+        settings="lance.torch.data.LanceDataset with ShardedBatchSampler(randomize=True)",
+    ),
+    Contender(
+        "Lance, unshuffled", PEER, "lance_torch", "lance", "lance", only=_NUMBERS, options={"way": "scan"},
+        settings="lance.torch.data.LanceDataset, in order",
+    ),
+    Contender(
+        "LitData", PEER, "litdata_torch", "litdata", "litdata", only=_PEERS,
+        settings="optimize, StreamingDataset(shuffle=True), StreamingDataLoader with two workers; numbers of a row as "
+        "two arrays",
+    ),
+    Contender(
+        "Mosaic", PEER, "mosaic_torch", "mosaic", "mosaic", only=_PEERS,
+        settings="MDS, StreamingDataset(shuffle=True), DataLoader with two workers; numbers of a row as two arrays",
+    ),
+    Contender(
+        "WebDataset", PEER, "webdataset_torch", "webdataset", "webdataset", only=_PEERS,
+        settings="tar shards, shards shuffled and rows in a buffer of 1,000, batched in two WebLoader workers; numbers "
+        "of a row as two arrays",
+    ),
+    Contender(
+        "HF datasets", PEER, "datasets_torch", "datasets", "datasets", only=_PEERS,
+        settings="Arrow, with_format, a BatchSampler of random rows, DataLoader with two workers",
+    ),
+    Contender(
+        "tf.data", PEER, "tensorflow_data", "tensorflow", "tensorflow", only=_PEERS,
+        settings="TFRecord, shuffle(4096), batch, parse_example, decode_jpeg, two threads; TensorFlow's tensors; "
+        "numbers of a row as two arrays",
     ),
 )  # fmt: skip
 
