@@ -120,6 +120,7 @@ def check(workload: Workload, batches: Iterator[Any]) -> dict[str, Any]:
         "rows": counts,
         "distinct": len(np.unique(seen)) / workload.rows,
         "followers": float(np.mean(np.diff(seen) == 1)),
+        "ascending": bool(np.all(np.diff(seen) > 0)),
         "kinds": kinds,
     }
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import hashlib
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,8 +17,9 @@ from benchmarks.bench.drive import Pace
 from benchmarks.bench.process import TaskFailedError, run_task
 from benchmarks.bench.roster import FORMATS, Contender, contenders_for
 from benchmarks.bench.venvs import OWN, EnvironmentUnavailableError, python_of
+from benchmarks.bench.workloads import WORKLOADS
 
-__all__ = ["Bench"]
+__all__ = ["Bench", "recipe_of"]
 
 _MAKE_SECONDS: Final = 1800.0
 _MARGIN_SECONDS: Final = 120.0
@@ -115,14 +118,27 @@ class Bench:
 
     def _make(self, workload: str, name: str, environment: str, task: dict[str, Any]) -> None:
         folder = self._data(workload) / name
-        made = folder.with_suffix(".made")
-        if made.exists():
+        made, recipe = folder.with_suffix(".made"), recipe_of(workload, name)
+        if made.exists() and made.read_text(encoding="utf-8") == recipe:
             return
+        shutil.rmtree(folder, ignore_errors=True)
         python, began = python_of(environment, self.folder / "venvs"), time.monotonic()
         given = {"workload": workload, "scale": self.scale, "folder": str(folder), **task}
         run_task(python, given, limit_seconds=_MAKE_SECONDS)
-        made.touch()
+        made.write_text(recipe, encoding="utf-8")
         self.say(f"{workload}: {name} written in {time.monotonic() - began:.0f} s")
 
     def _data(self, workload: str) -> Path:
         return self.folder / "data" / (workload if self.scale == 1.0 else f"{workload}-{self.scale:g}")
+
+
+def recipe_of(workload: str, name: str) -> str:
+    """What a format is made of: when that changes, or a format that it needs, it is made again."""
+    made_by = hashlib.sha256(repr(WORKLOADS[workload]).encode())
+    sources = ["values.py"]
+    if name != "values":
+        made_by.update("".join(recipe_of(workload, needed) for needed in ("values", *FORMATS[name].needs)).encode())
+        sources = ["contenders/packed.py", f"contenders/{FORMATS[name].module}.py"]
+    for source in sources:
+        made_by.update(Path(__file__).parent.joinpath(source).read_bytes())
+    return made_by.hexdigest() + "\n"

@@ -105,8 +105,10 @@ def _ratio(runs: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]
 
 
 def _order(found: Mapping[str, Any]) -> str:
-    """What the check saw of the order: how many rows still follow the one that they follow in the data."""
-    followers = (found.get("check") or {}).get("followers")
-    if followers is None:
+    """What the check saw of the order: whether rows still follow the one that they follow in the data, and how long."""
+    check = found.get("check") or {}
+    if "followers" not in check:
         return _NONE
-    return "shuffled" if followers < 0.05 else "in order" if followers > 0.95 else f"{followers:.0%} in order"
+    if check["ascending"]:
+        return "in order"
+    return "shuffled" if check["followers"] < 0.05 else f"runs of {round(1 / (1 - check['followers'])):,}"

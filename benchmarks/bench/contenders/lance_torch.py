@@ -87,7 +87,8 @@ class _Rows(Dataset[dict[str, Any]]):
     """Rows by their numbers, a batch at a time; opened where it is used first."""
 
     def __init__(self, uri: str, convert: _Convert) -> None:
-        self.uri, self.convert, self.dataset = uri, convert, None
+        self.uri, self.convert = uri, convert
+        self.dataset: Any = None
 
     def __getitem__(self, indices: Sequence[int]) -> dict[str, Any]:
         if self.dataset is None:

@@ -1,0 +1,84 @@
+"""The harness itself, on a workload of two batches: processes, rounds, and contenders that fail."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.bench import rounds
+from benchmarks.bench.__main__ import main
+from benchmarks.bench.drive import Pace
+from benchmarks.bench.roster import CONTENDERS, FORMATS, Contender, contenders_for
+from benchmarks.bench.rounds import Bench
+from benchmarks.bench.venvs import OWN, PINS
+from benchmarks.bench.workloads import WORKLOADS
+
+
+def test_a_tiny_workload_runs_with_petastore_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--workloads", "rows", "--contenders", "petastore, rows", "--rounds", "1", "--seconds", "0"]
+    assert main([*asked, "--scale", "0.01", "--folder", str(tmp_path)]) == 0
+    assert "petastore, rows" in capsys.readouterr().out
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    (found,) = results["workloads"]["rows"]["contenders"].values()
+    assert found["check"]["distinct"] == 1.0
+    assert found["check"]["followers"] < 0.05
+    assert found["runs"][0]["rate"] > 0
+    assert found["runs"][0]["peak_megabytes"] > 10
+
+
+def test_a_contender_that_fails_is_recorded_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (able,) = contenders_for("rows")[:1]
+    broken = Contender("broken", "peer", "no_such_contender", "petastore", only=("rows",))
+    monkeypatch.setattr(rounds, "contenders_for", lambda _: [broken, able])
+    bench = Bench(tmp_path, 1, Pace(0.0, 10.0), scale=0.01, say=lambda _: None)
+    found = bench.run("rows")["contenders"]
+    assert "no_such_contender" in found["broken"]["runs"][0]["error"]
+    assert found[able.name]["runs"][0]["rate"] > 0
+
+
+def test_turns_move_by_one_each_round(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    order: list[tuple[str, str]] = []
+
+    def done(_: Path, task: dict[str, Any], *, limit_seconds: float) -> dict[str, Any]:
+        del limit_seconds
+        order.append((task["do"], task["module"]))
+        return {"versions": {}, "rate": 1.0, "first_batch": 1.0, "peak_bytes": 1}
+
+    three = [Contender(name, "ours", name, "petastore", only=("rows",)) for name in "abc"]
+    monkeypatch.setattr(rounds, "contenders_for", lambda _: three)
+    monkeypatch.setattr(rounds, "run_task", done)
+    monkeypatch.setattr(Bench, "_make_format", lambda *_: None)
+    Bench(tmp_path, 3, Pace(1.0, 1.0), say=lambda _: None).run("rows")
+    assert "".join(module for do, module in order if do == "measure") == "abcbcacab"
+
+
+def test_a_format_is_made_again_when_one_that_it_needs_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("petastore", "petastorm", "lance")
+    before = [rounds.recipe_of("images", name) for name in names]
+    monkeypatch.setitem(FORMATS, "petastore", dataclasses.replace(FORMATS["petastore"], module="limits"))
+    after = [rounds.recipe_of("images", name) for name in names]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True]
+
+
+def test_names_are_unique_within_a_workload_and_everything_named_exists() -> None:
+    environments = {OWN, *tomllib.loads(PINS.read_text(encoding="utf-8"))}
+    folder = Path(rounds.__file__).parent / "contenders"
+    for workload in WORKLOADS:
+        names = [contender.name for contender in contenders_for(workload)]
+        assert len(set(names)) == len(names)
+    for contender in CONTENDERS:
+        assert contender.environment in environments
+        assert contender.format in FORMATS
+        assert (folder / f"{contender.module}.py").exists()
+        assert set(contender.only) <= set(WORKLOADS)
+    for wanted in FORMATS.values():
+        assert wanted.environment in environments
+        assert (folder / f"{wanted.module}.py").exists()
+        assert set(wanted.needs) <= set(FORMATS)
