@@ -19,6 +19,8 @@ from benchmarks.bench.workloads import Column, Workload
 __all__ = ["Values", "crops_of", "make_values"]
 
 JPEG_QUALITY: Final = 90
+_CATEGORIES: Final = 1000
+"""Different values of an integer column, as of a categorical feature."""
 _CHUNK: Final = 256
 _ENCODED: Final = ("jpeg", "png", "text")
 
@@ -104,7 +106,7 @@ def _numbers(name: str, column: Column, rows: int) -> NDArray[Any]:
         return np.concatenate(
             [random.standard_normal((len(part), *column.shape)).astype("float32") for part in _parts(rows)]
         )
-    return random.randint(0, 256 if column.dtype == "uint8" else 100_000, shape).astype(column.dtype)
+    return random.randint(0, 256 if column.dtype == "uint8" else _CATEGORIES, shape).astype(column.dtype)
 
 
 def _texts(workload: Workload, column: Column) -> list[bytes]:
