@@ -103,6 +103,14 @@ class CompressedNdarrayCodec:
         found = byte_cells(cells, field)
         put_npy_cells(lambda row: _inflated(found[row], field), field, out)
 
+    def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
+        """The bytes of archives into `out`, as `decode_column`.
+
+        Raises:
+            DecodeError: As `decode`, with `row` set.
+        """
+        put_npy_cells(lambda row: _inflated(cells[row], field), field, out)
+
 
 def _inflated(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[np.uint8]:
     """The `.npy` bytes in one cell."""

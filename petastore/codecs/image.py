@@ -147,12 +147,21 @@ class CompressedImageCodec:
             MissingExtraError: No image library is installed.
         """
         found = byte_cells(cells, field)
-        for row in range(len(found)):
+        self.decode_bytes([found[row] for row in range(len(found))], field, out)
+
+    def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
+        """The bytes of files into `out`, as `decode_column`.
+
+        Raises:
+            DecodeError: As `decode`, with `row` set.
+            MissingExtraError: No image library is installed.
+        """
+        for row, cell in enumerate(cells):
             try:
                 if field.is_fixed:
-                    read_image_into(found[row], field, out[row])
+                    read_image_into(cell, field, out[row])
                 else:
-                    out[row] = read_image(found[row], field)
+                    out[row] = read_image(cell, field)
             except ImageError as problem:
                 raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None
 

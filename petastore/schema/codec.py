@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from petastore.schema.field import UnischemaField
 
-__all__ = ["Codec", "JsonValue", "ViewingCodec"]
+__all__ = ["BytesCodec", "Codec", "JsonValue", "ViewingCodec"]
 
 JsonValue: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 
@@ -117,5 +117,27 @@ class ViewingCodec(Codec, Protocol):
             Shape `(rows, *field.shape)`, read-only, of `field.dtype` in any byte order, with any strides; values under
             nulls are arbitrary. None wherever that is not all there is to do, and `decode_column` has to: for nulls
             that leave no room for a value, for cells that differ in form, and for whatever has to be refused.
+        """
+        ...
+
+
+@runtime_checkable
+class BytesCodec(Codec, Protocol):
+    """A codec whose cells are files of bytes, each decoded for itself.
+
+    A third face, which readers use where a codec has it: cells are decoded where they lie, however far apart. What it
+    gives must equal what `decode_column` gives.
+    """
+
+    def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
+        """Cells into one preallocated array.
+
+        Args:
+            cells: The bytes of each cell, read-only arrays of uint8.
+            field: What was declared.
+            out: As in `decode_column`.
+
+        Raises:
+            DecodeError: As `decode`, with `row` set to the position in `cells`.
         """
         ...

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from petastore.codecs.registry import codec_from_json, codec_of
 from petastore.errors import DecodeError, EncodeError
-from petastore.schema.codec import ViewingCodec
+from petastore.schema.codec import BytesCodec, ViewingCodec
 from petastore.schema.field import UnischemaField
 
 __all__ = ["Case", "CodecLaws", "empty_column", "read_golden", "write_golden"]
@@ -156,6 +156,21 @@ class CodecLaws(abc.ABC):
         codec.decode_column(present, field, out)
         for found, shown in zip(out, viewed[part.is_valid().to_numpy(zero_copy_only=False)], strict=True):
             assert_equal_values(field, found, shown)
+
+    @_LAW
+    @given(data=st.data())
+    def test_the_bytes_face_decodes_as_the_column_face(self, data: st.DataObject) -> None:
+        """Cells that are files give the same wherever they lie."""
+        case = self._drawn_case(data)
+        codec, field = codec_of(case.field), case.field
+        if not isinstance(codec, BytesCodec):
+            return
+        column = codec.encode_column(data.draw(st.lists(case.values, max_size=6)), field)
+        in_column, apart = empty_column(field, len(column)), empty_column(field, len(column))
+        codec.decode_column(column, field, in_column)
+        codec.decode_bytes([np.frombuffer(cell, np.uint8) for cell in column.to_pylist()], field, apart)
+        for one, other in zip(in_column, apart, strict=True):
+            assert_equal_values(field, one, other)
 
     def test_an_empty_column_is_a_column(self) -> None:
         """No rows encode to no cells of the storage type, and decode to no rows."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
-from petastore.plan import Order, Plan, ReadRequest, Selection, Shard, Tail
+from petastore.plan import Mixture, Order, Plan, ReadRequest, Selection, Shard, Tail
 from petastore.testing import mixture_laws
 from petastore.testing.plan_laws import inventories, orders
 
@@ -55,7 +55,7 @@ def test_rows_that_a_filter_leaves_out_are_not_announced(rows: list[int], seed: 
 
 
 @given(mixture_laws.mixtures(), st.integers(1, 9))
-def test_mixtures_announce_the_rows_of_their_sources(mixture: mixture_laws.Mixture, batch: int) -> None:
+def test_mixtures_announce_the_rows_of_their_sources(mixture: Mixture, batch: int) -> None:
     for span in mixture.spans(batch, rows_per_span=16):
         assert len(span.turns) == len(span.fetch)
         for group, turns in zip(span.fetch, span.turns, strict=True):
