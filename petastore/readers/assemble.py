@@ -15,19 +15,18 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError
 from petastore.inventory import Inventory
 from petastore.plan.plan import Span
 from petastore.readers.batch import Batch, Columns
 from petastore.readers.buffers import Buffers
-from petastore.readers.decode import Decoded, decode_cells, decode_into, empty_column
+from petastore.readers.decode import Decoded, empty_column
 from petastore.readers.gather import Picks
+from petastore.readers.loose import decode_loose, decode_partition_values
 from petastore.readers.resident import Layout, Resident
 from petastore.readers.transform import TransformSpec, transform_columns
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.storage.layouts import arrow_numbers
 
 __all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "SpanWork"]
 
@@ -177,39 +176,11 @@ class Assembler:
         out = Decoded(column.values[where], None if column.missing is None else column.missing[where])
         try:
             if field.name in self.partition_values:
-                cells = self.partition_values[field.name].take(arrow_numbers(picks.groups))
-                decode_into(cells, field, codec_of(field), out)
-            elif all(field.name in residents[group].cells for group, _ in picks.segments):
-                cells = picks.cells({group: residents[group].cells[field.name] for group, _ in picks.segments})
-                decode_into(cells, field, codec_of(field), out)
+                decode_partition_values(self.partition_values[field.name], field, picks, out)
             else:
-                self._decode_mixed(field, picks, residents, out)
+                decode_loose(field, picks, residents, self.layout, out)
         except DecodeError as problem:
             raise self._placed(problem, picks) from problem.__cause__
-
-    def _decode_mixed(self, field: UnischemaField, picks: Picks, residents: Residents, out: Decoded) -> None:
-        """A column that is stacked in some of the row groups and not in others."""
-        for group, _ in picks.segments:
-            where = np.flatnonzero(picks.groups == group)
-            rows, resident = picks.rows[where], residents[group]
-            if field.name in resident.cells:
-                try:
-                    made = decode_cells(resident.cells[field.name].take(arrow_numbers(rows)), field, codec_of(field))
-                except DecodeError as problem:
-                    problem.row = None if problem.row is None else int(where[problem.row])
-                    raise
-            else:
-                made = self._stacked(field.name, resident, rows)
-            out.values[where] = made.values
-            if out.missing is not None and made.missing is not None:
-                out.missing[where] = made.missing
-
-    def _stacked(self, name: str, resident: Resident, rows: NDArray[np.int64]) -> Decoded:
-        number, place = self.layout.places[name]
-        missing = resident.missing.get(name)
-        in_turns = self.layout.stacks[number].in_turns and resident.places is not None
-        at = resident.places[rows] if in_turns and resident.places is not None else rows
-        return Decoded(resident.stacks[number][place][at], None if missing is None else missing[rows])
 
     def _finish(
         self,

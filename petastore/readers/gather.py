@@ -56,8 +56,8 @@ class Picks:
         return _stable_order(self.groups)
 
     @functools.cached_property
-    def _where(self) -> list[tuple[int, NDArray[np.int64]]]:
-        """Row group after row group: where its rows are wanted."""
+    def where(self) -> list[tuple[int, NDArray[np.int64]]]:
+        """Row group after row group, each once: where its rows are wanted."""
         ordered = self.groups[self._by_group]
         borders = np.flatnonzero(np.diff(ordered, prepend=-1))
         return list(zip(ordered[borders].tolist(), np.split(self._by_group, borders[1:]), strict=True))
@@ -65,7 +65,7 @@ class Picks:
     @functools.cached_property
     def segments(self) -> list[tuple[int, NDArray[np.int64]]]:
         """Row group after row group, each once: its rows, in the order in which they come."""
-        return [(group, self.rows[where]) for group, where in self._where]
+        return [(group, self.rows[where]) for group, where in self.where]
 
     @functools.cached_property
     def permutation(self) -> NDArray[np.int64] | None:
@@ -97,7 +97,7 @@ class Picks:
             places: Of each row group: where each of its rows lies, or None for the order of the file.
         """
         rows = np.empty_like(self.rows)
-        for group, where in self._where:
+        for group, where in self.where:
             of_group = places[group]
             rows[where] = self.rows[where] if of_group is None else of_group[self.rows[where]]
         if len(rows) and int(rows.min()) < 0:

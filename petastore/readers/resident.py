@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.codecs.cells import ByteCells, byte_cells
 from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError
 from petastore.readers.buffers import Buffers
@@ -159,6 +160,9 @@ class Resident:
     cells: Mapping[str, Any]
     """Of the other columns: a `pyarrow.Array` of all rows."""
 
+    files: Mapping[str, ByteCells]
+    """Of those of them whose codec decodes cells wherever they lie: where each lies. Not of columns with nulls."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Admission:
@@ -196,12 +200,16 @@ class Admission:
                 stacks.append(self._stack(stack, rows, turns if stack.in_turns else None, found))
             else:
                 stacks.append(self._piece_by_piece(stack, rows, tables, missing, cells))
-        for part, table in zip(loose, tables, strict=True):
+        self._keep_cells(loose, tables, cells)
+        again = [Part((name,)) for name, chunk in cells.items() if chunk is None]
+        self._keep_cells(again, read(again) if again else iter(()), cells)
+        lying = {name: _files(chunk, self.fields[name]) for name, chunk in cells.items()}
+        files = {name: where for name, where in lying.items() if where is not None}
+        return Resident(tuple(stacks), _places(turns, rows), missing, cells, files)
+
+    def _keep_cells(self, parts: Sequence[Part], tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
+        for part, table in zip(parts, tables, strict=True):
             cells[part.columns[0]] = _only_chunk(table.column(0))
-        unread = [Part((name,)) for name, found in cells.items() if found is None]
-        for part, table in zip(unread, read(unread) if unread else (), strict=True):
-            cells[part.columns[0]] = _only_chunk(table.column(0))
-        return Resident(tuple(stacks), _places(turns, rows), missing, cells)
 
     def _piece_by_piece(
         self,
@@ -311,6 +319,15 @@ def _put(chunk: Any, field: UnischemaField, out: Decoded) -> bool:
     except DecodeError:
         return False
     return True
+
+
+def _files(chunk: Any, field: UnischemaField) -> ByteCells | None:
+    """Where the cells of a column lie; None where they are not to be decoded there."""
+    if chunk.null_count or not hasattr(codec_of(field), "decode_bytes"):
+        return None
+    if not (pa.types.is_binary(chunk.type) or pa.types.is_large_binary(chunk.type)):
+        return None
+    return byte_cells(chunk, field)
 
 
 def _is_null(chunk: Any) -> NDArray[np.bool_]:

@@ -101,6 +101,7 @@ def test_what_is_stored_as_values_is_stacked_and_the_rest_stays_as_it_is() -> No
     taken = admission()
     resident = taken.admit(50, None, reading(table(50)))
     assert set(resident.cells) == {"word", "zip", "free"}
+    assert set(resident.files) == {"zip"}
     assert set(resident.missing) == {"g4", "flag", "at", "gone"}
     assert resident.missing["g4"].tolist() == [row % 5 == 2 for row in range(50)]
 

@@ -1,0 +1,100 @@
+"""Columns that are not stacked: cells as they are stored, decoded for the rows of a batch where they are wanted.
+
+Of four ways the first that fits is taken: partition values, of which each row group has one; files, decoded where they
+lie; cells, brought together as one Arrow column; and, where some row groups have the column stacked and others do not,
+row group by row group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.codecs.registry import codec_of
+from petastore.errors import DecodeError
+from petastore.readers.decode import Decoded, decode_cells, decode_into
+from petastore.readers.gather import Picks
+from petastore.readers.resident import Layout, Resident
+from petastore.schema.codec import BytesCodec
+from petastore.schema.field import UnischemaField
+from petastore.storage.layouts import arrow_numbers
+
+__all__ = ["decode_loose", "decode_partition_values"]
+
+
+def decode_partition_values(values: Any, field: UnischemaField, picks: Picks, out: Decoded) -> None:
+    """The rows of a partition column.
+
+    Args:
+        values: A `pyarrow.Array` with the stored value of each row group of the dataset.
+        field: The column.
+        picks: The rows that are wanted.
+        out: Is written.
+
+    Raises:
+        DecodeError: `row` is the position among the rows that are wanted.
+    """
+    decode_into(values.take(arrow_numbers(picks.groups)), field, codec_of(field), out)
+
+
+def decode_loose(
+    field: UnischemaField, picks: Picks, residents: Mapping[int, Resident], layout: Layout, out: Decoded
+) -> None:
+    """The rows of a column that is not stacked in all of the row groups.
+
+    Args:
+        field: The column.
+        picks: The rows that are wanted.
+        residents: The row groups that they are of.
+        layout: How these are kept.
+        out: Is written.
+
+    Raises:
+        DecodeError: `row` is the position among the rows that are wanted.
+    """
+    name, groups = field.name, np.unique(picks.groups).tolist()
+    if all(name in residents[group].files for group in groups):
+        files = {group: residents[group].files[name] for group in groups}
+        found = [files[group][row] for group, row in zip(picks.groups.tolist(), picks.rows.tolist(), strict=True)]
+        try:
+            cast("BytesCodec", codec_of(field)).decode_bytes(found, field, out.values)
+        except DecodeError as problem:
+            raise problem.at(column=name) from problem.__cause__
+    elif all(name in residents[group].cells for group in groups):
+        cells = picks.cells({group: residents[group].cells[name] for group in groups})
+        decode_into(cells, field, codec_of(field), out)
+    else:
+        _group_by_group(field, picks, residents, layout, out)
+
+
+def _group_by_group(
+    field: UnischemaField, picks: Picks, residents: Mapping[int, Resident], layout: Layout, out: Decoded
+) -> None:
+    for group, where in picks.where:
+        rows, resident = picks.rows[where], residents[group]
+        if field.name in resident.cells:
+            made = _cells(field, resident.cells[field.name], rows, where)
+        else:
+            made = _stacked(field.name, resident, layout, rows)
+        out.values[where] = made.values
+        if out.missing is not None and made.missing is not None:
+            out.missing[where] = made.missing
+
+
+def _cells(field: UnischemaField, column: Any, rows: NDArray[np.int64], where: NDArray[np.int64]) -> Decoded:
+    try:
+        return decode_cells(column.take(arrow_numbers(rows)), field, codec_of(field))
+    except DecodeError as problem:
+        problem.row = None if problem.row is None else int(where[problem.row])
+        raise
+
+
+def _stacked(name: str, resident: Resident, layout: Layout, rows: NDArray[np.int64]) -> Decoded:
+    number, place = layout.places[name]
+    missing = resident.missing.get(name)
+    moved = resident.places if layout.stacks[number].in_turns else None
+    at = rows if moved is None else moved[rows]
+    return Decoded(resident.stacks[number][place][at], None if missing is None else missing[rows])
