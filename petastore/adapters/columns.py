@@ -1,4 +1,7 @@
-"""What a column needs before any framework can hold it as a tensor: all values present, times as nanoseconds. Pure."""
+"""What a column needs before any framework can hold it as a tensor. Pure.
+
+All values are present, times are nanoseconds, and arrays whose shapes differ are laid one after another or padded.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import DecodeError
+from petastore.schema.field import UnischemaField
 
-__all__ = ["missing_rows", "nanoseconds", "present"]
+__all__ = ["flattened", "missing_rows", "nanoseconds", "padded", "present", "ragged_cells"]
 
 _NANOSECONDS = {
     "W": 7 * 86_400 * 10**9,
@@ -67,6 +71,93 @@ def missing_rows(column: NDArray[Any]) -> NDArray[np.bool_]:
     if column.dtype == np.dtype(object):
         return np.fromiter((value is None for value in column), dtype=np.bool_, count=len(column))
     return np.zeros(len(column), dtype=np.bool_)
+
+
+def ragged_cells(field: UnischemaField, column: NDArray[Any]) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
+    """The cells of a column of arrays, and the shape of each, once they are what the field says.
+
+    Args:
+        field: What the schema says of the column.
+        column: One array a row, object array (rows,).
+
+    Returns:
+        The cells, which share the column's memory, and their shapes, (rows, dimensions).
+
+    Raises:
+        DecodeError: A value is missing, or has another shape than the field says.
+
+    Example:
+        >>> column = np.array([np.zeros((3, 2)), np.zeros((0, 2)), None], dtype=object)[:2]
+        >>> ragged_cells(UnischemaField("track", "float64", (None, 2)), column)[1].tolist()
+        [[3, 2], [0, 2]]
+    """
+    cells = [np.asarray(cell) for cell in present(field.name, column)]
+    declared = np.array([-1 if size is None else size for size in field.shape])
+    for cell in cells:
+        if cell.ndim != len(declared):
+            raise _wrong_shape(field, cell.shape)
+    shapes = np.array([cell.shape for cell in cells], dtype=np.int64).reshape(len(cells), len(declared))
+    wrong = ((shapes != declared) & (declared >= 0)).any(axis=1)
+    if wrong.any():
+        raise _wrong_shape(field, tuple(shapes[wrong][0].tolist()))
+    return cells, shapes
+
+
+def flattened(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The values of all cells one after another, `(values,)` of the field's dtype, and the shape of each cell.
+
+    Raises:
+        DecodeError: As `ragged_cells`.
+
+    Example:
+        >>> column = np.array([np.array([1, 2]), np.array([], "int64"), np.array([3])], dtype=object)
+        >>> flat, shapes = flattened(UnischemaField("words", "int64", (None,)), column)
+        >>> flat.tolist(), shapes.ravel().tolist()
+        ([1, 2, 3], [2, 0, 1])
+    """
+    cells, shapes = ragged_cells(field, column)
+    nothing = np.empty(0, dtype=field.dtype)
+    flat = np.concatenate([nothing, *(cell.reshape(-1) for cell in cells)], dtype=field.dtype, casting="same_kind")
+    return flat, shapes
+
+
+def padded(field: UnischemaField, column: NDArray[Any], value: Any = 0) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """A column of arrays as one array, each free dimension as long as its longest cell.
+
+    Args:
+        field: What the schema says of the column: a dtype other than object, at least one free dimension.
+        column: One array a row, object array (rows,).
+        value: What stands where a cell has nothing.
+
+    Returns:
+        New memory: the values, (rows, *longest), and how much of them is real: int64 (rows,) where one dimension is
+        free, else (rows, free dimensions).
+
+    Raises:
+        DecodeError: As `ragged_cells`.
+
+    Example:
+        >>> column = np.array([np.array([1, 2]), np.array([], "int64"), np.array([3])], dtype=object)
+        >>> padded(UnischemaField("words", "int64", (None,)), column, -1)
+        (array([[ 1,  2], [-1, -1], [ 3, -1]]), array([2, 0, 1]))
+    """
+    cells, shapes = ragged_cells(field, column)
+    free = [axis for axis, size in enumerate(field.shape) if size is None]
+    longest = shapes.max(axis=0, initial=0)
+    sizes = [int(longest[axis]) if size is None else size for axis, size in enumerate(field.shape)]
+    values = np.full((len(cells), *sizes), value, dtype=field.dtype)
+    # One row at a time: a mask over all values costs more than these calls once cells have fifty values.
+    if free == [0]:
+        for row, cell in zip(values, cells, strict=True):
+            np.copyto(row[: len(cell)], cell)
+    else:
+        for row, cell in zip(values, cells, strict=True):
+            np.copyto(row[tuple(map(slice, cell.shape))], cell)
+    return values, shapes[:, free[0]] if len(free) == 1 else shapes[:, free]
+
+
+def _wrong_shape(field: UnischemaField, found: tuple[int, ...]) -> DecodeError:
+    return DecodeError(f"a value has shape {found}, but the schema says {field.shape}", column=field.name)
 
 
 def nanoseconds(name: str, times: NDArray[Any]) -> NDArray[np.int64]:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import nanoseconds, present
+from petastore.adapters.columns import flattened, nanoseconds, padded, present, ragged_cells
 from petastore.adapters.passes import Passes
-from petastore.errors import DecodeError, MissingExtraError, RequestError
+from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field
+from petastore.errors import MissingExtraError, RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import Tail
 from petastore.readers.assemble import VALID_COLUMN
@@ -37,7 +38,7 @@ _BYTES_OF_A_TEXT = 64
 _LARGEST_BATCH = 65_536
 
 
-def make_tf_dataset(reader: Any, batch_size: int | None = None) -> Any:
+def make_tf_dataset(reader: Any, batch_size: int | None = None, *, ragged: Form | Mapping[str, Form] = "ragged") -> Any:
     """The reader's rows or batches as a `tf.data.Dataset` of dicts from column name to tensor.
 
     One iteration gives all epochs of the reader; each further one (`repeat()`, the next epoch of `fit`) starts again
@@ -62,12 +63,17 @@ def make_tf_dataset(reader: Any, batch_size: int | None = None) -> Any:
         reader: What `make_reader` or `make_batch_reader` gave. Stop it after the last iteration, not before.
         batch_size: Rows of a batch on this rank, as the reader cuts them (its `tail` decides about the last one). None
             gives rows.
+        ragged: What batches have of shapes with None: `"ragged"` tensors, or `"padded"` with zeros
+            (`petastore.adapters.ragged.Padded(value)` with a value) to a tensor (None, *shape), and a column
+            `<name>_lengths` of int64 that says how much of each row is real: (None,) where one dimension is free, else
+            (None, free dimensions). One form for all, or a dict by column name. Text stays ragged.
 
     Returns:
         A `tf.data.Dataset`. It lives in this process: datasets made from Python cannot be sent to a tf.data service.
 
     Raises:
-        RequestError: A column is of a type that TensorFlow does not have, or `batch_size` is no number of rows.
+        RequestError: A column is of a type that TensorFlow does not have, `batch_size` is no number of rows, or
+            `ragged` cannot be.
 
     Example:
         >>> import petastore, tempfile
@@ -83,7 +89,10 @@ def make_tf_dataset(reader: Any, batch_size: int | None = None) -> Any:
     whole = isinstance(batch_size, (int, np.integer)) and not isinstance(batch_size, bool) and batch_size >= 1
     if batch_size is not None and not whole:
         raise RequestError(f"batch_size is a number of rows from 1, or None for rows, but {batch_size!r} was given")
-    columns = [_column(field, rows=batch_size is None) for field in _fields(reader)]
+    forms = forms_of(ragged, _fields(reader), known=("ragged", "padded"))
+    if forms and batch_size is None:
+        raise RequestError("ragged='padded' is about batches, and rows were asked for; give batch_size")
+    columns = [column for field in _fields(reader) for column in _columns(field, forms, rows=batch_size is None)]
     passes = Passes(reader)
     if batch_size is None:
         dataset = _rows(_dataset(lambda: _many_rows(reader, passes), columns), columns)
@@ -112,12 +121,14 @@ class _Column:
     """A column `(rows, ...)` as what `spec` says."""
     finish_row: Callable[[Any], Any] | None = None
     """For rows: one row of what `spec` says as the tensor that users get, in graph code; None where it is that."""
+    made_of: str | None = None
+    """The reader's column; None is the one of this name."""
 
 
 def _dataset(batches: Callable[[], Iterator[Mapping[str, Any]]], columns: list[_Column]) -> Any:
     def generate() -> Iterator[dict[str, Any]]:
         for batch in batches():
-            yield {column.name: column.convert(batch[column.name]) for column in columns}
+            yield {column.name: column.convert(batch[column.made_of or column.name]) for column in columns}
 
     return tf.data.Dataset.from_generator(generate, output_signature={column.name: column.spec for column in columns})
 
@@ -144,6 +155,28 @@ def _rows(batches: Any, columns: list[_Column]) -> Any:
         return {name: finish[name](value) if name in finish else value for name, value in row.items()}
 
     return rows.map(finished)
+
+
+def _columns(field: UnischemaField, forms: Mapping[str, Form], *, rows: bool) -> list[_Column]:
+    form = forms.get(field.name)
+    return [_column(field, rows=rows)] if form is None else _padded(field, form)
+
+
+def _padded(field: UnischemaField, form: Form) -> list[_Column]:
+    value, lengths = form.value if isinstance(form, Padded) else 0, lengths_field(field)
+    free = [axis for axis, size in enumerate(field.shape) if size is None]
+
+    def lengths_of(column: NDArray[Any]) -> NDArray[np.int64]:
+        return ragged_cells(field, column)[1][:, free].reshape(len(column), *_sizes(lengths.shape))
+
+    return [
+        _Column(
+            field.name,
+            tf.TensorSpec((None, *field.shape), _tf_dtype(field)),
+            lambda column: _plain(field.name, padded(field, column, value)[0]),
+        ),
+        _Column(lengths.name, tf.TensorSpec((None, *lengths.shape), tf.int64), lengths_of, made_of=field.name),
+    ]
 
 
 def _column(field: UnischemaField, *, rows: bool) -> _Column:
@@ -196,22 +229,8 @@ def _ragged(field: UnischemaField, column: NDArray[Any], ragged_rank: int) -> An
 
 def _flattened(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The values of all cells one after another, and the shape of each cell, `(rows, dimensions)`."""
-    cells = [np.asarray(cell) for cell in present(field.name, column)]
-    declared = np.array([-1 if size is None else size for size in field.shape])
-    for cell in cells:
-        if cell.ndim != len(declared):
-            raise _wrong_shape(field, cell.shape)
-    shapes = np.array([cell.shape for cell in cells], dtype=np.int64).reshape(len(cells), len(declared))
-    wrong = ((shapes != declared) & (declared >= 0)).any(axis=1)
-    if wrong.any():
-        raise _wrong_shape(field, tuple(shapes[wrong][0].tolist()))
-    nothing = np.empty(0, dtype=field.dtype)
-    flat = np.concatenate([nothing, *(cell.reshape(-1) for cell in cells)], dtype=field.dtype, casting="same_kind")
+    flat, shapes = flattened(field, column)
     return _plain(field.name, flat), shapes
-
-
-def _wrong_shape(field: UnischemaField, found: tuple[int, ...]) -> DecodeError:
-    return DecodeError(f"a value has shape {found}, but the schema says {field.shape}", column=field.name)
 
 
 def _sizes(shape: tuple[int | None, ...]) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import missing_rows, nanoseconds, present
+from petastore.adapters.columns import flattened, missing_rows, nanoseconds, padded, present, ragged_cells
 from petastore.errors import DecodeError
+from petastore.schema import UnischemaField
 
 
 def test_a_column_without_missing_values_is_passed_on_and_not_copied() -> None:
@@ -79,3 +82,66 @@ def test_nanoseconds_are_viewed_and_foreign_byte_order_is_turned() -> None:
     assert np.shares_memory(nanoseconds("at", column), column)
     assert nanoseconds("at", column.astype(">M8[ns]")).tolist() == [1, 2]
     assert nanoseconds("at", np.array(["NaT"], dtype="datetime64[s]")).tolist() == [-(2**63)]
+
+
+def object_column(cells: list[Any]) -> NDArray[Any]:
+    column = np.empty(len(cells), dtype=object)
+    for row, cell in enumerate(cells):
+        column[row] = cell
+    return column
+
+
+@st.composite
+def ragged_columns(draw: st.DrawFn) -> tuple[UnischemaField, NDArray[Any]]:
+    shape = draw(st.lists(st.none() | st.integers(0, 3), min_size=1, max_size=3).filter(lambda sizes: None in sizes))
+    field = UnischemaField("cells", draw(st.sampled_from(["float32", "uint16", "bool"])), tuple(shape))
+    sizes = st.tuples(*(st.integers(0, 4) if size is None else st.just(size) for size in shape))
+    cells = draw(st.lists(sizes.flatmap(lambda drawn: hnp.arrays(field.dtype, drawn)), max_size=5))
+    return field, object_column(cells)
+
+
+@given(drawn=ragged_columns())
+def test_a_padded_column_holds_each_cell_in_its_corner_and_the_value_elsewhere(
+    drawn: tuple[UnischemaField, NDArray[Any]],
+) -> None:
+    field, column = drawn
+    values, lengths = padded(field, column, 1)
+    free = [axis for axis, size in enumerate(field.shape) if size is None]
+    assert values.dtype == field.dtype
+    assert lengths.dtype == np.int64
+    assert lengths.shape == ((len(column),) if len(free) == 1 else (len(column), len(free)))
+    for cell, row, length in zip(column, values, lengths.reshape(len(column), len(free)), strict=True):
+        assert length.tolist() == [cell.shape[axis] for axis in free]
+        corner = tuple(map(slice, cell.shape))
+        np.testing.assert_array_equal(row[corner], cell)
+        rest = np.ones(row.shape, bool)
+        rest[corner] = False
+        assert (row[rest] == 1).all()
+    longest = np.max([cell.shape for cell in column], axis=0, initial=0) if len(column) else np.zeros(len(field.shape))
+    assert all(values.shape[1 + axis] == longest[axis] for axis in free)
+
+
+@given(drawn=ragged_columns())
+def test_flattened_cells_can_be_cut_apart_again(drawn: tuple[UnischemaField, NDArray[Any]]) -> None:
+    field, column = drawn
+    flat, shapes = flattened(field, column)
+    assert flat.dtype == field.dtype
+    parts = np.split(flat, np.cumsum(shapes.prod(axis=1)))[:-1] if len(column) else []
+    for cell, part, shape in zip(column, parts, shapes.tolist(), strict=True):
+        np.testing.assert_array_equal(part.reshape(shape), cell)
+
+
+def test_cells_of_another_shape_than_declared_and_missing_ones_are_refused() -> None:
+    field = UnischemaField("track", "float32", (None, 2))
+    good = np.zeros((3, 2), "float32")
+    for bad in (np.zeros((3, 3)), np.zeros(3), np.zeros((1, 2, 2))):
+        with pytest.raises(DecodeError, match=r"column 'track': a value has shape .* the schema says \(None, 2\)"):
+            ragged_cells(field, object_column([good, bad]))
+    with pytest.raises(DecodeError, match="column 'track': 1 of 2 values is missing"):
+        padded(field, object_column([good, None]))
+
+
+def test_times_are_padded_as_times() -> None:
+    field = UnischemaField("at", "datetime64[ms]", (None,))
+    values, _ = padded(field, object_column([np.array([5], "M8[ms]"), np.array([], "M8[ms]")]))
+    assert values.tolist() == [[np.datetime64(5, "ms").item()], [np.datetime64(0, "ms").item()]]

@@ -176,6 +176,44 @@ def test_cardinality_is_what_comes_out_and_padding_is_marked(
         assert all(("valid" in element) is (tail == "pad") for element in elements)
 
 
+def test_free_shapes_may_come_padded_with_lengths(tf: Any, make_tf_dataset: Any, url: str) -> None:
+    from petastore.adapters.ragged import Padded
+
+    forms = {"points": "padded", "deep": Padded(255), "list": "ragged"}
+    with petastore.make_reader(url, ["id", *FREE], shuffle_rows=True, seed=3) as reader:
+        dataset = make_tf_dataset(reader, 16, ragged=forms)
+        spec = dataset.element_spec
+        assert (spec["points"], spec["points_lengths"]) == (
+            tf.TensorSpec((None, None, 2), tf.float32),
+            tf.TensorSpec((None,), tf.int64),
+        )
+        assert spec["deep"] == tf.TensorSpec((None, None, 3, 2, None), tf.uint8)
+        assert spec["deep_lengths"] == tf.TensorSpec((None, 2), tf.int64)
+        assert isinstance(spec["list"], tf.RaggedTensorSpec)
+        assert isinstance(spec["inner"], tf.RaggedTensorSpec)
+        seen = 0
+        for batch in dataset:
+            for place, i in enumerate(batch["id"].numpy().tolist()):
+                assert int(batch["points_lengths"][place]) == i % 3
+                assert batch["deep_lengths"][place].numpy().tolist() == [i % 2, i % 5]
+                points, deep = batch["points"][place].numpy(), batch["deep"][place].numpy()
+                assert (points[: i % 3] == i).all()
+                assert (points[i % 3 :] == 0).all()
+                assert (deep[: i % 2, ..., : i % 5] == i).all()
+                assert (deep[i % 2 :] == 255).all()
+                assert (deep[..., i % 5 :] == 255).all()
+                seen += 1
+    assert seen == ROWS
+
+
+def test_padded_rows_are_refused(make_tf_dataset: Any, url: str) -> None:
+    with petastore.make_reader(url, ["id", *FREE]) as reader:
+        with pytest.raises(RequestError, match="is about batches"):
+            make_tf_dataset(reader, ragged="padded")
+        with pytest.raises(RequestError, match="'id', whose values all have the shape"):
+            make_tf_dataset(reader, 8, ragged={"id": "padded"})
+
+
 def test_rows_come_in_the_order_in_which_the_reader_gives_them(make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["id"], seed=3, shuffle_rows=True) as reader:
         begin = reader.state_dict()
