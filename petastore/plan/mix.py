@@ -97,4 +97,4 @@ def hashed_permutation(state: int, length: int) -> NDArray[np.int64]:
     keys |= numbers
     keys.sort()
     keys &= low_bits
-    return keys.astype(np.int64)
+    return keys.view(np.int64)

@@ -228,6 +228,7 @@ class Walk:
         return MixedSpan(
             groups=groups,
             rows=rows,
+            by_lane=None,
             offsets=batches.offsets,
             valid=batches.valid,
             epoch=at.epoch,

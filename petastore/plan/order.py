@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ from petastore.plan.mix import hashed_permutation, mix
 from petastore.plan.request import Order
 from petastore.plan.visits import LaneVisits, Rounds
 
-__all__ = ["EpochOrder", "Pieces"]
+__all__ = ["EpochOrder", "Pieces", "RowsByLane"]
 
 _CACHED_BLOCKS = 1024
 
@@ -56,6 +57,20 @@ class Pieces:
 
     last_positions: NDArray[np.int64]
     """The last position of its block."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class RowsByLane:
+    """Rows in the order of their lanes, and of each lane in that of its blocks: those of a row group are together."""
+
+    groups: NDArray[np.int32]
+    """Row groups, shape (n,)."""
+
+    rows: NDArray[np.int64]
+    """Rows inside them, shape (n,)."""
+
+    places: NDArray[np.int64] | None
+    """Where the row of each position stands here, shape (n,); None where positions come in this order."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -116,26 +131,64 @@ class EpochOrder:
         Returns:
             Row groups (int32) and rows inside the row group (int64), both of shape (n,).
         """
+        found = self.by_lane(positions)
+        return (
+            (found.groups, found.rows)
+            if found.places is None
+            else (found.groups[found.places], found.rows[found.places])
+        )
+
+    def by_lane(self, positions: NDArray[np.int64]) -> RowsByLane:
+        """The rows at some positions, lane after lane.
+
+        Args:
+            positions: Positions in [0, num_rows), in any order, shape (n,).
+        """
         lanes, offsets = self._visits.at(positions)
         if not self._order.shuffle_rows:
-            return self._on_line(self._lane_starts[lanes] + offsets)
+            return RowsByLane(*self._on_line(self._lane_starts[lanes] + offsets), None)
+        by_lane = _stable_order(lanes)
         groups = np.empty(len(positions), dtype=np.int32)
         rows = np.empty(len(positions), dtype=np.int64)
-        for number, where in _runs(lanes):
-            lane = self._lane(number)
-            blocks = lane.blocks_at(offsets[where])
-            inside = offsets[where] - lane.block_starts[blocks]
-            for block, of_block in _runs(blocks):
-                block_groups, block_rows = self._block(number, block)
-                chosen = where[of_block]
-                groups[chosen] = block_groups[inside[of_block]]
-                rows[chosen] = block_rows[inside[of_block]]
-        return groups, rows
+        offsets = offsets[by_lane]
+        borders = np.searchsorted(lanes[by_lane], np.arange(self.lanes + 1)).tolist()
+        for number, (first, stop) in enumerate(itertools.pairwise(borders)):
+            if first < stop:
+                self._lane_rows(self._lane(number), offsets[first:stop], groups[first:stop], rows[first:stop])
+        places = np.empty(len(positions), dtype=np.int64)
+        places[by_lane] = np.arange(len(positions))
+        return RowsByLane(groups, rows, places)
+
+    def _lane_rows(
+        self, lane: _Lane, offsets: NDArray[np.int64], groups: NDArray[np.int32], rows: NDArray[np.int64]
+    ) -> None:
+        """Writes the row groups and rows at some offsets of a lane; ranges of offsets, which most are, are copied."""
+        first, stop = int(offsets[0]), int(offsets[-1]) + 1
+        if stop - first == len(offsets) and bool((np.diff(offsets) == 1).all()):
+            block = int(np.searchsorted(lane.block_starts, first, side="right")) - 1
+            while first < stop:
+                begin, end = lane.block_starts[block : block + 2].tolist()
+                block_groups, block_rows = self._block(lane.number, block)
+                taken = slice(first - begin, min(stop, end) - begin)
+                given = slice(first - stop + len(offsets), min(stop, end) - stop + len(offsets))
+                groups[given], rows[given] = block_groups[taken], block_rows[taken]
+                first, block = min(stop, end), block + 1
+            return
+        blocks = lane.blocks_at(offsets)
+        inside = offsets - lane.block_starts[blocks]
+        for block, where in _runs(blocks):
+            block_groups, block_rows = self._block(lane.number, block)
+            groups[where], rows[where] = block_groups[inside[where]], block_rows[inside[where]]
 
     def _on_line(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows inside them, at some places of the line."""
+        if len(line) == 0:
+            return np.empty(0, dtype=np.int32), line
+        first, last = np.searchsorted(self._line_starts, [line.min(), line.max()], side="right") - 1
+        if first == last:
+            return np.full(len(line), self._line_groups[first]), line - self._line_starts[first]
         # index: (n,) place of each row's row group on the line
-        index = np.searchsorted(self._line_starts, line, side="right") - 1
+        index = first + np.searchsorted(self._line_starts[first : last + 2], line, side="right") - 1
         return self._line_groups[index], line - self._line_starts[index]
 
     def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:
@@ -227,9 +280,15 @@ class EpochOrder:
         lane = self._lane(number)
         first, stop = lane.block_starts[block : block + 2].tolist()
         begin = lane.start + (lane.size - stop if self._is_backwards(number) else first)
-        groups, rows = self._on_line(np.arange(begin, begin + stop - first, dtype=np.int64))
         permuted = hashed_permutation(mix(ROWS, self._order.seed, self._epoch, number, block), stop - first)
-        return groups[permuted], rows[permuted]
+        permuted += begin
+        return self._on_line(permuted)
+
+
+def _stable_order(lanes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What a stable `argsort` gives; NumPy sorts numbers of 16 bits by their digits, many times faster."""
+    small = lanes if int(lanes.max(initial=0)) >= 2**16 else lanes.astype(np.uint16)
+    return np.argsort(small, kind="stable")
 
 
 def _runs(keys: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:

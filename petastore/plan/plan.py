@@ -21,7 +21,7 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.explain import explain_plan
 from petastore.plan.explanation import Explanation
 from petastore.plan.feeds import Feeds, feeds_of_order
-from petastore.plan.order import EpochOrder
+from petastore.plan.order import EpochOrder, RowsByLane
 from petastore.plan.picture import draw
 from petastore.plan.request import ReadRequest, Shard, whole_number
 from petastore.plan.selection import Selection
@@ -45,6 +45,9 @@ class Span:
 
     rows: NDArray[np.int64]
     """Row inside its row group of each row, shape (rows,)."""
+
+    by_lane: RowsByLane | None
+    """The same rows in an order in which those of a row group are together, if the plan knows one."""
 
     offsets: NDArray[np.int64]
     """Batch i holds rows [offsets[i], offsets[i + 1]); shape (batches + 1,)."""
@@ -292,10 +295,10 @@ class Plan:
     ) -> Span:
         """The span of some steps; `at_hand` maps row groups to their last position and is brought up to date."""
         share = batches.share(self.request.shard, steps.start, steps.stop)
-        groups, rows = order.rows_at(share.positions)
+        found = order.by_lane(share.positions)
         if self.selection is not None:
-            rows = self.selection.rows_at(groups, rows)
-        needed = distinct(groups)
+            found = dataclasses.replace(found, rows=self.selection.rows_at(found.groups, found.rows))
+        needed = distinct(found.groups)
         fetch = [group for group in needed.tolist() if group not in at_hand]
         mine = lanes_of(self.request.shard, order.lanes)
         last = order.last_positions(np.array(fetch, dtype=np.int32), lanes=mine)
@@ -306,8 +309,9 @@ class Plan:
         for group in release:
             del at_hand[group]
         return Span(
-            groups=groups,
-            rows=rows,
+            groups=found.groups if found.places is None else found.groups[found.places],
+            rows=found.rows if found.places is None else found.rows[found.places],
+            by_lane=found,
             offsets=share.offsets,
             valid=share.valid,
             epoch=begin.epoch,

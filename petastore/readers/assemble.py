@@ -128,7 +128,9 @@ class Assembler:
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]],
     ) -> list[Task]:
         picks = Picks(span.groups, span.rows)
-        placed = picks.placed({group: resident.places for group, resident in residents.items()})
+        lanes = span.by_lane
+        together = picks if lanes is None else Picks(lanes.groups, lanes.rows, lanes.places)
+        placed = together.placed({group: resident.places for group, resident in residents.items()})
         tasks: list[Task] = []
         for number, stack in enumerate(self.layout.stacks):
             out = self.buffers.empty((len(stack.names), len(span.rows), *stack.shape), stack.dtype)

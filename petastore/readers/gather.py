@@ -22,6 +22,9 @@ __all__ = ["Picks"]
 _RUN_BYTES = 4096
 """From so many bytes a run on average, runs are copied one by one: two calls cost less than copying all bytes twice."""
 
+_RUN_ROWS = 64
+"""From so many rows a run on average, runs are not brought together by row group."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Picks:
@@ -39,17 +42,19 @@ class Picks:
     rows: NDArray[np.int64]
     """Row inside its row group, shape (rows,)."""
 
+    order: NDArray[np.int64] | None = None
+    """Where the row that comes i-th stands in `groups` and `rows`, shape (rows,); None where they are in order."""
+
     @functools.cached_property
     def _borders(self) -> NDArray[np.int64]:
         """Where runs of one row group begin."""
         return np.flatnonzero(np.diff(self.groups, prepend=-1))
 
     @functools.cached_property
-    def runs(self) -> list[tuple[int, slice]]:
-        """Row groups in the order in which they come, and where each has rows in a row."""
-        borders = [*self._borders.tolist(), len(self.groups)]
-        groups = self.groups[self._borders].tolist()
-        return [(group, slice(*borders[place : place + 2])) for place, group in enumerate(groups)]
+    def runs(self) -> list[tuple[int, NDArray[np.int64]]]:
+        """Row groups in the order in which they come, and which rows follow each other there."""
+        borders = self._borders
+        return list(zip(self.groups[borders].tolist(), np.split(self.rows, borders[1:]), strict=True))
 
     @functools.cached_property
     def _by_group(self) -> NDArray[np.int64]:
@@ -57,28 +62,30 @@ class Picks:
 
     @functools.cached_property
     def where(self) -> list[tuple[int, NDArray[np.int64]]]:
-        """Row group after row group, each once: where its rows are wanted."""
+        """Row group after row group, each once: where its rows stand in `groups` and `rows`."""
         ordered = self.groups[self._by_group]
         borders = np.flatnonzero(np.diff(ordered, prepend=-1))
         return list(zip(ordered[borders].tolist(), np.split(self._by_group, borders[1:]), strict=True))
 
     @functools.cached_property
+    def _come_in_runs(self) -> bool:
+        return len(self.rows) >= _RUN_ROWS * len(self._borders)
+
+    @functools.cached_property
     def segments(self) -> list[tuple[int, NDArray[np.int64]]]:
-        """Row group after row group, each once: its rows, in the order in which they come."""
-        return [(group, self.rows[where]) for group, where in self.where]
+        """Rows of one row group after the other: runs where these are long, else each row group once."""
+        return self.runs if self._come_in_runs else [(group, self.rows[where]) for group, where in self.where]
 
     @functools.cached_property
     def permutation(self) -> NDArray[np.int64] | None:
-        """Where each row stands in the segments laid end to end; None where they are in order already."""
-        if (np.diff(self._by_group) == 1).all():
+        """Where the row that comes i-th stands in the segments laid end to end; None where they are in order."""
+        if self._come_in_runs:
+            return self.order
+        if self.order is None and (np.diff(self._by_group) == 1).all():
             return None
-        permutation = np.empty_like(self._by_group)
-        permutation[self._by_group] = np.arange(len(self._by_group))
-        return permutation
-
-    def row_of(self, place: int) -> int:
-        """The row that stands at a place of the segments laid end to end: the inverse of `permutation`."""
-        return int(self._by_group[place])
+        places = np.empty_like(self._by_group)
+        places[self._by_group] = np.arange(len(self._by_group))
+        return places if self.order is None else places[self.order]
 
     def cells(self, columns: Mapping[int, Any]) -> Any:
         """The cells of one column as one `pyarrow.Array`.
@@ -96,15 +103,25 @@ class Picks:
         Args:
             places: Of each row group: where each of its rows lies, or None for the order of the file.
         """
+        if all(of_group is None for of_group in places.values()):
+            return self
+        rows = self._placed_runs(places) if self._come_in_runs else self._placed_groups(places)
+        if len(rows) and int(rows.min()) < 0:
+            raise AssertionError("the plan asks for rows that it did not announce when their row group was fetched")
+        return Picks(self.groups, rows, self.order)
+
+    def _placed_runs(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
+        found = [(places[group], rows) for group, rows in self.runs]
+        return np.concatenate(
+            [rows if of_group is None else of_group[rows] for of_group, rows in found], dtype=np.int64
+        )
+
+    def _placed_groups(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
         rows = np.empty_like(self.rows)
         for group, where in self.where:
             of_group = places[group]
             rows[where] = self.rows[where] if of_group is None else of_group[self.rows[where]]
-        if len(rows) and int(rows.min()) < 0:
-            raise AssertionError("the plan asks for rows that it did not announce when their row group was fetched")
-        placed = Picks(self.groups, rows)
-        placed.__dict__["_by_group"] = self._by_group  # the same row groups in the same order
-        return placed
+        return rows
 
     def values(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any], buffers: Buffers) -> None:
         """The values of one or several columns into `out`.
@@ -114,28 +131,22 @@ class Picks:
             out: Shape (columns, rows taken, …), C-contiguous, of the same dtype; written in place.
             buffers: Where memory comes from that is needed meanwhile.
         """
-        if out.nbytes >= len(self._borders) * len(out) * _RUN_BYTES:
-            self._run_by_run(columns, out)
+        if self.order is None and out.nbytes >= len(self._borders) * len(out) * _RUN_BYTES:
+            _lay(columns, self.runs, out)
         elif self.permutation is None:
-            self._in_segments(columns, out)
+            _lay(columns, self.segments, out)
         else:
-            self._permuted(columns, out, buffers)
+            gathered = buffers.empty(out.shape, out.dtype)
+            _lay(columns, self.segments, gathered)
+            np.take(gathered, self.permutation, axis=1, out=out, mode="clip")
 
-    def _run_by_run(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
-        for group, where in self.runs:
-            _copy(columns[group], self.rows[where], out[:, where])
 
-    def _in_segments(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
-        first = 0
-        for group, rows in self.segments:
-            _copy(columns[group], rows, out[:, first : first + len(rows)])
-            first += len(rows)
-
-    def _permuted(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any], buffers: Buffers) -> None:
-        places = self._by_group if self.permutation is None else self.permutation
-        gathered = buffers.empty(out.shape, out.dtype)
-        self._in_segments(columns, gathered)
-        np.take(gathered, places, axis=1, out=out, mode="clip")
+def _lay(columns: Mapping[int, NDArray[Any]], runs: list[tuple[int, NDArray[np.int64]]], out: NDArray[Any]) -> None:
+    """The rows of some runs end to end."""
+    first = 0
+    for group, rows in runs:
+        _copy(columns[group], rows, out[:, first : first + len(rows)])
+        first += len(rows)
 
 
 def _copy(columns: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> None:

@@ -240,6 +240,7 @@ class MixedAssembler(Assembler):
                 span,
                 groups=span.groups[where],
                 rows=span.rows[where],
+                by_lane=None,
                 offsets=np.searchsorted(where, span.offsets),
                 valid=None,
                 needed=np.unique(span.groups[where]),

@@ -44,7 +44,12 @@ def test_rows_that_lie_in_turns_come_in_the_order_of_the_span(rows: list[int], s
             places[group] = np.argsort(turns).astype(np.int32)
             stacks[group] = np.repeat(100 * group + turns, width).reshape(1, -1, width)
         out = np.empty((1, len(span.rows), width), dtype=np.int64)
-        Picks(span.groups, span.rows).placed(places).values(stacks, out, Buffers())
+        lanes = span.by_lane
+        assert lanes is not None
+        Picks(lanes.groups, lanes.rows, lanes.places).placed(places).values(stacks, out, Buffers())
+        in_order = np.empty_like(out)
+        Picks(span.groups, span.rows).placed(places).values(stacks, in_order, Buffers())
+        assert out.tolist() == in_order.tolist()
         assert out[0, :, 0].tolist() == out[0, :, -1].tolist() == (100 * span.groups + span.rows).tolist()
 
 
@@ -52,7 +57,7 @@ def test_rows_that_were_not_announced_are_not_made_up() -> None:
     places = np.array([0, -1, 1], dtype=np.int32)
     picks = Picks(np.zeros(2, np.int32), np.array([0, 1]))
     with pytest.raises(AssertionError, match="did not announce"):
-        picks.placed({0: places})
+        Picks(picks.groups, picks.rows).placed({0: places})
 
 
 @pytest.mark.parametrize("apart", [1, 70_000])
