@@ -1,9 +1,36 @@
-"""How a plan is run: fetch, decode, transform, assemble, by pools and in plan order."""
+"""How a plan is run: fetch, decode, transform, assemble, by pools and in plan order.
 
-from petastore.readers.batch import Batch
-from petastore.readers.mixed import MixedReader
-from petastore.readers.options import Workers
-from petastore.readers.reader import Reader
-from petastore.readers.transform import TransformSpec, edit_field, transform_schema
+Names are loaded on first use: worker processes for transforms import some of the modules in here, and no pyarrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from petastore.readers.batch import Batch
+    from petastore.readers.mixed import MixedReader
+    from petastore.readers.options import Workers
+    from petastore.readers.reader import Reader
+    from petastore.readers.transform import TransformSpec, edit_field, transform_schema
 
 __all__ = ["Batch", "MixedReader", "Reader", "TransformSpec", "Workers", "edit_field", "transform_schema"]
+
+_HOMES = {
+    "Batch": "petastore.readers.batch",
+    "MixedReader": "petastore.readers.mixed",
+    "Reader": "petastore.readers.reader",
+    "TransformSpec": "petastore.readers.transform",
+    "Workers": "petastore.readers.options",
+    "edit_field": "petastore.readers.transform",
+    "transform_schema": "petastore.readers.transform",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'petastore.readers' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +25,7 @@ from petastore.readers.decode import Decoded, empty_column
 from petastore.readers.gather import Picks
 from petastore.readers.loose import decode_loose, decode_partition_values
 from petastore.readers.resident import Layout, Resident
-from petastore.readers.transform import TransformSpec, transform_columns
+from petastore.readers.transform import Transform
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
@@ -67,14 +68,16 @@ class SpanWork:
     tasks: list[Task]
     """Each writes to its own part of the columns."""
 
-    finish: Callable[[], AssembledSpan]
-    """Puts together what the tasks made; called once, when all are done."""
+    finish: Callable[[], AssembledSpan | Future[AssembledSpan]]
+    """Puts together what the tasks made; called once, when all are done. A future where other processes are still at
+    it."""
 
     def done(self) -> AssembledSpan:
         """All of it, in the calling thread."""
         for task in self.tasks:
             task()
-        return self.finish()
+        made = self.finish()
+        return made.result() if isinstance(made, Future) else made
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,11 +96,8 @@ class Assembler:
     partition_values: Mapping[str, Any]
     """Of each partition column that is read: a `pyarrow.Array` with its value for each row group of the dataset."""
 
-    transform: TransformSpec | None
-    """The user's function."""
-
-    batched: bool
-    """Whether the transform takes a DataFrame of a batch, or else a row."""
+    transform: Transform | None
+    """What the user's function makes of the columns, here or in other processes."""
 
     layout: Layout
     """How row groups at hand are kept."""
@@ -189,17 +189,17 @@ class Assembler:
         span: Span,
         columns: Mapping[str, Decoded],
         stacks: tuple[tuple[tuple[str, ...], NDArray[Any]], ...],
-    ) -> AssembledSpan:
+    ) -> AssembledSpan | Future[AssembledSpan]:
         if len(span.rows) == 0:
             empty = {field.name: Decoded(empty_column(field, 0), None) for field in self.schema}
             return AssembledSpan(span, Columns(empty))
         made = {field.name: _without_idle_mask(columns[field.name]) for field in self.view}
-        if self.transform is not None:
-            made = transform_columns(made, span.offsets, self.schema, self.transform, batched=self.batched)
-            stacks = ()
-        if span.valid is not None:
-            made[VALID_COLUMN] = Decoded(span.valid, None)
-        return AssembledSpan(span, Columns(made, stacks))
+        if self.transform is None:
+            return _put_together(span, stacks, made)
+        transformed = self.transform(made, span.offsets)
+        if isinstance(transformed, Future):
+            return _then(transformed, functools.partial(_put_together, span, ()))
+        return _put_together(span, (), transformed)
 
     def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
         if problem.row is not None:
@@ -220,6 +220,31 @@ def _missing(name: str, picks: Picks, residents: Residents) -> NDArray[np.bool_]
             where = np.flatnonzero(picks.groups == group)
             missing[where] = resident.missing[name][picks.rows[where]]
     return missing if missing.any() else None
+
+
+def _put_together(
+    span: Span, stacks: tuple[tuple[tuple[str, ...], NDArray[Any]], ...], columns: dict[str, Decoded]
+) -> AssembledSpan:
+    if span.valid is not None:
+        columns[VALID_COLUMN] = Decoded(span.valid, None)
+    return AssembledSpan(span, Columns(columns, stacks))
+
+
+def _then(made: Future[dict[str, Decoded]], put_together: Callable[[dict[str, Decoded]], AssembledSpan]) -> Future[Any]:
+    """The future of what is put together of the result of another one."""
+    future: Future[AssembledSpan] = Future()
+
+    def settle(made: Future[dict[str, Decoded]]) -> None:
+        if made.cancelled():
+            future.cancel()
+            return
+        try:
+            future.set_result(put_together(made.result()))
+        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
+            future.set_exception(problem)
+
+    made.add_done_callback(settle)
+    return future
 
 
 def _without_idle_mask(column: Decoded) -> Decoded:

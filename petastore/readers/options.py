@@ -8,10 +8,11 @@ from petastore.errors import RequestError
 from petastore.plan.request import whole_number
 from petastore.readers.pools import InlinePool, Pool, ThreadPool
 from petastore.readers.pools.thread import available_cpus
+from petastore.readers.transform_processes import TransformProcesses
 
 __all__ = ["Workers"]
 
-_POOLS = ("thread", "dummy")
+_POOLS = ("thread", "process", "dummy")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -23,14 +24,16 @@ class Workers:
         0
         >>> Workers("fibre")
         Traceback (most recent call last):
-        petastore.errors.RequestError: reader_pool_type='fibre' is not known; it is one of 'thread', 'dummy'
+        petastore.errors.RequestError: reader_pool_type='fibre' is not known; it is one of 'thread', 'process', 'dummy'
     """
 
     kind: str = "thread"
-    """`"thread"`, or `"dummy"`: everything in the thread that iterates."""
+    """`"thread"`, `"process"` (threads too, but functions of transforms in processes), or `"dummy"`: everything in the
+    thread that iterates."""
 
     count: int | None = None
-    """Tasks that run at a time; None is one for each CPU that the process may use."""
+    """Tasks that run at a time, or processes for functions of transforms; None is one for each CPU that this process
+    may use."""
 
     def __post_init__(self) -> None:
         if self.kind not in _POOLS:
@@ -40,5 +43,9 @@ class Workers:
             object.__setattr__(self, "count", whole_number(self.count, name="workers_count", least=1))
 
     def pool(self) -> Pool:
-        """A pool of this kind, open; whoever asks for it closes and joins it."""
+        """A pool for work without functions of transforms, open; whoever asks for it closes and joins it."""
         return InlinePool() if self.kind == "dummy" else ThreadPool(self.count or available_cpus())
+
+    def processes(self) -> TransformProcesses:
+        """Processes for functions of transforms, not started yet; whoever asks for them closes and joins them."""
+        return TransformProcesses(self.count or available_cpus())

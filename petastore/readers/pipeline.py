@@ -210,8 +210,22 @@ class _SpanJob:
         try:
             if self._failed is None and work is not None:
                 work.tasks.clear()
-                self._assembled = work.finish()
+                assembled = work.finish()
+                if isinstance(assembled, Future):
+                    assembled.add_done_callback(self._assembled_elsewhere)
+                    return
+                self._assembled = assembled
         except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
+            self._fail(-1, problem)
+        self._notify()
+
+    def _assembled_elsewhere(self, assembled: Future[AssembledSpan]) -> None:
+        if assembled.cancelled():  # the pipeline was closed, and nobody waits any more
+            return
+        problem = assembled.exception()
+        if problem is None:
+            self._assembled = assembled.result()
+        else:
             self._fail(-1, problem)
         self._notify()
 

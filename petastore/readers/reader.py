@@ -26,7 +26,8 @@ from petastore.readers.buffers import Buffers
 from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.resident import Admission, Layout, Resident
-from petastore.readers.transform import TransformSpec, transform_schema
+from petastore.readers.transform import Transform, TransformSpec, transform_columns, transform_schema
+from petastore.readers.transform_processes import TransformProcesses
 from petastore.schema.row import row_type
 from petastore.schema.unischema import Unischema
 from petastore.storage.rowgroups import Part
@@ -39,6 +40,9 @@ soon."""
 
 _LARGEST_BATCH = 65_536
 """Rows of the batches that a batched reader gives when nobody says how many."""
+
+_CALLED_ROWS = 4096
+"""Rows that are assembled in one go where Python runs for each of them: enough, even at a microsecond or two a row."""
 
 _UNKNOWN_VALUE_BYTES = 64
 """What a value is taken to need where neither schema nor footers tell."""
@@ -113,6 +117,8 @@ class Reader:
         self.stopped = False
         """Whether `stop` was called."""
         self._buffers = Buffers()
+        self._processes: TransformProcesses | None = None
+        self._calls_functions = False
         self._verified: set[int] = set()  # row groups whose checksums were found right: once is enough
         self._assembler = self._make_assembler()
         self._admission_of = self._make_admissions()
@@ -135,11 +141,21 @@ class Reader:
             view=view,
             schema=view if self.transform is None else transform_schema(view, self.transform),
             partition_values=partition_values,
-            transform=self.transform,
-            batched=self.batched_output,
+            transform=self._transform_of(view, self.transform),
             layout=Layout.of(view, rows=self._rows_per_group, apart=set(partition_values)),
             buffers=self._buffers,
         )
+
+    def _transform_of(self, view: Unischema, spec: TransformSpec | None) -> Transform | None:
+        """What does to columns what the user asked for; `view` is the schema before it."""
+        if spec is None:
+            return None
+        schema = transform_schema(view, spec)
+        self._calls_functions |= spec.func is not None
+        if spec.func is None or self.workers.kind != "process":
+            return functools.partial(transform_columns, schema=schema, spec=spec, batched=self.batched_output)
+        self._processes = self._processes or self.workers.processes()
+        return self._processes.add(spec, schema, batched=self.batched_output, buffers=self._buffers)
 
     def _make_admissions(self) -> Callable[[int], Admission]:
         """Who takes in a row group, given its number."""
@@ -232,7 +248,7 @@ class Reader:
         if self.stopped:
             raise ReaderClosedError("this reader was stopped; open another one")
         self._end_pipeline()
-        pool = self.workers.pool()
+        pool = self.workers.pool() if self._processes is None else self._processes.pool()
         # Tasks hold what they need and not the reader: a worker must never be the last one to hold it, and so end it.
         dataset, plan, admission_of = self.dataset, self.plan, self._admission_of
 
@@ -267,7 +283,8 @@ class Reader:
         inventory = self.plan.inventory
         stored = math.ceil(inventory.decoded_bytes.sum() / max(inventory.num_rows, 1))
         unknown = max(stored, _UNKNOWN_VALUE_BYTES) if None in known else 0
-        return max(_SPAN_BYTES // max(sum(size for size in known if size is not None) + unknown, 1), 1)
+        rows = max(_SPAN_BYTES // max(sum(size for size in known if size is not None) + unknown, 1), 1)
+        return min(rows, _CALLED_ROWS) if self._calls_functions else rows
 
     def __iter__(self) -> Self:
         """The reader itself: a loop goes on where the last one left; after the end, the next one begins again."""
@@ -373,12 +390,16 @@ class Reader:
         self.stopped = True
         if self._pipeline is not None:
             self._pipeline.close()
+        if self._processes is not None:
+            self._processes.close()
 
     def join(self) -> None:
         """Waits until no worker runs any more, after `stop`; gives memory back. May be called again."""
         self._end_pipeline()
         if self.stopped:
             self._buffers.close()
+            if self._processes is not None:
+                self._processes.join()
 
     def __enter__(self) -> Self:
         return self

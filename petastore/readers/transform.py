@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,12 @@ from petastore.readers.decode import Decoded, empty_column
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
-__all__ = ["TransformSpec", "edit_field", "transform_columns", "transform_schema"]
+__all__ = ["Transform", "TransformSpec", "edit_field", "transform_columns", "transform_schema"]
+
+Transform: TypeAlias = Callable[
+    [dict[str, Decoded], NDArray[np.int64]], "dict[str, Decoded] | Future[dict[str, Decoded]]"
+]
+"""Makes of the columns of a span, and where its batches begin, the columns after a transform; they are a new dict."""
 
 
 def edit_field(name: str, numpy_dtype: Any, shape: Sequence[int | None], nullable: bool = False) -> UnischemaField:
@@ -45,7 +51,8 @@ class TransformSpec:
     """
 
     func: Callable[[Any], Any] | None = None
-    """The function; None only adds, removes or selects fields. It runs in worker threads, several at a time."""
+    """The function; None only adds, removes or selects fields. It runs in worker threads, several at a time, or, with
+    `reader_pool_type="process"`, in worker processes, which must be able to import it."""
 
     edit_fields: Iterable[UnischemaField | tuple[str, Any, Sequence[int | None], bool]] | None = None
     """Fields that the function adds or changes, as fields or `(name, numpy_dtype, shape, nullable)`; they go last."""
