@@ -15,7 +15,7 @@ from benchmarks.bench.machine import facts
 from benchmarks.bench.page import page_of
 from benchmarks.bench.roster import CONTENDERS
 from benchmarks.bench.rounds import Bench
-from benchmarks.bench.tables import aligned, failures, rows_of_workload
+from benchmarks.bench.tables import aligned, failures, restlessness, rows_of_workload
 from benchmarks.bench.venvs import EnvironmentUnavailableError, python_of
 from benchmarks.bench.workloads import WORKLOADS
 
@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kept.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         print(f"\n{workload}: {WORKLOADS[workload].what}")
         print(aligned(rows_of_workload(results["workloads"][workload])))
-        print("\n".join(failures(results["workloads"][workload])), flush=True)
+        said = [restlessness(results["workloads"][workload]), *failures(results["workloads"][workload])]
+        print("\n".join(filter(None, said)), flush=True)
     print("\n" + "\n".join(f"{name}: {fact}" for name, fact in results["machine"].items()))
     if asked.publish:
         _publish(results, folder)

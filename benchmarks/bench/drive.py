@@ -54,7 +54,7 @@ def main(task_file: str, result_file: str) -> None:
         contender.write(workload, Values(folder.parent / "values", workload), folder)
     elif task["do"] == "check":
         with contextlib.closing(contender.batches(workload, folder, **task["options"])) as batches:
-            result |= check(workload, batches)
+            result |= check(workload, batches, task["patience"])
     elif task["do"] == "measure":
         pace = Pace(task["seconds"], task["patience"])
         result |= measure(lambda: contender.batches(workload, folder, **task["options"]), workload, pace)
@@ -99,26 +99,29 @@ def _epochs(batches: Iterator[Any], epoch_rows: int, rows: int, began: float, pa
         rows += rows_of(next(batches))
 
 
-def check(workload: Workload, batches: Iterator[Any]) -> dict[str, Any]:
-    """What the contender hands over in one epoch: distinct rows, types, and how many rows still follow each other."""
+def check(workload: Workload, batches: Iterator[Any], patience: float) -> dict[str, Any]:
+    """What the contender hands over in one epoch, or as much of it as comes in time: rows, types and order.
+
+    `distinct` and `followers` (rows that still follow the one that they follow in the data) are shares of the rows.
+    """
     import numpy as np
 
     keys: list[Any] = []
     kinds: dict[str, str] = {}
-    counts = 0
+    counts, began = 0, time.monotonic()
     for batch in batches:
         counts += rows_of(batch)
         if not isinstance(batch, int):
             kinds = kinds or {name: _kind(column) for name, column in itertools.islice(batch.items(), 4)}
             keys.append(np.array(batch[workload.key]))
-        if counts >= workload.rows:
+        if counts >= workload.rows or time.monotonic() - began > patience:
             break
     if not keys:
         return {"rows": counts}
     seen = np.concatenate(keys)[: workload.rows]
     return {
         "rows": counts,
-        "distinct": len(np.unique(seen)) / workload.rows,
+        "distinct": len(np.unique(seen)) / len(seen),
         "followers": float(np.mean(np.diff(seen) == 1)),
         "ascending": bool(np.all(np.diff(seen) > 0)),
         "kinds": kinds,

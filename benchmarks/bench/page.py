@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from benchmarks.bench.tables import failures, markdown, rows_of_workload
+from benchmarks.bench.tables import failures, markdown, restlessness, rows_of_workload
 from benchmarks.bench.workloads import WORKLOADS
 
 __all__ = ["page_of"]
@@ -70,6 +70,7 @@ def _section(result: Mapping[str, Any]) -> str:
     )
     failed = "".join(f"\n* {line.replace('<', '&lt;')}" for line in failures(result))
     table = markdown(rows_of_workload(result))
+    measured = " ".join(filter(None, [measured, restlessness(result)]))
     return f"## {result['workload']}\n\n{what}.\n\n{table}\n\n{measured}\n{failed and failed + chr(10)}"
 
 

@@ -70,7 +70,7 @@ class Bench:
         found: dict[str, Any] = {"role": contender.role, "settings": contender.settings, "runs": []}
         try:
             self._make_format(workload, contender.format)
-            checked = self._task(workload, contender, "check", limit=_MAKE_SECONDS)
+            checked = self._task(workload, contender, "check", limit=_MAKE_SECONDS, patience=self.pace.patience)
         except _Failure as error:
             self.say(f"{workload}: {contender.name} cannot take part: {error}")
             found["runs"].append({"round": 0, "error": str(error)})

@@ -7,13 +7,14 @@ from typing import Any
 
 from benchmarks.bench.figures import Figure, best_of, figure_of, ratio_of, shortened
 
-__all__ = ["aligned", "failures", "markdown", "rows_of_workload"]
+__all__ = ["aligned", "failures", "markdown", "restlessness", "rows_of_workload"]
 
 HEADER = (
     "", "rows/s", "least – most", "/ limit", "/ Petastorm", "/ best peer",
     "first batch", "from import", "first epoch", "peak MB", "order",
 )  # fmt: skip
 _NONE = "–"
+_STEADY = 1.25
 
 
 def rows_of_workload(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -80,6 +81,18 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
     """
     lines = ["|" + "|".join(f" {cell} " if cell else " " for cell in row) + "|" for row in rows]
     return "\n".join([lines[0], "|:--" + "|--:" * (len(rows[0]) - 1) + "|", *lines[1:]])
+
+
+def restlessness(result: Mapping[str, Any]) -> str:
+    """A warning where the limit itself, which always does the same work, did not keep its rate; empty otherwise."""
+    limits = [found["runs"] for found in result["contenders"].values() if found["role"] == "limit"]
+    rate = figure_of(limits[0], "rate") if limits else None
+    if rate is None or rate.most < _STEADY * rate.least:
+        return ""
+    return (
+        f"The machine was busy: the limit itself varied {rate.most / rate.least:.1f}-fold between rounds, and ratios "
+        "are no surer than that."
+    )
 
 
 def failures(result: Mapping[str, Any]) -> list[str]:

@@ -83,11 +83,11 @@ def test_a_check_counts_distinct_rows_and_sees_the_order(workload: Workload) -> 
     def epoch(keys: Any) -> list[dict[str, Any]]:
         return [{"label": part, "image": np.zeros((64, 2), np.uint8)} for part in np.split(np.asarray(keys), 2)]
 
-    in_order = check(workload, iter(epoch(range(128))))
+    in_order = check(workload, iter(epoch(range(128))), 9.0)
     assert (in_order["distinct"], in_order["followers"], in_order["ascending"]) == (1.0, 1.0, True)
     assert in_order["kinds"]["image"] == "numpy.ndarray uint8 (64, 2)"
-    shuffled = check(workload, iter(epoch(np.random.RandomState(0).permutation(128))))
+    shuffled = check(workload, iter(epoch(np.random.RandomState(0).permutation(128))), 9.0)
     assert shuffled["distinct"] == 1.0
     assert shuffled["followers"] < 0.05
     assert not shuffled["ascending"]
-    assert check(workload, iter(epoch([7] * 128)))["distinct"] == 1 / 128
+    assert check(workload, iter(epoch([7] * 128)), 9.0)["distinct"] == 1 / 128

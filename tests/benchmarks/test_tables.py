@@ -6,7 +6,7 @@ import doctest
 from typing import Any
 
 from benchmarks.bench import tables
-from benchmarks.bench.tables import HEADER, aligned, failures, markdown, rows_of_workload
+from benchmarks.bench.tables import HEADER, aligned, failures, markdown, restlessness, rows_of_workload
 
 
 def row_of(result: dict[str, Any], name: str) -> dict[str, str]:
@@ -43,6 +43,15 @@ def test_the_order_that_a_check_saw_is_told(images: dict[str, Any]) -> None:
 def test_a_contender_that_failed_is_shown_with_its_error(images: dict[str, Any]) -> None:
     assert row_of(images, "Broken")["rows/s"] == "failed"
     assert failures(images) == ["Broken failed: ImportError: no <module>"]
+
+
+def test_a_limit_that_did_not_keep_its_rate_is_a_warning(images: dict[str, Any]) -> None:
+    assert "2.2-fold" in restlessness(images)
+    for run in images["contenders"]["limit"]["runs"]:
+        run["rate"] = 4000.0
+    assert restlessness(images) == ""
+    del images["contenders"]["limit"]
+    assert restlessness(images) == ""
 
 
 def test_without_a_limit_or_peers_there_are_no_ratios(images: dict[str, Any]) -> None:
