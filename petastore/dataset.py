@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from petastore.arrow_memory import arrow_numbers
+from petastore.codecs.image_hint import ImageDecode
+from petastore.codecs.image_hinted import hinted_field
 from petastore.codecs.registry import codec_from_json, codec_of
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
@@ -35,7 +38,7 @@ from petastore.storage.footers import (
     list_data_files,
     read_footers,
 )
-from petastore.storage.layouts import arrow_numbers, pickable
+from petastore.storage.layouts import pickable
 from petastore.storage.location import Location, open_location
 from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, unlisted_files
 from petastore.storage.partitions import partition_fields, partition_value
@@ -151,6 +154,37 @@ class Dataset:
             chosen=frozenset(name for name, value in asked.items() if value is None),
         )
         return Plan(self.inventory, request, _fitting(selection, self.inventory))
+
+    def with_decode(self, decode: Mapping[str, ImageDecode] | None) -> Dataset:
+        """The same dataset, some of whose images are read in part, smaller, or gray; its schema says what comes out.
+
+        Args:
+            decode: Field name to hint; None is none. A hint replaces one that the field had.
+
+        Raises:
+            RequestError: No such field, or no hint that it can have.
+
+        Example:
+            >>> import tempfile
+            >>> from petastore import Unischema, write_dataset
+            >>> from petastore.codecs import CompressedImageCodec
+            >>> field = UnischemaField("photo", "uint8", (None, None, 3), CompressedImageCodec("jpeg"))
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     _ = write_dataset(folder + "/photos", Unischema("photo", [field]), [])
+            ...     dataset = open_dataset(folder + "/photos")
+            >>> dataset.with_decode({"photo": ImageDecode(size=(224, 224))}).schema["photo"].shape
+            (224, 224, 3)
+        """
+        if decode is None:
+            return self
+        if not isinstance(decode, Mapping):
+            raise RequestError(f"decode= is a dict from field name to ImageDecode, not {decode!r:.200}")
+        for name in decode:
+            if name not in self.schema:
+                known = ", ".join(map(repr, self.schema.fields))
+                raise RequestError(f"decode= names the field {name!r}, but {self.url} has {known}")
+        fields = [hinted_field(field, decode[field.name]) if field.name in decode else field for field in self.schema]
+        return dataclasses.replace(self, schema=Unischema(self.schema.name, fields))
 
     def read(self, unit: ReadUnit) -> pa.Table:
         """The stored cells of a work item, one chunk a column; partition columns are not in it.

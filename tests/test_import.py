@@ -11,9 +11,11 @@ import sys
 import venv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import petastore
+import petastore.codecs
 
 PACKAGE = Path(petastore.__file__).parent
 OPTIONAL = (
@@ -172,3 +174,41 @@ def test_three_packages_are_enough_to_write_and_read_scalars_and_arrays(tmp_path
         check=False,
     )
     assert (ran.returncode, ran.stdout) == (0, "read 20\n"), ran.stderr
+
+
+def test_a_first_batch_needs_no_pandas(tmp_path: Path) -> None:
+    """It takes half a second and more to import, and nothing that a batch of numbers, text or images needs."""
+    program = (
+        "import sys\n"
+        "import numpy as np\n"
+        "from petastore import Unischema, UnischemaField, make_reader, open_dataset\n"
+        "from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec\n"
+        "from petastore.writers.local import write_dataset\n"
+        "with make_reader(sys.argv[1], shuffle_rows=True) as reader:\n"
+        "    batch = next(reader.batches(4))\n"
+        "assert 'pandas' not in sys.modules, 'pandas'\n"
+        "print(sorted(batch))\n"
+    )
+    fields = [
+        petastore.UnischemaField("id", "int64"),
+        petastore.UnischemaField("maybe", "float32", (), None, True),
+        petastore.UnischemaField("word", str),
+        petastore.UnischemaField("pose", "float32", (3, 2), petastore.codecs.NdarrayCodec()),
+        petastore.UnischemaField("packed", "uint8", (5,), petastore.codecs.CompressedNdarrayCodec()),
+        petastore.UnischemaField("free", "uint8", (None,), petastore.codecs.NdarrayCodec()),
+    ]
+    rows = [
+        {
+            "id": number,
+            "maybe": None if number % 3 else number / 2,
+            "word": str(number),
+            "pose": np.full((3, 2), number, "float32"),
+            "packed": np.full(5, number, "uint8"),
+            "free": np.zeros(number, "uint8"),
+        }
+        for number in range(10)
+    ]
+    url = str(tmp_path / "all")
+    petastore.write_dataset(url, petastore.Unischema("all", fields), rows, rows_per_row_group=3)
+    said = subprocess.run([sys.executable, "-c", program, url], check=True, capture_output=True, text=True, timeout=60)
+    assert said.stdout == "['free', 'id', 'maybe', 'packed', 'pose', 'word']\n"

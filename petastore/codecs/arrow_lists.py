@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow_memory import numbers_of
 from petastore.codecs.arrow_to_numpy import decode_scalars, plain_layout, refuse_nulls
 from petastore.errors import DecodeError
 from petastore.schema.field import UnischemaField
@@ -127,7 +128,7 @@ def _list_starts(cells: pa.Array, field: UnischemaField, depth: int) -> NDArray[
             column=field.name,
         )
     starts = np.zeros(len(cells) + 1, np.int64)
-    np.cumsum(cells.value_lengths().to_numpy(zero_copy_only=False), out=starts[1:])
+    np.cumsum(numbers_of(cells.value_lengths()), out=starts[1:])
     return starts
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from petastore.arrow_memory import flags_of, numbers_of
 from petastore.codecs.scalars import InexactError, decode_scalar, exact_time
 from petastore.errors import DecodeError
 from petastore.schema.field import UnischemaField
@@ -76,7 +77,7 @@ def _decode_dictionary(cells: pa.DictionaryArray, field: UnischemaField, out: ND
     except DecodeError:
         decode_scalars(cells.dictionary_decode(), field, out)
     else:
-        np.take(distinct, cells.indices.to_numpy(zero_copy_only=False), out=out)
+        np.take(distinct, numbers_of(cells.indices), out=out)
 
 
 def _put_objects(values: list[Any], out: NDArray[Any]) -> None:
@@ -119,7 +120,7 @@ def _decode_text(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> N
     wanted_text = field.numpy_dtype is np.str_
     if _is_text(cells.type) == wanted_text and (_is_text(cells.type) or _is_binary(cells.type)):
         try:
-            out[:] = cells.to_numpy(zero_copy_only=False)
+            _put_objects(cells.to_pylist(), out)
         except (UnicodeDecodeError, pa.ArrowException):
             _decode_each(cells, field, out)
     elif _is_text(cells.type) or _is_binary(cells.type):
@@ -131,7 +132,7 @@ def _decode_text(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> N
 def _decode_decimals(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
     types = pa.types
     if types.is_decimal(cells.type):
-        out[:] = cells.to_numpy(zero_copy_only=False)
+        _put_objects(cells.to_pylist(), out)
     elif types.is_integer(cells.type) or _is_text(cells.type):
         _decode_each(cells, field, out)
     else:
@@ -171,13 +172,13 @@ def _fits_unit(time: Any, dtype: np.dtype[Any]) -> bool:
 def _integers(cells: pa.Array) -> NDArray[np.int64]:
     """The 64-bit (or widened 32-bit) integers under dates and times."""
     width = pa.int32() if cells.type.bit_width == 32 else pa.int64()
-    return cells.view(width).to_numpy(zero_copy_only=True).astype(np.int64, copy=False)
+    return numbers_of(cells.view(width)).astype(np.int64, copy=False)
 
 
 def _decode_numbers(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
     types = pa.types
     if types.is_boolean(cells.type) or types.is_integer(cells.type) or types.is_floating(cells.type):
-        put_numbers(cells.to_numpy(zero_copy_only=False), field, out)
+        put_numbers(flags_of(cells) if types.is_boolean(cells.type) else numbers_of(cells), field, out)
     elif types.is_decimal(cells.type):
         _decode_numbers_in_decimals(cells, field, out)
     else:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow_memory import numbers_of
 from petastore.codecs.arrow_to_numpy import plain_layout
 from petastore.schema.field import UnischemaField
 
@@ -32,9 +33,7 @@ def view_scalars(cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
     dtype = field.dtype
     if _dtype_of(cells.type) != dtype:
         return None
-    if len(cells) == 0:
-        return np.empty(0, dtype)
-    values: NDArray[Any] = np.frombuffer(cells.buffers()[1], dtype, len(cells), cells.offset * dtype.itemsize)
+    values: NDArray[Any] = numbers_of(cells.view(pa.int64()) if dtype.kind in "mM" else cells).view(dtype)
     return values
 
 

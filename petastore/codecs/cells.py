@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from petastore.arrow_memory import numbers_of
 from petastore.codecs.arrow_to_numpy import plain_layout, refuse_nulls
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.field import UnischemaField
@@ -67,7 +68,7 @@ def byte_cells(cells: pa.Array, field: UnischemaField) -> ByteCells:
     cells = plain_layout(cells)
     if isinstance(cells, pa.DictionaryArray) and cells.dictionary.null_count == 0:
         distinct = byte_cells(cells.dictionary, field)
-        chosen = cells.indices.to_numpy(zero_copy_only=False)
+        chosen = numbers_of(cells.indices)
         return ByteCells(distinct.data, distinct.starts[chosen], distinct.sizes[chosen])
     if isinstance(cells, pa.DictionaryArray):
         return byte_cells(cells.dictionary_decode(), field)

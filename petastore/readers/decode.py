@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.arrow_memory import flags_of
 from petastore.errors import DecodeError
 from petastore.readers.buffers import Buffers
 from petastore.schema.codec import Codec
@@ -80,7 +81,7 @@ def decode_into(cells: Any, field: UnischemaField, codec: Codec, out: Decoded) -
     if cells.null_count == 0:
         _decode(cells, field, codec, out.values)
         return
-    missing = cells.is_null().to_numpy(zero_copy_only=False)
+    missing = flags_of(cells.is_null())
     present = np.flatnonzero(~missing)
     if not field.nullable:
         row = int(np.flatnonzero(missing)[0])

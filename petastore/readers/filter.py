@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow_memory import arrow_numbers, flags_of
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.errors import DecodeError, TransformError
@@ -199,7 +200,7 @@ class _Search:
             rows = None if bitmap is None else np.flatnonzero(bitmap)
             columns = {}
             for name, cells in self._cells(group, fields, partitions).items():
-                chosen = cells if rows is None else cells.take(pa.array(rows))
+                chosen = cells if rows is None else cells.take(arrow_numbers(rows))
                 columns[name] = _decoded(chosen, fields[name], rows)
             answers = predicate.included(columns, int(before.counts[group]))
             if bitmap is None or rows is None:
@@ -216,7 +217,7 @@ class _Search:
         """A predicate that looks at partition columns alone is asked once for each row group, and nothing is read."""
         groups = np.flatnonzero(before.counts)
         columns = {
-            field.name: _decoded(partitions[field.name].take(pa.array(groups)), field, None)
+            field.name: _decoded(partitions[field.name].take(arrow_numbers(groups)), field, None)
             for field in predicate.fields
         }
         kept = groups[predicate.included(columns, len(groups))]
@@ -327,7 +328,7 @@ def _decoded(cells: Any, field: UnischemaField, rows: NDArray[np.int64] | None) 
 
 def _constant(field: UnischemaField, cells: Any, rows: NDArray[np.int64]) -> ColumnStatistics:
     """What is known of a partition column: its value in each row group, in the domain of filters."""
-    missing: NDArray[np.bool_] = cells.is_null().to_numpy(zero_copy_only=False)
+    missing: NDArray[np.bool_] = flags_of(cells.is_null())
     values = decode_cells(cells, field, codec_of(field)).values
     if field.numpy_dtype is np.str_:
         encoded = np.empty_like(values)

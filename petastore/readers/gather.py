@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow_memory import arrow_numbers
 from petastore.readers.buffers import Buffers
-from petastore.storage.layouts import arrow_numbers
 
 __all__ = ["Picks"]
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.arrow_memory import arrow_numbers
 from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError
 from petastore.readers.decode import Decoded, decode_cells, decode_into
@@ -20,7 +21,6 @@ from petastore.readers.gather import Picks
 from petastore.readers.resident import Layout, Resident
 from petastore.schema.codec import BytesCodec
 from petastore.schema.field import UnischemaField
-from petastore.storage.layouts import arrow_numbers
 
 __all__ = ["decode_loose", "decode_partition_values"]
 

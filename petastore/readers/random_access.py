@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from petastore.arrow_memory import arrow_numbers
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.errors import DecodeError, RequestError
@@ -156,7 +157,7 @@ class RandomAccess:
     def _cells(self, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> dict[str, Any]:
         """The stored cells of each column, a `pyarrow.Array` of shape (n,) in the order asked for."""
         partitions = self._partition_values.items()
-        cells = {name: of_groups.take(pa.array(groups)) for name, of_groups in partitions}
+        cells = {name: of_groups.take(arrow_numbers(groups)) for name, of_groups in partitions}
         stored = [name for name in self._view.fields if name not in cells]
         if not stored:
             return cells
@@ -164,8 +165,10 @@ class RandomAccess:
         needed, firsts = np.unique(groups[by_group], return_index=True)
         picks = [rows[by_group[first:stop]] for first, stop in itertools.pairwise([*firsts.tolist(), len(rows)])]
         row_groups = self._of_this_process()
-        parts = [row_groups.get(group).take(pa.array(rows)) for group, rows in zip(needed.tolist(), picks, strict=True)]
-        back = None if (np.diff(by_group) == 1).all() else pa.array(np.argsort(by_group))
+        parts = [
+            row_groups.get(group).take(arrow_numbers(rows)) for group, rows in zip(needed.tolist(), picks, strict=True)
+        ]
+        back = None if (np.diff(by_group) == 1).all() else arrow_numbers(np.argsort(by_group))
         for name in stored:
             chunks = [chunk for part in parts for chunk in part.column(name).chunks]
             joined = pa.concat_arrays(chunks) if chunks else pa.array([], self._empty_type(name))

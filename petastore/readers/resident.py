@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow_memory import flags_of
 from petastore.codecs.cells import ByteCells, byte_cells
 from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError
@@ -297,7 +298,7 @@ def _values(chunk: Any, field: UnischemaField) -> Decoded | None:
         return None
     viewed = viewing.view_column(chunk, field)
     if viewed is not None:
-        return Decoded(viewed, _is_null(chunk) if chunk.null_count else None)
+        return Decoded(viewed, flags_of(chunk.is_null()) if chunk.null_count else None)
     if not field.is_scalar or not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
         return None
     try:
@@ -328,10 +329,3 @@ def _files(chunk: Any, field: UnischemaField) -> ByteCells | None:
     if not (pa.types.is_binary(chunk.type) or pa.types.is_large_binary(chunk.type)):
         return None
     return byte_cells(chunk, field)
-
-
-def _is_null(chunk: Any) -> NDArray[np.bool_]:
-    bits = np.frombuffer(chunk.buffers()[0], np.uint8)
-    first, stop = chunk.offset, chunk.offset + len(chunk)
-    valid = np.unpackbits(bits[first // 8 : -(-stop // 8)], bitorder="little")
-    return valid[first % 8 : first % 8 + len(chunk)] == 0

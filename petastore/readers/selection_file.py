@@ -24,6 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import ipc
 
+from petastore.arrow_memory import numbers_of
 from petastore.plan.selection import Pruned
 
 __all__ = ["Kept", "as_kept", "read_pruned_selection_file", "read_selection_file", "selection_bytes", "write_aside"]
@@ -131,7 +132,7 @@ def _decoded(data: bytes, key: str, rows: NDArray[np.int64]) -> tuple[dict[int, 
     pruned = _pruned(table.schema)
     if not table.schema.equals(_COLUMNS) or table.schema.metadata != _metadata(key, rows, pruned):
         return None
-    groups, counts = (table.column(name).to_numpy() for name in ("group", "count"))
+    groups, counts = (numbers_of(table.column(name).combine_chunks()) for name in ("group", "count"))
     if len(groups) and (groups[0] < 0 or groups[-1] >= len(rows) or (np.diff(groups) <= 0).any()):
         return None
     if sum(counts.tolist()) + sum(step.rows for step in pruned) > int(rows.sum()):

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from petastore.arrow_memory import flags_of
 from petastore.codecs.arrow_to_numpy import plain_layout
 from petastore.codecs.registry import codec_of
 from petastore.expressions.bind import Test, decimal_test
@@ -76,7 +77,7 @@ def _tested(test: Test, cells: Any, field: UnischemaField) -> _Truth:
 
 
 def _flags(array: Any) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = array.to_numpy(zero_copy_only=False)
+    found: NDArray[np.bool_] = flags_of(array)
     return found
 
 

@@ -1,30 +1,10 @@
-"""Arrow layouts that rows can be picked from, and the numbers by which they are picked. Pure."""
+"""Arrow layouts that rows can be picked from. Pure."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-__all__ = ["arrow_numbers", "pickable"]
-
-
-def arrow_numbers(numbers: NDArray[Any]) -> pa.Array:
-    """Numbers of NumPy as an Arrow array over the same memory, to `take` rows by.
-
-    `pyarrow.array` does the same and imports pandas to do it, which costs a fresh process up to a second.
-
-    Args:
-        numbers: Integers or floats, shape (n,), C-contiguous.
-
-    Example:
-        >>> arrow_numbers(np.array([2, 0], np.int32)).to_pylist()
-        [2, 0]
-    """
-    dtype = pa.from_numpy_dtype(numbers.dtype)
-    return pa.Array.from_buffers(dtype, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
+__all__ = ["pickable"]
 
 
 def pickable(table: pa.Table) -> pa.Table:

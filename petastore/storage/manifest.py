@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import fs, ipc
 
+from petastore.arrow_memory import numbers_of
 from petastore.errors import DatasetNotFoundError, MetadataError, PetastoreError, StorageError
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.document import DOCUMENT_KEY
@@ -199,7 +200,7 @@ def _inventory(table: pa.Table, source: str) -> Inventory:
         if column.null_count:
             raise MetadataError(f"{source}: the column {name!r} has nulls")
     files = _files(columns, source)
-    lengths = [np.diff(columns[name].offsets.to_numpy()) for name in _GROUP_COLUMNS]
+    lengths = [np.diff(numbers_of(columns[name].offsets)) for name in _GROUP_COLUMNS]
     if any(not np.array_equal(lengths[0], other) for other in lengths[1:]):
         raise MetadataError(f"{source}: files have lists of row groups that differ in length")
     groups = {name: _counts(columns[name], name, source) for name in _GROUP_COLUMNS}
@@ -208,7 +209,7 @@ def _inventory(table: pa.Table, source: str) -> Inventory:
     return Inventory(
         files=files,
         file=np.repeat(np.arange(len(files), dtype=np.int32), lengths[0]),
-        ordinal=np.arange(total, dtype=np.int64) - np.repeat(first, lengths[0]),
+        ordinal=(np.arange(total, dtype=np.int64) - np.repeat(first, lengths[0])).astype(np.int32),
         **groups,
     )
 
@@ -221,7 +222,7 @@ def _counts(column: pa.ListArray, name: str, source: str) -> NDArray[np.int64]:
     values = column.flatten()
     if values.null_count:
         raise MetadataError(f"{source}: {name!r} has nulls")
-    counts: NDArray[np.int64] = values.to_numpy()
+    counts: NDArray[np.int64] = numbers_of(values)
     if len(counts) and counts.min() < 0:
         raise MetadataError(f"{source}: {name!r} has {counts.min():,}; it counts from 0")
     return counts
