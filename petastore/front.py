@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from petastore.codecs.image_hint import ImageDecode
 from petastore.dataset import Dataset, open_dataset
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.plan import Plan
@@ -41,6 +42,7 @@ def make_reader(
     cur_shard: int | None = None,
     shard_count: int | None = None,
     tail: str | Tail = "even",
+    decode: Mapping[str, ImageDecode] | None = None,
     transform_spec: TransformSpec | None = None,
     filters: Any = None,
     predicate: Any = None,
@@ -53,9 +55,9 @@ def make_reader(
     Args:
         dataset_url: A directory, one Parquet file, or a list of either: petastore's datasets and plain Parquet.
         schema_fields: Names, regular expressions over whole names, or fields; None is all.
-        reader_pool_type: `"thread"`, or `"dummy"` for everything in the caller's thread. The order does not depend on
-            it.
-        workers_count: Tasks that run at a time; None is one for each CPU that the process may use.
+        reader_pool_type: `"thread"`; `"process"`, which runs the function of `transform_spec` in worker processes and
+            all else in threads; or `"dummy"` for everything in the caller's thread. The order does not depend on it.
+        workers_count: Tasks that run at a time, or worker processes; None is one for each CPU that the process may use.
         seed: Any integer; 0 is one like the others. None is a fresh seed, or, where `shard_count` is given, one fixed
             seed on which all ranks agree.
         shuffle_rows: Permute rows, anew in each epoch.
@@ -69,6 +71,8 @@ def make_reader(
         shard_count: Ranks. Each row belongs to exactly one of them, and all get the same number of batches.
         tail: What becomes of rows that fill no whole batch on every rank: `"even"` (each row once, shares differ by at
             most one), `"drop"`, `"pad"` (repeats, marked in a column `valid`) or `"wrap"`.
+        decode: Field name to `petastore.codecs.ImageDecode`: a part of the images of a field, another size, or gray.
+            Transform and predicate see what comes of it; the order and states of readers do not depend on it.
         transform_spec: A function from a row, as a dict, to a row.
         filters: Which rows: an expression such as `petastore.col("split") == "train"`, or pyarrow's nested lists of
             `(column, operator, value)`. Settled before the first batch, so that all counts are exact.
@@ -97,7 +101,7 @@ def make_reader(
         ...         [int(row.id) for row in reader]
         [1, 2]
     """
-    dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
+    dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem).with_decode(decode)
     asked = {
         "columns": schema_fields,
         "seed": seed,
@@ -133,6 +137,7 @@ def make_batch_reader(
     cur_shard: int | None = None,
     shard_count: int | None = None,
     tail: str | Tail = "even",
+    decode: Mapping[str, ImageDecode] | None = None,
     transform_spec: TransformSpec | None = None,
     filters: Any = None,
     predicate: Any = None,
@@ -163,6 +168,7 @@ def make_batch_reader(
         [[1, 2, 3]]
     """
     dataset = open_dataset(dataset_url_or_urls, storage_options=storage_options, filesystem=filesystem)
+    dataset = dataset.with_decode(decode)
     asked = {
         "columns": schema_fields,
         "seed": seed,
@@ -203,6 +209,7 @@ def make_mixed_reader(
     cur_shard: int | None = None,
     shard_count: int | None = None,
     tail: str | Tail = "even",
+    decode: Mapping[str, ImageDecode] | None = None,
     transform_spec: TransformSpec | None = None,
     filters: Any = None,
     predicate: Any = None,
@@ -216,8 +223,8 @@ def make_mixed_reader(
 
     Args:
         sources: For each a URL, a `Dataset`, or a dict with `dataset_url` and its own `filters`, `predicate`,
-            `selection_cache`, `storage_options` or `filesystem`. Fields must agree in name, dtype and shape; codecs may
-            differ.
+            `selection_cache`, `decode`, `storage_options` or `filesystem`. Fields must agree in name, dtype and shape;
+            codecs may differ.
         weights: One number above 0 for each source; only their proportion counts. The number of rows of each source
             lets an epoch have each row about once.
         schema_fields: As for `make_reader`; expressions are looked up in the first source.
@@ -239,6 +246,7 @@ def make_mixed_reader(
         cur_shard: As for `make_reader`.
         shard_count: As for `make_reader`.
         tail: As for `make_reader`; with `"per_source"` each source has a last batch.
+        decode: Of each source that has none of its own, as for `make_reader`.
         transform_spec: A function from a row of any source, as a dict, to a row.
         filters: Of each source that has none of its own, as for `make_reader`.
         predicate: Of each source that has none of its own, as for `make_reader`.
@@ -278,7 +286,8 @@ def make_mixed_reader(
         "tail": tail,
     }
     rows = {"filters": filters, "predicate": predicate, "selection_cache": selection_cache}
-    opened = open_sources(sources, {**rows, "storage_options": storage_options, "filesystem": filesystem})
+    found = {"storage_options": storage_options, "filesystem": filesystem, "decode": decode}
+    opened = open_sources(sources, {**rows, **found})
     mixed = {"weights": weights, "stop": stop, "batching": batching, "epochs": num_epochs}
     workers = Workers(reader_pool_type, workers_count)
     return MixedReader(

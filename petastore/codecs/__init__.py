@@ -8,11 +8,14 @@
 | `CompressedNdarrayCodec()` | an array | `.npz` bytes (deflate) |
 | `CompressedImageCodec("png" or "jpeg", quality)` | an image, (H, W) or (H, W, 3) RGB | the image file |
 
+`ImageDecode` says which part of images is wanted when they are read, and at what size.
+
 `petastore.schema.codec.Codec` is the promise that all of them keep; `register` makes one of your own known.
 """
 
 from petastore.codecs.compressed import CompressedNdarrayCodec
 from petastore.codecs.image import CompressedImageCodec
+from petastore.codecs.image_hint import ImageDecode
 from petastore.codecs.ndarray import NdarrayCodec
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import register
@@ -21,6 +24,7 @@ from petastore.codecs.scalar import ScalarCodec
 __all__ = [
     "CompressedImageCodec",
     "CompressedNdarrayCodec",
+    "ImageDecode",
     "NdarrayCodec",
     "PlainCodec",
     "ScalarCodec",

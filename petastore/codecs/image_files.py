@@ -18,7 +18,17 @@ from petastore.codecs.declared import shape_fits
 from petastore.errors import MissingExtraError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["MAX_PIXELS", "ImageError", "image_bytes", "read_image", "read_image_into"]
+__all__ = [
+    "MAX_PIXELS",
+    "Header",
+    "ImageError",
+    "checked_header",
+    "decode_into",
+    "image_bytes",
+    "opencv",
+    "read_image",
+    "read_image_into",
+]
 
 MAX_PIXELS = 2**28
 """More pixels are refused: 16,384 × 16,384."""
@@ -34,12 +44,17 @@ class ImageError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Header:
+class Header:
     """What a file says about its pixels before they are decoded."""
 
     format: str
+    """`"png"` or `"jpeg"`."""
+
     shape: tuple[int, ...]
+    """(height, width) or (height, width, 3)."""
+
     dtype: np.dtype[Any]
+    """`uint8` or `uint16`."""
 
 
 def image_bytes(image: NDArray[Any], image_format: str, quality: int) -> bytes:
@@ -54,7 +69,7 @@ def image_bytes(image: NDArray[Any], image_format: str, quality: int) -> bytes:
         ImageError: The library refuses it.
         MissingExtraError: The library is not installed.
     """
-    cv2 = _cv2()
+    cv2 = opencv()
     native = np.ascontiguousarray(image, image.dtype.newbyteorder("="))
     # OpenCV takes blue first, and writes red first into the file.
     pixels = native if native.ndim == 2 else cv2.cvtColor(native, cv2.COLOR_RGB2BGR)
@@ -75,9 +90,9 @@ def read_image(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[Any]:
         ImageError: The bytes are damaged, or hold another dtype or shape than declared.
         MissingExtraError: The library is not installed.
     """
-    header = _checked_header(cell, field)
+    header = checked_header(cell, field)
     image: NDArray[Any] = np.empty(header.shape, header.dtype)
-    _decode_into(cell, header, image)
+    decode_into(cell, header, image)
     return image
 
 
@@ -88,10 +103,16 @@ def read_image_into(cell: NDArray[np.uint8], field: UnischemaField, out: NDArray
         ImageError: The bytes are damaged, or hold another dtype or shape than declared.
         MissingExtraError: The library is not installed.
     """
-    _decode_into(cell, _checked_header(cell, field), out)
+    decode_into(cell, checked_header(cell, field), out)
 
 
-def _checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> _Header:
+def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
+    """What a file says about its pixels, once that is what the field declares.
+
+    Raises:
+        ImageError: It is no image, or one of another dtype or shape, or of too many pixels.
+        MissingExtraError: The library is not installed.
+    """
     start = cell[:32].tobytes()
     if start.startswith(_PNG_SIGNATURE):
         header = _png_header(cell)
@@ -111,7 +132,7 @@ def _checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> _Header:
     return header
 
 
-def _png_header(cell: NDArray[np.uint8]) -> _Header:
+def _png_header(cell: NDArray[np.uint8]) -> Header:
     start = cell[:33].tobytes()
     if len(start) < 33 or start[12:16] != b"IHDR":
         raise ImageError("the png ends inside its header")
@@ -123,10 +144,10 @@ def _png_header(cell: NDArray[np.uint8]) -> _Header:
     if colors not in (_PNG_GRAY, _PNG_RGB, _PNG_PALETTE) or depth not in (1, 2, 4, 8, 16):
         raise ImageError("the png has an alpha channel; encode it again without" if colors in (4, 6) else "damaged png")
     shape = (height, width) if colors == _PNG_GRAY else (height, width, 3)
-    return _Header("png", shape, np.dtype(np.uint16 if depth == 16 else np.uint8))
+    return Header("png", shape, np.dtype(np.uint16 if depth == 16 else np.uint8))
 
 
-def _jpeg_header(cell: NDArray[np.uint8]) -> _Header:
+def _jpeg_header(cell: NDArray[np.uint8]) -> Header:
     try:
         height, width, colors, _ = _simplejpeg().decode_jpeg_header(cell.data)
     except ValueError as problem:
@@ -134,25 +155,41 @@ def _jpeg_header(cell: NDArray[np.uint8]) -> _Header:
     if colors in ("CMYK", "YCCK"):
         raise ImageError("the jpeg is of four channels (CMYK); encode it again as RGB")
     shape = (height, width) if colors.lower() == "gray" else (height, width, 3)
-    return _Header("jpeg", shape, np.dtype(np.uint8))
+    return Header("jpeg", shape, np.dtype(np.uint8))
 
 
-def _decode_into(cell: NDArray[np.uint8], header: _Header, out: NDArray[Any]) -> None:
+def decode_into(cell: NDArray[np.uint8], header: Header, out: NDArray[Any], *, shrink: int = 1) -> None:
+    """The pixels of a file.
+
+    Args:
+        cell: The file.
+        header: What it says of itself.
+        out: Is written; C-contiguous, of the header's dtype and shape, or without the colours of a JPEG to get its
+            brightness alone.
+        shrink: Of a JPEG: 2, 4 or 8 gives every block of so many pixels a side as one pixel, which is decoded more
+            quickly than the whole; sizes are rounded up. Needs a side of 16 pixels.
+
+    Raises:
+        ImageError: The bytes are damaged.
+        MissingExtraError: The library is not installed.
+    """
     if header.format == "jpeg":
-        _decode_jpeg(cell, out)
+        _decode_jpeg(cell, out, shrink)
     else:
         _decode_png(cell, out)
 
 
-def _decode_jpeg(cell: NDArray[np.uint8], out: NDArray[Any]) -> None:
+def _decode_jpeg(cell: NDArray[np.uint8], out: NDArray[Any], shrink: int) -> None:
+    # The library looks for the smallest size that is not below what it is told.
+    least = {} if shrink == 1 else {"min_height": out.shape[0], "min_width": out.shape[1], "min_factor": shrink}
     try:
-        _simplejpeg().decode_jpeg(cell.data, "GRAY" if out.ndim == 2 else "RGB", buffer=out)
+        _simplejpeg().decode_jpeg(cell.data, "GRAY" if out.ndim == 2 else "RGB", buffer=out, **least)
     except ValueError as problem:
         raise ImageError(f"the jpeg is damaged ({problem})") from None
 
 
 def _decode_png(cell: NDArray[np.uint8], out: NDArray[Any]) -> None:
-    cv2 = _cv2()
+    cv2 = opencv()
     wanted = cv2.IMREAD_GRAYSCALE if out.ndim == 2 else cv2.IMREAD_COLOR
     try:
         image = cv2.imdecode(cell, wanted | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION)
@@ -167,7 +204,12 @@ def _decode_png(cell: NDArray[np.uint8], out: NDArray[Any]) -> None:
 
 
 @functools.cache
-def _cv2() -> ModuleType:
+def opencv() -> ModuleType:
+    """The module `cv2`.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
     try:
         import cv2
     except ImportError:

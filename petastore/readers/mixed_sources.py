@@ -43,7 +43,7 @@ def open_sources(given: Any, shared: Mapping[str, Any]) -> list[MixedSource]:
     Args:
         given: For each source a URL, a `Dataset`, or a dict with `dataset_url` and whatever of `shared` is different
             for it.
-        shared: `storage_options`, `filesystem`, `filters`, `predicate` and `selection_cache` of all others.
+        shared: `storage_options`, `filesystem`, `decode`, `filters`, `predicate` and `selection_cache` of all others.
 
     Raises:
         RequestError: `given` is no list, or a dict has an unknown key.
@@ -66,7 +66,7 @@ def _opened(source: Any, shared: Mapping[str, Any]) -> MixedSource:
     dataset = asked["dataset_url"]
     if not isinstance(dataset, Dataset):
         dataset = open_dataset(dataset, **{name: asked[name] for name in _OF_DATASETS})
-    return MixedSource(dataset, {name: asked[name] for name in _OF_ROWS})
+    return MixedSource(dataset.with_decode(asked["decode"]), {name: asked[name] for name in _OF_ROWS})
 
 
 def plan_mixture(

@@ -12,6 +12,7 @@ import torch
 import torch.utils.data
 
 from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes
+from petastore.codecs.image_hint import ImageDecode
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import RequestError
 from petastore.plan.selection import Selection
@@ -45,6 +46,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         schema_fields: Names, regular expressions over whole names, or fields; None is all.
         cache_bytes: Bytes of row groups, as they are stored, that a process keeps; the one that was read last is kept
             whatever its size.
+        decode: As in `make_reader`.
         transform_spec: A function from a row, as a dict of NumPy values, to a row; it runs each time that a row is
             asked for.
         selection: Which rows, from `petastore.select_rows`; they are numbered among themselves.
@@ -74,13 +76,14 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         schema_fields: Iterable[str | UnischemaField] | None = None,
         *,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        decode: Mapping[str, ImageDecode] | None = None,
         transform_spec: TransformSpec | None = None,
         selection: Selection | None = None,
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
     ) -> None:
         self.rows = RandomAccess(
-            opened_dataset(dataset, storage_options, filesystem),
+            opened_dataset(dataset, storage_options, filesystem).with_decode(decode),
             schema_fields,
             cache_bytes=cache_bytes,
             transform=transform_spec,

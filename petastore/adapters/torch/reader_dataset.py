@@ -15,6 +15,7 @@ from petastore.adapters.torch.loader import epochs_of
 from petastore.adapters.torch.map_dataset import opened_dataset
 from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in
 from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes
+from petastore.codecs.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
@@ -71,6 +72,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         cur_shard: This rank, from 0; give it together with `shard_count`. Workers are not ranks.
         shard_count: Ranks.
         tail: As in `make_reader`.
+        decode: As in `make_reader`.
         transform_spec: A function from a row, as a dict, to a row. It must pickle where workers are spawned.
         selection: Which rows, from `petastore.select_rows`.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
@@ -109,12 +111,13 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         cur_shard: int | None = None,
         shard_count: int | None = None,
         tail: str | Tail = "even",
+        decode: Mapping[str, ImageDecode] | None = None,
         transform_spec: TransformSpec | None = None,
         selection: Selection | None = None,
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
     ) -> None:
-        self.dataset = opened_dataset(dataset, storage_options, filesystem)
+        self.dataset = opened_dataset(dataset, storage_options, filesystem).with_decode(decode)
         """The dataset that is read."""
         self.batch_size = None if batch_size is None else whole_number(batch_size, name="batch_size", least=1)
         self._size = self.batch_size or 1

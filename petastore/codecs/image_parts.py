@@ -1,0 +1,97 @@
+"""A part of an image at another size, decoded no further than that needs.
+
+Most of what a JPEG costs beyond reading its bits is turning frequencies into pixels, and a picture of half the size
+needs a quarter of them. So a JPEG is decoded at 1/2, 1/4 or 1/8 where that is not below what is wanted, and what is
+left to do is resized (docs/decisions/0004).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.codecs.image_files import Header, ImageError, checked_header, decode_into, opencv
+from petastore.codecs.image_hint import ImageDecode
+from petastore.schema.field import UnischemaField
+
+__all__ = ["read_part"]
+
+_SHRINKS = (8, 4, 2)
+_LEAST_SIDE_TO_SHRINK = 16
+"""Pixels; the sizes of smaller images round to the same at several scales."""
+
+_LARGEST_STEP = 1.5
+"""How many times smaller a side may become in one step of linear interpolation. It is then as close to an ideal filter
+as the mean of areas is, at a fifth of the time; beyond, it skips pixels."""
+
+
+def read_part(
+    cell: NDArray[np.uint8], stored: UnischemaField, wanted: ImageDecode, out: NDArray[Any] | None = None
+) -> NDArray[Any]:
+    """The part of an image that is wanted: `out`, or new memory.
+
+    Args:
+        cell: The file.
+        stored: What was declared of it.
+        wanted: Which part, and at what size.
+        out: Where to, of the shape that comes out and C-contiguous; None takes new memory.
+
+    Raises:
+        ImageError: The bytes are damaged, hold another dtype or shape than declared, or the image does not reach as far
+            as the region.
+        MissingExtraError: The library is not installed.
+    """
+    header = checked_header(cell, stored)
+    height, width = header.shape[:2]
+    region = wanted.region or (0, 0, height, width)
+    if region[0] + region[2] > height or region[1] + region[3] > width:
+        raise ImageError(f"the {header.format} is {height}×{width}, and the region {region} reaches beyond it")
+    size = wanted.size or region[2:]
+    if out is None:
+        shape: Any = wanted.shape_of(header.shape)
+        out = np.empty(shape, header.dtype)
+    shrink = _shrink(region, size, header)
+    decoded = (-(-height // shrink), -(-width // shrink))
+    # Only of a JPEG is brightness to be had without colours.
+    colors = out.shape[2:] if header.format == "jpeg" else header.shape[2:]
+    if out.shape == decoded + colors and region == (0, 0, height, width):
+        decode_into(cell, header, out, shrink=shrink)
+        return out
+    image = np.empty(decoded + colors, header.dtype)
+    decode_into(cell, header, image, shrink=shrink)
+    top, left, rows, columns = (-(-border // shrink) for border in region)
+    _finish(image[top : top + rows, left : left + columns], out)
+    return out
+
+
+def _shrink(region: tuple[int, ...], size: tuple[int, ...], header: Header) -> int:
+    """How many times smaller a JPEG is decoded: never below the size, and only where the region begins on a pixel."""
+    height, width = header.shape[:2]
+    if header.format != "jpeg" or max(height, width) < _LEAST_SIDE_TO_SHRINK:
+        return 1
+    top, left, rows, columns = region
+    for shrink in _SHRINKS:
+        is_enough = rows >= size[0] * shrink and columns >= size[1] * shrink
+        # The last block may be cut off by the border of the image; elsewhere a region ends on a whole one.
+        whole_rows = top % shrink == 0 and (rows % shrink == 0 or top + rows == height)
+        whole_columns = left % shrink == 0 and (columns % shrink == 0 or left + columns == width)
+        if is_enough and whole_rows and whole_columns:
+            return shrink
+    return 1
+
+
+def _finish(image: NDArray[Any], out: NDArray[Any]) -> None:
+    """Resizes, and takes the colours away where they are not wanted."""
+    cv2 = opencv()
+    resized = image
+    if image.shape[:2] != out.shape[:2]:
+        steps = [old / new for old, new in zip(image.shape[:2], out.shape[:2], strict=True)]
+        how = cv2.INTER_AREA if max(steps) > _LARGEST_STEP else cv2.INTER_LINEAR
+        resized = out if image.ndim == out.ndim else np.empty((*out.shape[:2], 3), out.dtype)
+        cv2.resize(image, (out.shape[1], out.shape[0]), dst=resized, interpolation=how)
+    if resized.ndim != out.ndim:
+        cv2.cvtColor(resized, cv2.COLOR_RGB2GRAY, dst=out)
+    elif resized is not out:
+        np.copyto(out, resized)
