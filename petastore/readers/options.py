@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import logging
 
 from petastore.errors import RequestError
 from petastore.plan.request import whole_number
@@ -12,6 +14,7 @@ from petastore.readers.transform_processes import TransformProcesses
 
 __all__ = ["Workers"]
 
+_log = logging.getLogger(__name__)
 _POOLS = ("thread", "process", "dummy")
 
 
@@ -46,6 +49,19 @@ class Workers:
         """A pool for work without functions of transforms, open; whoever asks for it closes and joins it."""
         return InlinePool() if self.kind == "dummy" else ThreadPool(self.count or available_cpus())
 
+    def say_that_threads_will_do(self) -> None:
+        """Logs, once a process, that a process pool is a thread pool where no function is there to run in processes."""
+        if self.kind == "process":
+            _say_that_threads_will_do()
+
     def processes(self) -> TransformProcesses:
         """Processes for functions of transforms, not started yet; whoever asks for them closes and joins them."""
         return TransformProcesses(self.count or available_cpus())
+
+
+@functools.cache
+def _say_that_threads_will_do() -> None:
+    _log.info(
+        "reader_pool_type='process' runs the functions of transforms in processes; this reader has none, and threads "
+        "do all of its work"
+    )

@@ -121,6 +121,8 @@ class Reader:
         self._calls_functions = False
         self._verified: set[int] = set()  # row groups whose checksums were found right: once is enough
         self._assembler = self._make_assembler()
+        if self._processes is None:
+            workers.say_that_threads_will_do()
         self._admission_of = self._make_admissions()
         self._view = self._assembler.view
         self.schema = self._assembler.schema

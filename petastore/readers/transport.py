@@ -18,6 +18,7 @@ Both sides trust each other: this is for processes that run our own program, not
 
 from __future__ import annotations
 
+import array
 import mmap
 import os
 import pickle
@@ -35,6 +36,8 @@ __all__ = ["Arena", "Channel"]
 
 _RECORD = struct.Struct("<BBxxIQ")
 """Slot; whether the last message of the slot is still in use; number of parts; bytes of the arena if it is new."""
+
+_ONE_DESCRIPTOR = socket.CMSG_LEN(array.array("i").itemsize)
 
 _ALIGNMENT = 64
 
@@ -207,19 +210,20 @@ class Channel:
             raise EOFError("the process at the other end is gone") from problem
 
     def _receive_record(self) -> tuple[int, bool, int, int, int | None]:
-        record, descriptors = b"", []
+        record, descriptors = b"", array.array("i")
+        # Without blocking: it may be the sentinel that woke us, and nothing to read. (`socket.recv_fds` ignores flags.)
+        flags = socket.MSG_DONTWAIT | getattr(socket, "MSG_CMSG_CLOEXEC", 0)
         while len(record) < _RECORD.size:
             self._watched.poll()
             try:
-                # Without blocking: it may be the sentinel that woke us, and nothing to read.
-                flags = socket.MSG_DONTWAIT | getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-                more, found, _, _ = socket.recv_fds(self._connection, _RECORD.size - len(record), 1, flags)
+                more, ancillary, _, _ = self._connection.recvmsg(_RECORD.size - len(record), _ONE_DESCRIPTOR, flags)
             except OSError as problem:
                 raise EOFError("the process at the other end is gone") from problem
-            descriptors += found
-            record += more
             if not more:
                 raise EOFError("the process at the other end is gone")
+            record += more
+            for _, _, data in ancillary:
+                descriptors.frombytes(data[: descriptors.itemsize])
         return *_RECORD.unpack(record), descriptors[0] if descriptors else None
 
 

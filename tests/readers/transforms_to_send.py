@@ -1,0 +1,117 @@
+"""Functions of transforms that worker processes import by name, well-behaved and otherwise."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+seen: list[Any] = []
+
+
+def unchanged(row: dict[str, Any]) -> dict[str, Any]:
+    return row
+
+
+def in_place(row: dict[str, Any]) -> dict[str, Any]:
+    """As functions of images do it."""
+    row["image"] *= 2
+    return row
+
+
+def more(row: dict[str, Any]) -> dict[str, Any]:
+    """Text, missing values, arrays of free shape and arrays of one shape, made of a number."""
+    number = int(row["id"])
+    return {
+        "id": row["id"],
+        "text": None if number % 7 == 3 else f"row {number}",
+        "half": None if number % 5 == 2 else np.float32(number / 2),
+        "track": np.full((number % 4, 2), number, np.int16),
+        "image": np.full((40, 40), number % 256, np.uint8),
+    }
+
+
+def frame_of_halves(frame: Any) -> Any:
+    frame["half"] = frame["id"].astype("float32") / 2
+    frame["rows"] = np.int64(len(frame))
+    return frame
+
+
+def before(row: dict[str, Any]) -> dict[str, Any]:
+    """Of each row the image of the one before it, which it keeps."""
+    seen.append(row["image"])
+    return {"id": row["id"], "image": seen[-2] if len(seen) > 1 else np.zeros_like(row["image"])}
+
+
+def worker_of(row: dict[str, Any]) -> dict[str, Any]:
+    return {"id": row["id"], "pid": os.getpid()}
+
+
+def modules_of(row: dict[str, Any]) -> dict[str, Any]:
+    known = ("pyarrow", "torch", "tensorflow", "pandas", "petastore.readers.reader")
+    return {"id": row["id"], "modules": ",".join(name for name in known if name in sys.modules)}
+
+
+def fails_from_30(row: dict[str, Any]) -> dict[str, Any]:
+    if row["id"] >= 30:
+        raise KeyError(f"row {row['id']}")
+    return row
+
+
+class Unpicklable(Exception):  # noqa: N818 - as a user may name it
+    """Cannot be made again of its arguments."""
+
+    def __init__(self, one: int, other: int) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+def raises_what_cannot_be_pickled(row: dict[str, Any]) -> dict[str, Any]:
+    raise Unpicklable(1, 2)
+
+
+def makes_what_cannot_be_pickled(row: dict[str, Any]) -> dict[str, Any]:
+    return {"id": row["id"], "thing": lambda: None}
+
+
+def exits(row: dict[str, Any]) -> dict[str, Any]:
+    os._exit(3)
+
+
+def exits_politely(row: dict[str, Any]) -> dict[str, Any]:
+    sys.exit(4)
+
+
+def crashes(row: dict[str, Any]) -> dict[str, Any]:
+    ctypes.string_at(0)
+    return row
+
+
+def exits_once(row: dict[str, Any]) -> dict[str, Any]:
+    """The first time, which a file remembers."""
+    try:
+        Path(os.environ["PETASTORE_TEST_MARK"]).touch(exist_ok=False)
+    except FileExistsError:
+        return row
+    os._exit(3)
+
+
+def sleeps(row: dict[str, Any]) -> dict[str, Any]:
+    """For long, and says in a file that it does."""
+    Path(os.environ["PETASTORE_TEST_MARK"]).with_suffix(f".{os.getpid()}").touch()
+    time.sleep(600)
+    return row
+
+
+class Adds:
+    """A function with a value of its own."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {"id": row["id"] + self.number}
