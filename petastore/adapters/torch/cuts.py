@@ -7,10 +7,12 @@ kept to one call a stack of columns, in which torch makes the views of all of th
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from petastore.adapters.torch.ragged import RaggedColumn
 from petastore.adapters.torch.tensors import is_shareable, tensor_or_list
 from petastore.readers.batch import Batch, Columns
 
@@ -19,6 +21,9 @@ __all__ = ["BatchTensors"]
 
 class BatchTensors:
     """Makes dicts of tensors of batches. One for each loop; not thread-safe.
+
+    Args:
+        ragged: By name, columns of free shape that come in another form than a list.
 
     Example:
         >>> import numpy as np
@@ -29,7 +34,8 @@ class BatchTensors:
         {'id': tensor([2, 3]), 'word': ['a', 'a']}
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ragged: Mapping[str, RaggedColumn] | None = None) -> None:
+        self._ragged = ragged or {}
         # Weak, so that what was cut up is not kept any longer than its batches.
         self._tensors: weakref.WeakKeyDictionary[Columns, _Tensors] = weakref.WeakKeyDictionary()
 
@@ -37,15 +43,18 @@ class BatchTensors:
         """Column name to tensor, or to a list where no tensor holds the column; see `DataLoader`."""
         tensors = self._tensors.get(batch.source)
         if tensors is None:
-            tensors = self._tensors[batch.source] = _Tensors(batch.source)
+            tensors = self._tensors[batch.source] = _Tensors(batch.source, self._ragged)
         return tensors.cut(batch)
 
 
 class _Tensors:
     """The tensors of columns that were made in one go; holds their memory, and not the columns."""
 
-    def __init__(self, columns: Columns) -> None:
-        self._names = dict.fromkeys(columns.by_name)
+    def __init__(self, columns: Columns, ragged: Mapping[str, RaggedColumn]) -> None:
+        self._ragged = ragged
+        self._names = dict.fromkeys(
+            made for name in columns.by_name for made in (ragged[name].names if name in ragged else (name,))
+        )
         self._stacks = [(names, torch.from_numpy(stack)) for names, stack in columns.stacks if is_shareable(stack)]
         stacked = {name for names, _ in self._stacks for name in names}
         self._single = {
@@ -63,5 +72,8 @@ class _Tensors:
         for name, tensor in self._single.items():
             tensors[name] = tensor[first:stop]
         for name in self._others:
-            tensors[name] = tensor_or_list(name, batch[name])
+            if name in self._ragged:
+                tensors.update(self._ragged[name].tensors(batch[name]))
+            else:
+                tensors[name] = tensor_or_list(name, batch[name])
         return tensors

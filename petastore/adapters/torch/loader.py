@@ -11,7 +11,9 @@ import torch
 import torch.utils.data
 
 from petastore.adapters.passes import Passes
+from petastore.adapters.ragged import Form
 from petastore.adapters.torch.cuts import BatchTensors
+from petastore.adapters.torch.ragged import ragged_columns
 from petastore.adapters.torch.tensors import decimal_friendly_collate, refuse_dtypes, rows_as_dicts
 from petastore.errors import RequestError
 from petastore.plan.request import Tail
@@ -53,7 +55,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     numbers, booleans                        tensor (rows, *shape) sharing memory with the reader's array
     uint16, uint32                           int32, int64 (a copy; as Petastorm did)
     datetime64, timedelta64                  int64 nanoseconds
-    a shape with None                        list of tensors, one a row
+    a shape with None                        list of tensors, one a row; or see `ragged`
     text, bytes, Decimal, structs            list of Python values, None where missing
     numbers with missing values              DecodeError that names the column
     "valid" of tail="pad"                    bool tensor (rows,)
@@ -69,6 +71,12 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             times faster. `decimal_friendly_collate` means None.
         shuffling_queue_capacity: Petastorm's shuffling queue. Accepted, and does nothing: ask the reader for
             `shuffle_rows=True`.
+        ragged: What becomes of shapes with None, as one form for all such columns of numbers and times, or a dict from
+            column name to form. `"list"`: a list of tensors. `"padded"`: one tensor, filled up with zeros (`Padded(v)`:
+            with v), and a column `<name>_lengths` of int64 that says how much of each row is real: (rows,) where one
+            dimension is free, else (rows, free dimensions). `"nested"`: a `torch.nested` tensor, of the jagged layout
+            where one dimension is free, else of the strided one, which torch calls a prototype. The last two refuse
+            missing values.
         pin_memory: Copy tensors to page-locked memory, by torch's own code.
         **torch_options: Other options of torch's DataLoader are taken at their neutral value, so that a call need not
             be edited (`num_workers=0`, `shuffle=False`), and refused at any other.
@@ -94,6 +102,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None,
         shuffling_queue_capacity: int = 0,
         *,
+        ragged: Form | Mapping[str, Form] = "list",
         pin_memory: bool = False,
         **torch_options: Any,
     ) -> None:
@@ -118,7 +127,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             drop_last=reader.plan.request.tail is Tail.DROP,
         )
         whole_columns = collate_fn is None or collate_fn is decimal_friendly_collate
-        make: Callable[[Any], Any] = BatchTensors() if whole_columns else self._collated_rows
+        forms = ragged_columns(reader, ragged)
+        if forms and not whole_columns:
+            raise RequestError("ragged= is about whole columns, and a collate_fn gets rows; leave one of them out")
+        make: Callable[[Any], Any] = BatchTensors(forms) if whole_columns else self._collated_rows
         # torch fetches, collates and pins; it is told not to batch, because a reader's batches are ready.
         self._batch_loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
             _Batches(passes, int(batch_size)),

@@ -1,0 +1,94 @@
+"""Columns of arrays whose shapes differ as tensors: padded, with lengths, or nested."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from petastore.adapters.columns import flattened, padded, ragged_cells
+from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field
+from petastore.adapters.torch.tensors import shareable
+from petastore.schema.field import UnischemaField
+
+__all__ = ["RaggedColumn", "ragged_columns"]
+
+_FORMS: Final = ("list", "padded", "nested")
+
+
+def ragged_columns(reader: Any, ragged: Any) -> dict[str, RaggedColumn]:
+    """The columns of a reader that come in another form than a list of tensors.
+
+    Args:
+        reader: The reader, or whatever has its `schema`.
+        ragged: A form, or a mapping from column name to form: see `DataLoader`.
+
+    Raises:
+        RequestError: No such form or column, or a column that cannot have it.
+    """
+    forms = forms_of(ragged, reader.schema, known=_FORMS)
+    return {name: RaggedColumn(reader.schema[name], form) for name, form in forms.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class RaggedColumn:
+    """A column of free shape that becomes tensors. A value; picklable.
+
+    Example:
+        >>> column = np.array([np.array([1, 2]), np.array([3])], dtype=object)
+        >>> RaggedColumn(UnischemaField("words", "int32", (None,)), Padded()).tensors(column)
+        {'words': tensor([[1, 2], [3, 0]], dtype=torch.int32), 'words_lengths': tensor([2, 1])}
+    """
+
+    field: UnischemaField
+    """What the schema says."""
+
+    form: Form
+    """`Padded`, or `"nested"`."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that are made."""
+        name = self.field.name
+        return (name, lengths_field(self.field).name) if isinstance(self.form, Padded) else (name,)
+
+    def tensors(self, column: NDArray[Any]) -> dict[str, torch.Tensor]:
+        """What becomes of the column of a batch, in memory of its own.
+
+        Args:
+            column: One array a row, object array (rows,).
+
+        Raises:
+            DecodeError: A value is missing, or of another shape than the schema says.
+        """
+        name = self.field.name
+        if isinstance(self.form, Padded):
+            values, lengths = padded(self.field, column, self.form.value)
+            made = (torch.from_numpy(shareable(name, values)), torch.from_numpy(np.ascontiguousarray(lengths)))
+            return dict(zip(self.names, made, strict=True))
+        free = [axis for axis, size in enumerate(self.field.shape) if size is None]
+        return {name: self._jagged(column, free[0]) if len(free) == 1 else self._strided(column)}
+
+    def _jagged(self, column: NDArray[Any], axis: int) -> torch.Tensor:
+        """All cells side by side along their free dimension, in one tensor that is cut by offsets."""
+        if axis == 0:
+            flat, shapes = flattened(self.field, column)
+            sizes = [size for size in self.field.shape if size is not None]
+            packed = flat.reshape(int(shapes[:, 0].sum()), *sizes)
+        else:
+            cells, shapes = ragged_cells(self.field, column)
+            nothing: Any = np.empty([size or 0 for size in self.field.shape], self.field.dtype)
+            packed = np.concatenate([nothing, *cells], axis=axis, dtype=self.field.dtype, casting="same_kind")
+        offsets = np.concatenate([[0], np.cumsum(shapes[:, axis])])
+        values = torch.from_numpy(shareable(self.field.name, packed))
+        return torch.nested.nested_tensor_from_jagged(values, torch.from_numpy(offsets), jagged_dim=axis + 1)
+
+    def _strided(self, column: NDArray[Any]) -> torch.Tensor:
+        cells, _ = ragged_cells(self.field, column)
+        name = self.field.name
+        return torch.nested.nested_tensor(
+            [torch.from_numpy(shareable(name, np.asarray(cell, self.field.dtype))) for cell in cells]
+        )

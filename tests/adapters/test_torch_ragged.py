@@ -1,0 +1,196 @@
+"""Columns of free shape as padded and nested tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import petastore
+from petastore import Unischema, UnischemaField
+from petastore.adapters.ragged import Form
+from petastore.adapters.torch import DataLoader, Padded, ReaderDataset
+from petastore.adapters.torch.ragged import RaggedColumn
+from petastore.codecs import NdarrayCodec
+from petastore.errors import DecodeError, RequestError
+
+# What torch says once a process of nested tensors that are not jagged.
+pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+
+FIELDS = [
+    UnischemaField("id", "int32"),
+    UnischemaField("tokens", "uint16", (None,)),
+    UnischemaField("track", "float32", (None, 2), NdarrayCodec()),
+    UnischemaField("wave", "float32", (3, None), NdarrayCodec()),
+    UnischemaField("page", "uint8", (None, None), NdarrayCodec()),
+    UnischemaField("maybe", "float32", (None,), NdarrayCodec(), nullable=True),
+    UnischemaField("words", str, (None,)),
+]
+NAMES = ["id", "tokens", "track", "wave", "page", "words"]
+ROWS = 23
+
+
+def ragged_row(i: int) -> dict[str, Any]:
+    return {
+        "id": i,
+        "tokens": np.arange(i % 4, dtype=np.uint16) + i,
+        "track": np.full((i % 3, 2), i, np.float32),
+        "wave": np.full((3, i % 5), i, np.float32),
+        "page": np.full((i % 3, i % 4), i, np.uint8),
+        "maybe": None if i == 5 else np.zeros(i % 2, np.float32),
+        "words": ["x"] * (i % 2),
+    }
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = str(tmp_path_factory.mktemp("ragged") / "rows")
+    petastore.write_dataset(url, Unischema("rows", FIELDS), map(ragged_row, range(ROWS)), rows_per_row_group=6)
+    return url
+
+
+def batches(url: str, ragged: Any, **options: Any) -> list[dict[str, Any]]:
+    with petastore.make_reader(url, NAMES, shuffle_rows=True, seed=2) as reader:
+        return list(DataLoader(reader, batch_size=8, ragged=ragged, **options))
+
+
+def assert_rows(batch: dict[str, Any], name: str, cells: Any) -> None:
+    """Each cell is what was written."""
+    assert len(cells) == len(batch["id"])
+    for i, cell in zip(batch["id"].tolist(), cells, strict=True):
+        wanted = ragged_row(i)[name]
+        np.testing.assert_array_equal(cell.numpy(), wanted)
+
+
+def test_a_list_is_the_default(url: str) -> None:
+    for asked in ({}, {"ragged": "list"}, {"ragged": {"tokens": "list"}}):
+        with petastore.make_reader(url, ["id", "tokens"]) as reader:
+            (batch,) = DataLoader(reader, batch_size=ROWS, **asked)
+        assert isinstance(batch["tokens"], list)
+        assert_rows(batch, "tokens", batch["tokens"])
+
+
+def test_padded_columns_have_their_lengths_beside_them(url: str) -> None:
+    for batch in batches(url, "padded"):
+        assert list(batch) == [
+            "id", "tokens", "tokens_lengths", "track", "track_lengths", "wave", "wave_lengths", "page", "page_lengths",
+            "words",
+        ]  # fmt: skip
+        rows = len(batch["id"])
+        assert batch["tokens"].dtype is torch.int32
+        assert batch["tokens_lengths"].dtype is torch.int64
+        assert batch["tokens_lengths"].shape == (rows,)
+        assert batch["page_lengths"].shape == (rows, 2)
+        assert batch["track"].shape[2:] == (2,)
+        assert batch["wave"].shape[:2] == (rows, 3)
+        assert isinstance(batch["words"], list)
+        lengths = batch["tokens_lengths"].tolist()
+        assert batch["tokens"].shape[1] == max(lengths)
+        assert_rows(batch, "tokens", [row[:length] for row, length in zip(batch["tokens"], lengths, strict=True)])
+        assert all((row[length:] == 0).all() for row, length in zip(batch["tokens"], lengths, strict=True))
+        waves = zip(batch["wave"], batch["wave_lengths"], strict=True)
+        assert_rows(batch, "wave", [row[:, :length] for row, length in waves])
+        pages = zip(batch["page"], batch["page_lengths"].tolist(), strict=True)
+        assert_rows(batch, "page", [row[:high, :wide] for row, (high, wide) in pages])
+
+
+def test_a_value_may_stand_where_there_is_nothing(url: str) -> None:
+    for batch in batches(url, {"track": Padded(float("nan")), "page": Padded(255)}):
+        assert isinstance(batch["tokens"], list)
+        for row, length in zip(batch["track"], batch["track_lengths"], strict=True):
+            assert row[length:].isnan().all()
+            assert not row[:length].isnan().any()
+        assert (batch["page"][batch["page_lengths"][:, 0] == 0] == 255).all()
+
+
+def test_nested_columns_are_jagged_where_one_dimension_is_free(url: str) -> None:
+    for batch in batches(url, "nested"):
+        for name in ("tokens", "track", "wave"):
+            assert batch[name].layout is torch.jagged
+            assert_rows(batch, name, batch[name].unbind())
+        assert batch["page"].layout is torch.strided
+        assert_rows(batch, "page", batch["page"].unbind())
+        assert batch["track"].size(0) == len(batch["id"])
+
+
+def test_each_column_may_have_its_own_form(url: str) -> None:
+    for batch in batches(url, {"track": "nested", "tokens": "padded", "wave": "list"}):
+        assert batch["track"].is_nested
+        assert not batch["tokens"].is_nested
+        assert isinstance(batch["wave"], list)
+        assert isinstance(batch["page"], list)
+
+
+FORMS: list[Form] = [Padded(0), "nested"]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    shape=st.sampled_from([(None,), (None, 2), (2, None), (None, None), (2, None, 3), (None, 0)]),
+    lengths=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=5),
+    form=st.sampled_from(FORMS),
+)
+def test_every_form_holds_every_cell(shape: tuple[int | None, ...], lengths: list[tuple[int, int]], form: Form) -> None:
+    field = UnischemaField("x", "int64", shape)
+    free = [axis for axis, size in enumerate(shape) if size is None]
+    column: NDArray[Any] = np.empty(len(lengths), dtype=object)
+    for row, drawn in enumerate(lengths):
+        sizes = [size or 0 for size in shape]
+        for axis, length in zip(free, drawn, strict=False):
+            sizes[axis] = length
+        column[row] = np.arange(row, row + np.prod(sizes)).reshape(sizes)
+    tensors = RaggedColumn(field, form).tensors(column)
+    if form == "nested":
+        (cells,) = (tensor.unbind() for tensor in tensors.values()) if len(column) else ([],)
+    else:
+        ends = tensors["x_lengths"].reshape(len(column), len(free)).tolist()
+        cells = []
+        for row, end in zip(tensors["x"], ends, strict=True):
+            corner = [slice(None)] * len(shape)
+            for axis, length in zip(free, end, strict=True):
+                corner[axis] = slice(length)
+            cells.append(row[tuple(corner)])
+    for cell, wanted in zip(cells, column, strict=True):
+        np.testing.assert_array_equal(cell.numpy(), wanted)
+
+
+@pytest.mark.parametrize("form", ["padded", "nested"])
+def test_missing_values_are_refused_but_in_lists(url: str, form: str) -> None:
+    with petastore.make_reader(url, ["maybe"]) as reader:
+        (batch,) = DataLoader(reader, batch_size=ROWS)
+        assert sum(cell is None for cell in batch["maybe"]) == 1
+        with pytest.raises(DecodeError, match="column 'maybe': 1 of 23 values is missing"):
+            list(DataLoader(reader, batch_size=ROWS, ragged=form))
+
+
+def test_what_cannot_be_is_refused_at_the_call(url: str) -> None:
+    with petastore.make_reader(url, NAMES) as reader:
+        with pytest.raises(RequestError, match=r"ragged='ragged' is no form"):
+            DataLoader(reader, batch_size=4, ragged="ragged")
+        with pytest.raises(RequestError, match="'words', whose values are str"):
+            DataLoader(reader, batch_size=4, ragged={"words": "nested"})
+        with pytest.raises(RequestError, match=r"ragged= is about whole columns"):
+            DataLoader(reader, batch_size=4, ragged="padded", collate_fn=list)
+        with pytest.raises(RequestError, match="'tokens' with -1, which is no uint16"):
+            DataLoader(reader, batch_size=4, ragged={"tokens": Padded(-1)})
+    with pytest.raises(RequestError, match=r"ragged= is about batches"):
+        ReaderDataset(url, NAMES, ragged="padded")
+
+
+@pytest.mark.parametrize("form", ["padded", {"tokens": "nested", "track": "nested"}])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_worker_processes_make_them_too(url: str, form: Any, workers: int) -> None:
+    dataset = ReaderDataset(url, ["id", "tokens", "track"], batch_size=8, ragged=form)
+    seen = 0
+    for batch in torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers):
+        nested = batch["tokens"].is_nested
+        rows = batch["tokens"].unbind() if nested else zip(batch["tokens"], batch["tokens_lengths"], strict=True)
+        assert_rows(batch, "tokens", [row if nested else row[0][: row[1]] for row in rows])
+        seen += len(batch["id"])
+    assert seen == ROWS
