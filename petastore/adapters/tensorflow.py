@@ -1,6 +1,8 @@
-"""TensorFlow: a `tf.data.Dataset` with a full `element_spec`, fed with whole batches of columns.
+"""TensorFlow: a `tf.data.Dataset` with a full `element_spec`, fed with the columns of many batches at a time.
 
-Python is called once a batch, never once a row: where rows are asked for, TensorFlow takes batches apart by itself.
+Python hands over runs of batches, as the reader made them, and TensorFlow's own code cuts batches or rows out of them:
+a function that runs for each batch, of Python or of a graph, would cost more than the batch. Aligned columns are not
+copied on the way. Only ragged and padded columns, which depend on what else is in the batch, are made batch by batch.
 """
 
 from __future__ import annotations
@@ -8,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -18,9 +21,11 @@ from numpy.typing import NDArray
 from petastore.adapters.columns import flattened, nanoseconds, padded, present, ragged_cells
 from petastore.adapters.passes import Passes
 from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field
-from petastore.errors import MissingExtraError, RequestError
+from petastore.adapters.runs import Handed, Run, runs_of
+from petastore.errors import DecodeError, MissingExtraError, RequestError
 from petastore.plan.cursor import Cursor
-from petastore.plan.request import Tail
+from petastore.plan.request import Tail, whole_number
+from petastore.plan.state import dump_state
 from petastore.readers.assemble import VALID_COLUMN
 from petastore.schema.field import UnischemaField
 
@@ -29,8 +34,9 @@ try:
 except ImportError:
     raise MissingExtraError("petastore.adapters.tensorflow", package="tensorflow", extra="tf") from None
 
-__all__ = ["make_tf_dataset"]
+__all__ = ["make_tf_dataset", "state_after"]
 
+_BATCHES_A_CALL = 4096
 _BYTES_A_CALL = 4 * 1024 * 1024
 _ROWS_A_CALL = 1024
 _BYTES_OF_A_FREE_VALUE = 64 * 1024
@@ -95,10 +101,10 @@ def make_tf_dataset(reader: Any, batch_size: int | None = None, *, ragged: Form 
     columns = [column for field in _fields(reader) for column in _columns(field, forms, rows=batch_size is None)]
     passes = Passes(reader)
     if batch_size is None:
-        dataset = _rows(_dataset(lambda: _many_rows(reader, passes), columns), columns)
+        dataset = _rows(lambda: _runs_of_rows(reader, passes), columns)
         elements_per_epoch = reader.plan.rows_per_epoch(_rows_cut_by_the_reader(reader))
     else:
-        dataset = _dataset(lambda: passes.start(int(batch_size)), columns)
+        dataset = _batches(lambda: _noted(reader, passes, int(batch_size)), columns)
         elements_per_epoch = reader.steps_per_epoch(int(batch_size))
     begins_at_the_beginning = reader.cursor == Cursor() or reader.last_row_consumed
     if begins_at_the_beginning:
@@ -123,38 +129,147 @@ class _Column:
     """For rows: one row of what `spec` says as the tensor that users get, in graph code; None where it is that."""
     made_of: str | None = None
     """The reader's column; None is the one of this name."""
+    is_dense: bool = False
+    """Whether it is one tensor whose first dimension is rows, each independent of the others."""
+
+    def of(self, run: Run) -> Any:
+        """What `spec` says, of all rows of a run."""
+        return self.convert(run.column(self.made_of or self.name))
 
 
-def _dataset(batches: Callable[[], Iterator[Mapping[str, Any]]], columns: list[_Column]) -> Any:
-    def generate() -> Iterator[dict[str, Any]]:
-        for batch in batches():
-            yield {column.name: column.convert(batch[column.made_of or column.name]) for column in columns}
+def state_after(reader: Any, batches: int) -> dict[str, Any]:
+    """The state after as many batches of the iteration under way (rows, where the dataset gives rows).
 
-    return tf.data.Dataset.from_generator(generate, output_signature={column.name: column.spec for column in columns})
+    TensorFlow reads ahead of training, by runs of batches and by what `prefetch` adds, and `reader.state_dict()` says
+    how far the reader is. Only the trainer knows how many batches it has had. Continuing from this state gives what
+    follows them: pass it to `load_state_dict` of a reader before its dataset is made.
+
+    Args:
+        reader: What the dataset was made of.
+        batches: Batches received since the iteration, or the epoch of `fit`, began; from 1. With `repeat()`, in the
+            newest repetition, which may have begun ahead of training: prefer `num_epochs` of the reader.
+
+    Raises:
+        RequestError: TensorFlow was not given as many, or over 65,536 more; or the dataset gives rows of a batch
+            reader, which counts no rows.
+
+    Example:
+        >>> import petastore, tempfile
+        >>> url = tempfile.mkdtemp() + "/ids"
+        >>> schema = petastore.Unischema("ids", [petastore.UnischemaField("id", "int64")])
+        >>> _ = petastore.write_dataset(url, schema, [{"id": i} for i in range(10)])
+        >>> with petastore.make_reader(url, shuffle_row_groups=False) as reader:
+        ...     for step, batch in enumerate(make_tf_dataset(reader, batch_size=3).prefetch(2), start=1):
+        ...         if step == 2:
+        ...             break
+        ...     state = state_after(reader, step)
+        >>> with petastore.make_reader(url, shuffle_row_groups=False) as reader:
+        ...     reader.load_state_dict(state)
+        ...     [batch["id"].numpy().tolist() for batch in make_tf_dataset(reader, batch_size=3)]
+        [[6, 7, 8], [9]]
+    """
+    batches = whole_number(batches, name="batches", least=1)
+    return dump_state(reader.plan, _handed.get(reader, Handed()).cursor_after(batches))
 
 
-def _many_rows(reader: Any, passes: Passes) -> Iterator[Mapping[str, Any]]:
-    """The rows that iterating the reader gives, in that order, many at a time."""
-    batches = passes.start(_rows_cut_by_the_reader(reader))
-    if reader.batched_output:
-        yield from batches
-        return
-    # Larger batches would each be ordered lane by lane, and so be mixed worse than the rows one by one.
-    at_a_time = _rows_a_call(reader)
-    while run := list(itertools.islice(batches, at_a_time)):
-        yield _joined_batches(run)
+_handed: weakref.WeakKeyDictionary[Any, Handed] = weakref.WeakKeyDictionary()
+"""Of each reader: what the iteration under way was given."""
 
 
-def _rows(batches: Any, columns: list[_Column]) -> Any:
-    rows = batches.unbatch()
+def _noted(reader: Any, passes: Passes, batch_size: int) -> Iterator[Any]:
+    handed = _handed[reader] = Handed()
+    return handed.noted(passes.start(batch_size))
+
+
+def _batches(batches: Callable[[], Iterator[Any]], columns: list[_Column]) -> Any:
+    """A dataset of batches."""
+    if not all(column.is_dense for column in columns):
+        return _handed_over(lambda: runs_of(batches(), most=1), columns)
+    runs = _shared(lambda: runs_of(batches(), most=_BATCHES_A_CALL), columns)
+    return runs.flat_map(_cut)
+
+
+def _cut(sizes: Any, columns: Any) -> Any:
+    """The batches of a run; one without rows is a run of its own, of which `rebatch` would make nothing."""
+    run = tf.data.Dataset.from_tensors(columns)
+    without_rows = tf.cast(sizes[0] == 0, tf.int64)
+    return run.take(without_rows).concatenate(run.skip(without_rows).rebatch(tf.maximum(sizes, 1)))
+
+
+def _rows(runs: Callable[[], Iterator[Run]], columns: list[_Column]) -> Any:
+    """A dataset of rows."""
+    if all(column.is_dense for column in columns):
+        return _shared(runs, columns).map(lambda _sizes, run: run).unbatch()
     finish = {column.name: column.finish_row for column in columns if column.finish_row is not None}
-    if not finish:
-        return rows
 
     def finished(row: dict[str, Any]) -> dict[str, Any]:
         return {name: finish[name](value) if name in finish else value for name, value in row.items()}
 
-    return rows.map(finished)
+    return _handed_over(runs, columns).unbatch().map(finished)
+
+
+def _runs_of_rows(reader: Any, passes: Passes) -> Iterator[Run]:
+    """The rows that iterating the reader gives, in that order, many at a time."""
+    # Larger batches would each be ordered lane by lane, and so be mixed worse than the rows one by one.
+    size = _rows_cut_by_the_reader(reader)
+    if reader.batched_output:
+        _handed.pop(reader, None)
+        return runs_of(passes.start(size), most=1)
+    return runs_of(_noted(reader, passes, size), most=_rows_a_call(reader))
+
+
+def _handed_over(runs: Callable[[], Iterator[Run]], columns: list[_Column]) -> Any:
+    """A dataset whose elements are the columns of each run."""
+
+    def generate() -> Iterator[dict[str, Any]]:
+        for _, values in _converted(runs(), columns):
+            yield {column.name: value for column, value in zip(columns, values, strict=True)}
+
+    return tf.data.Dataset.from_generator(generate, output_signature={column.name: column.spec for column in columns})
+
+
+def _shared(runs: Callable[[], Iterator[Run]], columns: list[_Column]) -> Any:
+    """A dataset whose elements are the batch sizes of each run, and its columns, which share memory where aligned.
+
+    `from_generator` copies what it is given, so it is given a number, and the arrays go another way.
+    """
+    names, types = [column.name for column in columns], [column.spec.dtype for column in columns]
+    on_their_way: dict[int, list[NDArray[Any]]] = {}
+    numbers = itertools.count()
+
+    def generate() -> Iterator[int]:
+        for sizes, values in _converted(runs(), columns):
+            number = next(numbers)
+            on_their_way[number] = [np.array(sizes, np.int64), *values]
+            try:
+                yield number
+            finally:
+                on_their_way.pop(number, None)
+
+    def fetched(number: Any) -> Any:
+        sizes, *values = tf.numpy_function(lambda key: on_their_way.pop(int(key)), [number], [tf.int64, *types])
+        for column, value in zip(columns, values, strict=True):
+            value.set_shape(column.spec.shape)
+        return tf.ensure_shape(sizes, (None,)), dict(zip(names, values, strict=True))
+
+    tokens = tf.data.Dataset.from_generator(generate, output_signature=tf.TensorSpec((), tf.int64))
+    return tokens.map(fetched, synchronous=True)
+
+
+def _converted(runs: Iterable[Run], columns: list[_Column]) -> Iterator[tuple[tuple[int, ...], list[Any]]]:
+    """Batch sizes and columns of each run; a run that cannot be converted is tried batch by batch.
+
+    So what is wrong with one batch is said in its place, after the batches before it.
+    """
+    for run in runs:
+        try:
+            values = [column.of(run) for column in columns]
+        except DecodeError:
+            if len(run.sizes) == 1:
+                raise
+            yield from _converted(run.single(), columns)
+        else:
+            yield run.sizes, values
 
 
 def _columns(field: UnischemaField, forms: Mapping[str, Form], *, rows: bool) -> list[_Column]:
@@ -187,7 +302,8 @@ def _column(field: UnischemaField, *, rows: bool) -> _Column:
         ragged_rank = len(shape) - tuple(reversed(shape)).index(None)
         spec = tf.RaggedTensorSpec((None, *shape), dtype, ragged_rank=ragged_rank)
         return _Column(name, spec, lambda column: _ragged(field, column, ragged_rank))
-    return _Column(name, tf.TensorSpec((None, *shape), dtype), lambda column: _dense(field, column))
+    spec = tf.TensorSpec((None, *shape), dtype)
+    return _Column(name, spec, lambda column: _dense(field, column), is_dense=True)
 
 
 def _free_rows(field: UnischemaField, dtype: Any) -> _Column:
@@ -286,13 +402,3 @@ def _rows_a_call(reader: Any) -> int:
     known = [_BYTES_OF_A_FREE_VALUE if None in field.shape else field.decoded_bytes for field in reader.schema]
     row_bytes = sum(_BYTES_OF_A_TEXT if size is None else size for size in known)
     return max(1, min(_ROWS_A_CALL, _BYTES_A_CALL // max(row_bytes, 1)))
-
-
-def _joined_batches(batches: list[Mapping[str, Any]]) -> dict[str, Any]:
-    return {name: _concatenated([batch[name] for batch in batches]) for name in batches[0]}
-
-
-def _concatenated(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
-        return np.ma.concatenate(parts)  # type: ignore[no-untyped-call]
-    return np.concatenate(parts)
