@@ -68,7 +68,11 @@ _NUMBERS: Final = ("tabular", "tensors", "wide", "text")
 _COLUMNS: Final = ("tabular", "wide")
 
 CONTENDERS: Final = (
-    Contender("limit", LIMIT, "limits", "limits", settings="see below"),
+    Contender("limit", LIMIT, "limits", "limits", settings="see above"),
+    Contender(
+        "limit, pyarrow's file", LIMIT, "limits", "limits", only=_NUMBERS, options={"defaults": True},
+        settings="the same decode of a file that pyarrow wrote by its default settings",
+    ),
     Contender(
         "petastore", OURS, "petastore_torch", "petastore",
         settings="make_reader(shuffle_rows=True, workers_count=2), torch DataLoader",

@@ -32,25 +32,37 @@ Task = Callable[[], int]
 
 
 def write(workload: Workload, values: Values, folder: Path) -> None:
-    """The fixed-size list column; other limits read what petastore wrote."""
-    if workload.name != "tensors":
-        return
+    """Two files of pyarrow's: fixed-size lists stored as fast as they can be, and columns by its default settings."""
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = values.column("tensor")
-    size = int(np.prod(tensors.shape[1:]))
-    kind = pa.list_(pa.field("element", pa.float32(), nullable=False), size)
-    schema = pa.schema([pa.field("tensor", kind, nullable=False), pa.field("label", pa.int64(), nullable=False)])
-    with pq.ParquetWriter(folder / "lists.parquet", schema, compression="none", use_dictionary=False) as writer:
-        for first in range(0, workload.rows, workload.row_group):
-            part = np.ascontiguousarray(tensors[first : first + workload.row_group])
-            lists = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), type=kind)
-            labels = pa.array(np.arange(first, first + len(part)))
-            writer.write_table(pa.table([lists, labels], schema=schema))
+    if workload.name == "tensors":
+        size = int(np.prod(workload.columns["tensor"].shape))
+        kind = pa.list_(pa.field("element", pa.float32(), nullable=False), size)
+        schema = pa.schema([pa.field("tensor", kind, nullable=False), pa.field("label", pa.int64(), nullable=False)])
+        _write(workload, values, folder / "lists.parquet", schema, compression="none", use_dictionary=False)
+    if not workload.of_kind("jpeg", "png", "deflated"):
+        _write(workload, values, folder / "defaults.parquet", None)
 
 
-def batches(workload: Workload, folder: Path) -> Iterator[int]:
-    """Numbers of rows, as they are done."""
-    tasks = _TASKS.get(workload.name, _row_groups)(workload, folder)
+def _write(workload: Workload, values: Values, path: Path, schema: pa.Schema | None, **options: Any) -> None:
+    columns = {name: values.column(name) for name in workload.columns}
+    table = pa.table({name: _array(column) for name, column in columns.items()})
+    table = table if schema is None else table.cast(schema)
+    pq.write_table(table, path, row_group_size=workload.row_group, **options)
+
+
+def _array(column: Any) -> pa.Array:
+    if not isinstance(column, np.ndarray):
+        return pa.array(column, pa.binary()).cast(pa.string())
+    flat = pa.array(np.ascontiguousarray(column).reshape(-1))
+    return flat if column.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, int(np.prod(column.shape[1:])))
+
+
+def batches(workload: Workload, folder: Path, *, defaults: bool = False) -> Iterator[int]:
+    """Numbers of rows, as they are done; `defaults` reads the file that pyarrow writes by its default settings."""
+    if defaults:
+        tasks = _reads(folder / "defaults.parquet", None)
+    else:
+        tasks = _TASKS.get(workload.name, _row_groups)(workload, folder)
     with ThreadPoolExecutor(_THREADS) as pool:
         while True:
             yield from pool.map(lambda task: task(), tasks)
@@ -58,11 +70,11 @@ def batches(workload: Workload, folder: Path) -> Iterator[int]:
 
 def _row_groups(workload: Workload, folder: Path, then: Callable[[pa.Table], Any] | None = None) -> list[Task]:
     del workload
-    return [
-        functools.partial(_read, path, number, then)
-        for path in _files(folder.parent / "petastore")
-        for number in range(pq.read_metadata(path).num_row_groups)
-    ]
+    return [task for path in _files(folder.parent / "petastore") for task in _reads(path, then)]
+
+
+def _reads(path: Path, then: Callable[[pa.Table], Any] | None) -> list[Task]:
+    return [functools.partial(_read, path, number, then) for number in range(pq.read_metadata(path).num_row_groups)]
 
 
 def _read(path: Path, number: int, then: Callable[[pa.Table], Any] | None) -> int:
@@ -81,8 +93,7 @@ def _opened(path: Path, thread: int) -> pq.ParquetFile:
 
 def _fixed_size_lists(workload: Workload, folder: Path) -> list[Task]:
     del workload
-    path = folder / "lists.parquet"
-    return [functools.partial(_read, path, number, None) for number in range(pq.read_metadata(path).num_row_groups)]
+    return _reads(folder / "lists.parquet", None)
 
 
 def _jpegs(workload: Workload, folder: Path) -> list[Task]:
