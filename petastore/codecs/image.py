@@ -156,9 +156,10 @@ class CompressedImageCodec:
             DecodeError: As `decode`, with `row` set.
             MissingExtraError: No image library is installed.
         """
+        is_fixed = field.is_fixed
         for row, cell in enumerate(cells):
             try:
-                if field.is_fixed:
+                if is_fixed:
                     read_image_into(cell, field, out[row])
                 else:
                     out[row] = read_image(cell, field)

@@ -6,10 +6,9 @@ Both libraries are imported when the first image passes, not before.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from types import ModuleType
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +36,15 @@ _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"\x00\x00\x00\x00IEND\xaeB`\x82"
 _JPEG_SIGNATURE = b"\xff\xd8\xff"
 _PNG_GRAY, _PNG_RGB, _PNG_PALETTE = 0, 2, 3
+_UINT8: Final = np.dtype(np.uint8)
+_UINT16: Final = np.dtype(np.uint16)
 
 
 class ImageError(ValueError):
     """The bytes are no image as declared; the message says why. Never leaves the codecs."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """What a file says about its pixels before they are decoded."""
 
     format: str
@@ -123,7 +123,8 @@ def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
     height, width = header.shape[:2]
     if height * width > MAX_PIXELS:
         raise ImageError(f"it has {height:,}×{width:,} pixels, more than {MAX_PIXELS:,}")
-    if header.dtype != field.dtype or not shape_fits(header.shape, field.shape):
+    fits = header.shape == field.shape or shape_fits(header.shape, field.shape)
+    if not fits or header.dtype != field.numpy_dtype:
         found = "×".join(map(str, header.shape))
         raise ImageError(
             f"the {header.format} is {found} of {header.dtype}, but the field declares {field.dtype_name} of shape "
@@ -144,7 +145,7 @@ def _png_header(cell: NDArray[np.uint8]) -> Header:
     if colors not in (_PNG_GRAY, _PNG_RGB, _PNG_PALETTE) or depth not in (1, 2, 4, 8, 16):
         raise ImageError("the png has an alpha channel; encode it again without" if colors in (4, 6) else "damaged png")
     shape = (height, width) if colors == _PNG_GRAY else (height, width, 3)
-    return Header("png", shape, np.dtype(np.uint16 if depth == 16 else np.uint8))
+    return Header("png", shape, _UINT16 if depth == 16 else _UINT8)
 
 
 def _jpeg_header(cell: NDArray[np.uint8]) -> Header:
@@ -155,7 +156,7 @@ def _jpeg_header(cell: NDArray[np.uint8]) -> Header:
     if colors in ("CMYK", "YCCK"):
         raise ImageError("the jpeg is of four channels (CMYK); encode it again as RGB")
     shape = (height, width) if colors.lower() == "gray" else (height, width, 3)
-    return Header("jpeg", shape, np.dtype(np.uint8))
+    return Header("jpeg", shape, _UINT8)
 
 
 def decode_into(cell: NDArray[np.uint8], header: Header, out: NDArray[Any], *, shrink: int = 1) -> None:

@@ -149,9 +149,10 @@ class HintedImageCodec:
             DecodeError: As `decode`, with `row` set.
             MissingExtraError: No image library is installed.
         """
+        is_fixed = field.is_fixed
         for row, cell in enumerate(cells):
             try:
-                if field.is_fixed:
+                if is_fixed:
                     read_part(cell, self.stored, self.hint, out[row])
                 else:
                     out[row] = read_part(cell, self.stored, self.hint)
