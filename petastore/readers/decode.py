@@ -6,7 +6,6 @@ which knows where each cell came from, adds file, row group and row.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -14,38 +13,11 @@ from numpy.typing import NDArray
 
 from petastore.arrow_memory import flags_of
 from petastore.errors import DecodeError
-from petastore.readers.buffers import Buffers
+from petastore.readers.decoded import Decoded, empty_column
 from petastore.schema.codec import Codec
 from petastore.schema.field import UnischemaField
 
 __all__ = ["Decoded", "decode_cells", "decode_into", "empty_column"]
-
-
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class Decoded:
-    """The values of one column."""
-
-    values: NDArray[Any]
-    """Shape (rows, *shape) for fields of fixed shape, else (rows,) of dtype object."""
-
-    missing: NDArray[np.bool_] | None
-    """True where a value is missing, shape (rows,); None where none is, and always for object columns."""
-
-    def rows(self, first: int, stop: int) -> NDArray[Any]:
-        """The rows [first, stop), as a view; a masked array where some of them are missing."""
-        values = self.values[first:stop]
-        if self.missing is None or not self.missing[first:stop].any():
-            return values
-        missing = self.missing[first:stop].reshape((-1,) + (1,) * (values.ndim - 1))
-        return np.ma.MaskedArray(values, mask=np.broadcast_to(missing, values.shape))
-
-
-def empty_column(field: UnischemaField, rows: int, buffers: Buffers | None = None) -> NDArray[Any]:
-    """An array for the values of some rows of a field, not filled yet; memory of its own unless buffers are given."""
-    if not field.is_fixed or field.dtype.hasobject:
-        return np.empty(rows, dtype=object)
-    shape: tuple[Any, ...] = (rows, *field.shape)
-    return np.empty(shape, field.dtype) if buffers is None else buffers.empty(shape, field.dtype)
 
 
 def decode_cells(cells: Any, field: UnischemaField, codec: Codec) -> Decoded:

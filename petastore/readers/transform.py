@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import MissingExtraError, RequestError, TransformError
-from petastore.readers.decode import Decoded, empty_column
+from petastore.readers.decoded import Decoded, empty_column
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import ReaderClosedError, RequestError, TransformError, WorkerError
 from petastore.readers.buffers import Buffers
-from petastore.readers.decode import Decoded, empty_column
+from petastore.readers.decoded import Decoded, empty_column
 from petastore.readers.pools.process import ProcessPool
 from petastore.readers.pools.thread import available_cpus
 from petastore.readers.transform import Transform, TransformSpec
@@ -327,8 +327,8 @@ class _Crew:
     def cancel(self) -> None:
         """Forgets what waits; calls that are under way go on, and nobody hears of them."""
         with self._changed:
+            jobs = list(self._jobs)  # before what waits, which may be the last to hold them
             self._waiting.clear()
-            jobs = list(self._jobs)
         for job in jobs:
             job.future.cancel()
 
@@ -339,8 +339,8 @@ class _Crew:
         with self._changed:
             self._closed = True
             self._problem = self._problem or problem
+            jobs = list(self._jobs)  # before what waits, which may be the last to hold them
             self._waiting.clear()
-            jobs = list(self._jobs)
             self._changed.notify_all()
         for worker in self._workers:
             worker.channel.hang_up()
@@ -486,7 +486,9 @@ def _main_module(functions: Sequence[_Sent]) -> dict[str, Any] | None:
     """What workers need to import the main module; None where no function is of it."""
     if not any(b"__main__" in sent.function.func for sent in functions):
         return None
-    return multiprocessing.spawn.get_preparation_data("petastore")
+    data = multiprocessing.spawn.get_preparation_data("petastore")
+    # The key of multiprocessing's own connections, which workers have none of.
+    return {name: value for name, value in data.items() if name != "authkey"}
 
 
 def _contiguous(values: NDArray[Any]) -> NDArray[Any]:

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import TransformError
-from petastore.readers.decode import Decoded
+from petastore.readers.decoded import Decoded
 from petastore.readers.transform import TransformSpec, transform_columns
 from petastore.readers.transport import Channel
 from petastore.schema.unischema import Unischema
