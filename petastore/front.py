@@ -30,6 +30,7 @@ def make_reader(
     schema_fields: Iterable[str | UnischemaField] | None = None,
     reader_pool_type: str = "thread",
     workers_count: int | None = None,
+    memory_budget: int | None = None,
     *,
     seed: int | None = None,
     shuffle_rows: bool = False,
@@ -58,6 +59,9 @@ def make_reader(
         reader_pool_type: `"thread"`; `"process"`, which runs the function of `transform_spec` in worker processes and
             all else in threads; or `"dummy"` for everything in the caller's thread. The order does not depend on it.
         workers_count: Tasks that run at a time, or worker processes; None is one for each CPU that the process may use.
+        memory_budget: Bytes that reading may take in this process: row groups at hand, and batches on their way. Too
+            little is refused when batches are asked for. `reader.budget(batch_size)` says what will be taken. None is
+            as many as are useful.
         seed: Any integer; 0 is one like the others. None is a fresh seed, or, where `shard_count` is given, one fixed
             seed on which all ranks agree.
         shuffle_rows: Permute rows, anew in each epoch.
@@ -116,7 +120,7 @@ def make_reader(
         "tail": tail,
     }
     rows = {"filters": filters, "predicate": predicate, "selection_cache": selection_cache}
-    workers = Workers(reader_pool_type, workers_count)
+    workers = Workers(reader_pool_type, workers_count, memory_budget)
     return Reader(dataset, _planned(dataset, asked, rows, workers), workers=workers, transform=transform_spec)
 
 
@@ -125,6 +129,7 @@ def make_batch_reader(
     schema_fields: Iterable[str | UnischemaField] | None = None,
     reader_pool_type: str = "thread",
     workers_count: int | None = None,
+    memory_budget: int | None = None,
     *,
     seed: int | None = None,
     shuffle_rows: bool = False,
@@ -183,7 +188,7 @@ def make_batch_reader(
         "tail": tail,
     }
     rows = {"filters": filters, "predicate": predicate, "selection_cache": selection_cache}
-    workers = Workers(reader_pool_type, workers_count)
+    workers = Workers(reader_pool_type, workers_count, memory_budget)
     plan = _planned(dataset, asked, rows, workers)
     return Reader(dataset, plan, workers=workers, transform=transform_spec, batched=True)
 
@@ -194,6 +199,7 @@ def make_mixed_reader(
     schema_fields: Iterable[str | UnischemaField] | None = None,
     reader_pool_type: str = "thread",
     workers_count: int | None = None,
+    memory_budget: int | None = None,
     *,
     stop: str = "first_exhausted",
     batching: str = "mixed",
@@ -230,6 +236,7 @@ def make_mixed_reader(
         schema_fields: As for `make_reader`; expressions are looked up in the first source.
         reader_pool_type: As for `make_reader`.
         workers_count: As for `make_reader`.
+        memory_budget: As for `make_reader`.
         stop: When an epoch ends: when the first source has given all its rows (`"first_exhausted"`), when all have
             (`"all_exhausted"`), or never (`"cycle"`, which needs `num_epochs=None`).
         batching: `"mixed"` has rows of all sources in each batch; with `"per_source"` the batches of a step are, on all
@@ -289,7 +296,7 @@ def make_mixed_reader(
     found = {"storage_options": storage_options, "filesystem": filesystem, "decode": decode}
     opened = open_sources(sources, {**rows, **found})
     mixed = {"weights": weights, "stop": stop, "batching": batching, "epochs": num_epochs}
-    workers = Workers(reader_pool_type, workers_count)
+    workers = Workers(reader_pool_type, workers_count, memory_budget)
     return MixedReader(
         [source.dataset for source in opened],
         plan_mixture(opened, mixed, asked, workers=workers),

@@ -18,6 +18,7 @@ from petastore.inventory import Inventory
 from petastore.plan.explanation import Explanation, SourceExplanation
 from petastore.plan.order import EpochOrder, Pieces
 from petastore.plan.request import Order, ReadRequest, Shard
+from petastore.plan.residency import most_at_a_time, needed_from_to, pieces_of_lanes
 from petastore.plan.selection import Pruned, Selection
 from petastore.plan.tail import EpochBatches, lanes_of
 
@@ -203,7 +204,7 @@ def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ran
         pieces = _begun(order.pieces(), rows)
         # readers: (groups,) how many ranks read each row group
         readers = _readers(pieces, ranks.own_lanes, order.lanes, data.inventory.num_row_groups)
-        own = _begun_in(pieces, ranks.own_lanes[ranks.rank])
+        own = pieces_of_lanes(pieces, ranks.own_lanes[ranks.rank])
         reads += times * int(readers.sum())
         needed += times * int((readers > 0).sum())
         fetched += times * int((readers * data.fetched_bytes).sum())
@@ -231,10 +232,6 @@ def _begun(pieces: Pieces, rows: int) -> Pieces:
     return _chosen(pieces, pieces.first_positions < rows)
 
 
-def _begun_in(pieces: Pieces, lanes: range) -> Pieces:
-    return _chosen(pieces, (pieces.lanes >= lanes.start) & (pieces.lanes < lanes.stop))
-
-
 def _readers(pieces: Pieces, own_lanes: Sequence[range], lanes: int, row_groups: int) -> NDArray[np.int64]:
     """How many ranks read each row group, shape (row groups,)."""
     # first_rank, last_rank: (lanes,) ranks that have rows of each lane
@@ -253,23 +250,11 @@ def _readers(pieces: Pieces, own_lanes: Sequence[range], lanes: int, row_groups:
 
 def _resident(pieces: Pieces, inventory: Inventory) -> tuple[int, int]:
     """Most rows and bytes of row groups that are kept at a time, where these pieces are read."""
-    groups, where = np.unique(pieces.groups, return_inverse=True)
-    first = np.full(len(groups), np.iinfo(np.int64).max)
-    last = np.full(len(groups), -1, dtype=np.int64)
-    np.minimum.at(first, where, pieces.first_positions)
-    np.maximum.at(last, where, pieces.last_positions)
-    return _peak(first, last, inventory.rows[groups]), _peak(first, last, inventory.decoded_bytes[groups])
-
-
-def _peak(first: NDArray[np.int64], last: NDArray[np.int64], weight: NDArray[np.int64]) -> int:
-    """The largest sum of weights that are held at a time, each from `first` to `last`."""
-    if len(first) == 0:
-        return 0
-    # events: (2 · groups,) what comes before what goes at the same position
-    places = np.concatenate([first, last])
-    changes = np.concatenate([weight, -weight])
-    events = np.lexsort((np.repeat([0, 1], len(first)), places))
-    return int(np.cumsum(changes[events]).max())
+    groups, first, last = needed_from_to(pieces)
+    return (
+        most_at_a_time(first, last, inventory.rows[groups]),
+        most_at_a_time(first, last, inventory.decoded_bytes[groups]),
+    )
 
 
 def _mixed(rows: NDArray[np.int64], order: EpochOrder, borders: NDArray[np.int64]) -> dict[str, Any]:

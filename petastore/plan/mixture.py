@@ -40,6 +40,7 @@ from petastore.plan.mixed_spans import MixedBatches, MixedCursor, MixedSpan, Sou
 from petastore.plan.picture import draw
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, whole_number
+from petastore.plan.residency import at_hand_bytes
 from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
 from petastore.plan.visits import lane_of_visit
@@ -310,6 +311,19 @@ class Mixture:
     def _every_rank(self) -> list[Shard]:
         count = self.request.shard.count
         return [Shard(rank, count) for rank in range(count)]
+
+    def at_hand_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
+        """Most bytes of row groups that this rank keeps at a time, as if all sources had their most at once.
+
+        Args:
+            group_bytes: Of each row group of all sources, source after source, shape (groups,).
+            early: Positions before they are needed at which row groups are fetched.
+        """
+        of_sources = np.split(group_bytes, self.first_groups[1:-1])
+        return sum(
+            at_hand_bytes(source.order(0), source.own_lanes, of_source, early)
+            for source, of_source in zip(self._sources, of_sources, strict=True)
+        )
 
     def facts(self) -> dict[str, Any]:
         """What ranks must agree on, by name; see `petastore.plan.agreement.facts_of`."""

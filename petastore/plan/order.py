@@ -39,7 +39,8 @@ from petastore.plan.visits import LaneVisits, Rounds
 
 __all__ = ["EpochOrder", "Pieces", "RowsByLane"]
 
-_CACHED_BLOCKS = 1024
+_BLOCKS_BESIDES = 16
+"""Blocks that are remembered besides one a lane: those that the next rows are of."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -118,9 +119,10 @@ class EpochOrder:
         self._line_starts = np.zeros(len(self._line_groups) + 1, dtype=np.int64)
         stops = self._line_starts[1:]  # in place: fresh memory for a million row groups costs more than the sums
         np.cumsum(rows.take(self._line_groups, out=stops, mode="clip"), out=stops)
+        self._rows_are_small = int(rows.max(initial=0)) < 2**31
         self._lane_starts = np.cumsum(self._lane_sizes) - self._lane_sizes
         self._lane = functools.cache(self._make_lane)
-        self._block = functools.lru_cache(maxsize=_CACHED_BLOCKS)(self._make_block)
+        self._block = functools.lru_cache(maxsize=self.lanes + _BLOCKS_BESIDES)(self._make_block)
 
     def rows_at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows inside them, at some positions.
@@ -219,7 +221,7 @@ class EpochOrder:
         place = max(on_line.start - lane.start, 0)
         offset = lane.size - 1 - place if self._is_backwards(lane.number) else place
         groups, rows = self._block(lane.number, int(lane.blocks_at(np.array([offset]))[0]))
-        return rows[groups == group]
+        return rows[groups == group].astype(np.int64, copy=False)
 
     @functools.cached_property
     def _line_index(self) -> NDArray[np.int32]:
@@ -282,7 +284,9 @@ class EpochOrder:
         begin = lane.start + (lane.size - stop if self._is_backwards(number) else first)
         permuted = hashed_permutation(mix(ROWS, self._order.seed, self._epoch, number, block), stop - first)
         permuted += begin
-        return self._on_line(permuted)
+        block_groups, block_rows = self._on_line(permuted)
+        # Blocks are kept as long as they are read, and most rows have small numbers.
+        return block_groups, block_rows.astype(np.int32) if self._rows_are_small else block_rows
 
 
 def _stable_order(lanes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -24,6 +24,7 @@ from petastore.plan.feeds import Feeds, feeds_of_order
 from petastore.plan.order import EpochOrder, RowsByLane
 from petastore.plan.picture import draw
 from petastore.plan.request import ReadRequest, Shard, whole_number
+from petastore.plan.residency import at_hand_bytes
 from petastore.plan.selection import Selection
 from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
@@ -260,6 +261,16 @@ class Plan:
             if batches.steps == 0 and batches.start == 0:
                 return  # an epoch without batches is followed by others like it
             epoch += 1
+
+    def at_hand_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
+        """Most bytes of row groups that this rank keeps at a time in the first epoch.
+
+        Args:
+            group_bytes: Of each row group, shape (groups,).
+            early: Positions before they are needed at which row groups are fetched.
+        """
+        order = self._order(0)
+        return at_hand_bytes(order, lanes_of(self.request.shard, order.lanes), group_bytes, early)
 
     def turns(self, order: EpochOrder, group: int, lanes: range) -> NDArray[np.int64] | None:
         """The rows of a row group that are meant, in the order in which some lanes come to them; the others last.

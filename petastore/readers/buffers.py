@@ -10,7 +10,10 @@ only when the last of them is gone does it return here, by reference count, with
 from __future__ import annotations
 
 import collections
+import contextlib
 import math
+import mmap
+import threading
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,12 @@ __all__ = ["Buffers"]
 _SMALLEST = 16 * 1024
 """Bytes below which the allocator's own lists are as good."""
 
+_OWN_PAGES = 64 * 1024
+"""Bytes from which memory is asked for from the system itself, past an allocator that might keep it."""
+
+_HUGE_PAGES = 4 * 1024 * 1024
+"""Bytes from which huge pages are asked for: the first touch of memory costs a fifth with them."""
+
 _STEPS = 4
 """Sizes between two powers of two: what is given is at most a quarter larger than what was asked for."""
 
@@ -28,8 +37,11 @@ _STEPS = 4
 class Buffers:
     """Gives out arrays, and takes their memory back when they are gone.
 
-    Thread-safe: a deque's ends are moved atomically, and no lock is held, since memory may come back at any point of
-    any thread, the collector's runs included.
+    Thread-safe: memory may come back at any point of any thread, the collector's runs included.
+
+    Args:
+        limit: Bytes that arrays and what is kept may have together; what is kept goes first. None is no limit. What is
+            asked for is given in any case.
 
     Example:
         >>> buffers = Buffers()
@@ -42,9 +54,19 @@ class Buffers:
         262144
     """
 
-    def __init__(self) -> None:
-        self._shelves: dict[int, _Shelf] = {}
+    def __init__(self, *, limit: int | None = None) -> None:
+        # Reentrant: the collector may run inside, and give back what it finds.
+        self._lock = threading.RLock()
+        self._kept: dict[int, list[NDArray[np.uint8]]] = collections.defaultdict(list)
+        self.limit = limit
+        """Bytes that arrays and what is kept may have together."""
         self._closed = False
+        self.kept_bytes = 0
+        """Bytes that wait to be used again."""
+        self.given_bytes = 0
+        """Bytes of arrays that are alive."""
+        self.most_bytes = 0
+        """Most bytes of both that there were at a time."""
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         """An array whose values are arbitrary, C-contiguous.
@@ -55,58 +77,70 @@ class Buffers:
         """
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
-        if size < _SMALLEST or self._closed:
+        if size < _SMALLEST:
             return np.empty(shape, dtype)
-        leased = np.asarray(_Lease(self._shelf(_rounded(size))))
+        leased = np.asarray(_Lease(self._take(_rounded(size)), self))
         return leased[:size].view(dtype).reshape(shape)
 
-    def _shelf(self, size: int) -> _Shelf:
-        shelf = self._shelves.get(size)
-        return self._shelves.setdefault(size, _Shelf(size)) if shelf is None else shelf
+    def _take(self, size: int) -> NDArray[np.uint8]:
+        with self._lock:
+            fits = self._kept[size]
+            memory = fits.pop() if fits else None
+            self.given_bytes += size
+            if memory is not None:
+                self.kept_bytes -= size
+            elif self.limit is not None:
+                self._let_go(self.given_bytes + self.kept_bytes - self.limit)
+            self.most_bytes = max(self.most_bytes, self.given_bytes + self.kept_bytes)
+        return _fresh(size) if memory is None else memory
 
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes that wait to be used again."""
-        return sum(size * len(shelf.kept) for size, shelf in list(self._shelves.items()))
+    def _let_go(self, size: int) -> None:
+        """Frees so many bytes of what is kept, or all of it."""
+        for kept_size, kept in self._kept.items():
+            while kept and size > 0:
+                kept.pop()
+                self.kept_bytes -= kept_size
+                size -= kept_size
+
+    def take_back(self, memory: NDArray[np.uint8]) -> None:
+        """Keeps memory that nobody sees any more; called by whoever saw it last."""
+        with self._lock:
+            self.given_bytes -= len(memory)
+            if not self._closed:
+                self._kept[len(memory)].append(memory)
+                self.kept_bytes += len(memory)
 
     def close(self) -> None:
         """Lets go of what is kept, and from now on of what comes back. May be called again."""
-        self._closed = True
-        for shelf in list(self._shelves.values()):
-            shelf.is_open = False
-            shelf.kept.clear()
+        with self._lock:
+            self._closed = True
+            self._kept.clear()
+            self.kept_bytes = 0
 
 
-class _Shelf:
-    """Memory of one size."""
-
-    __slots__ = ("is_open", "kept", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.kept: collections.deque[NDArray[np.uint8]] = collections.deque()
-        self.is_open = True
-
-    def take(self) -> NDArray[np.uint8]:
-        try:
-            return self.kept.pop()
-        except IndexError:
-            return np.empty(self.size, np.uint8)
+def _fresh(size: int) -> NDArray[np.uint8]:
+    """New memory, of which the system is given all back when it is let go of."""
+    if size < _OWN_PAGES or not hasattr(mmap, "MAP_ANONYMOUS"):
+        return np.empty(size, np.uint8)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= _HUGE_PAGES and hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
 
 
 class _Lease:
     """What arrays over the memory have as their base; NumPy keeps it as long as any of them lives."""
 
-    __slots__ = ("__array_interface__", "_memory", "_shelf")
+    __slots__ = ("__array_interface__", "_home", "_memory")
 
-    def __init__(self, shelf: _Shelf) -> None:
-        self._shelf = shelf
-        self._memory = shelf.take()
-        self.__array_interface__ = self._memory.__array_interface__
+    def __init__(self, memory: NDArray[np.uint8], home: Buffers) -> None:
+        self._memory = memory
+        self._home = home
+        self.__array_interface__ = memory.__array_interface__
 
     def __del__(self) -> None:
-        if self._shelf.is_open:
-            self._shelf.kept.append(self._memory)
+        self._home.take_back(self._memory)
 
 
 def _rounded(size: int) -> int:

@@ -38,12 +38,23 @@ class Workers:
     """Tasks that run at a time, or processes for functions of transforms; None is one for each CPU that this process
     may use."""
 
+    memory_budget: int | None = None
+    """Bytes that row groups at hand and batches on their way may take; None is as many as are useful."""
+
     def __post_init__(self) -> None:
         if self.kind not in _POOLS:
             known = ", ".join(map(repr, _POOLS))
             raise RequestError(f"reader_pool_type={self.kind!r} is not known; it is one of {known}")
+        if self.memory_budget is not None:
+            budget = whole_number(self.memory_budget, name="memory_budget", least=1)
+            object.__setattr__(self, "memory_budget", budget)
         if self.count is not None:
             object.__setattr__(self, "count", whole_number(self.count, name="workers_count", least=1))
+
+    @property
+    def at_a_time(self) -> int:
+        """Tasks that run at a time; 0 where they run in the consumer's thread."""
+        return 0 if self.kind == "dummy" else self.count or available_cpus()
 
     def pool(self) -> Pool:
         """A pool for work without functions of transforms, open; whoever asks for it closes and joins it."""

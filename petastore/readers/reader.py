@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import ReaderClosedError, RequestError
 from petastore.inventory import Inventory
+from petastore.plan.budget import Budget, fitted
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Plan, Span
@@ -23,6 +23,7 @@ from petastore.plan.unit import ReadUnit
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.batch import Batch
 from petastore.readers.buffers import Buffers
+from petastore.readers.footprint import Footprint
 from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.resident import Admission, Layout, Resident
@@ -34,18 +35,11 @@ from petastore.storage.rowgroups import Part
 
 __all__ = ["Readable", "Reader"]
 
-_SPAN_BYTES = 8 * 1024 * 1024
-"""Decoded bytes that are assembled in one go: enough to make what is done once a span cheap, few enough to be there
-soon."""
-
 _LARGEST_BATCH = 65_536
 """Rows of the batches that a batched reader gives when nobody says how many."""
 
 _CALLED_ROWS = 4096
 """Rows that are assembled in one go where Python runs for each of them: enough, even at a microsecond or two a row."""
-
-_UNKNOWN_VALUE_BYTES = 64
-"""What a value is taken to need where neither schema nor footers tell."""
 
 
 class Readable(Protocol):
@@ -231,12 +225,13 @@ class Reader:
 
         Raises:
             ReaderClosedError: After `stop`.
-            RequestError: `batch_size` is not a whole number above 0.
+            RequestError: `batch_size` is not a whole number above 0, or `memory_budget` is less than such batches need.
             NoDataAvailableError: `tail="even"` with fewer rows than shards.
             DecodeError: A cell is not what its field declares.
             TransformError: From the user's function.
         """
         self.plan.steps_per_epoch(batch_size)
+        self._pace(batch_size)
         return self._batches(batch_size)
 
     def _batches(self, batch_size: int) -> Iterator[Batch]:
@@ -263,12 +258,13 @@ class Reader:
             verified.add(group)
             return resident
 
+        rows_per_span, ahead = self._pace(batch_size)
         pipeline = Pipeline(
-            plan.spans(batch_size, rows_per_span=self._rows_per_span, after=self.cursor),
+            plan.spans(batch_size, rows_per_span=rows_per_span, after=self.cursor),
             fetch=fetched,
             begin=self._assembler.begin,
             pool=pool,
-            ahead=pool.workers + 1,
+            ahead=ahead,
         )
         self._pipeline = pipeline
         try:
@@ -278,15 +274,39 @@ class Reader:
             pipeline.close()
             pipeline.join()
 
+    def budget(self, batch_size: int) -> Budget:
+        """What reading batches of this size takes in memory at most, and how far ahead the reader works; print it.
+
+        Row groups at hand are those of the first epoch, to the position; the order of another may keep a little more.
+        The batches that the caller keeps are not counted, but for the last two.
+
+        Raises:
+            RequestError: `memory_budget` is less than batches of this size need.
+        """
+        footprint = self._footprint
+        rows = min(footprint.rows_per_span, _CALLED_ROWS) if self._calls_functions else footprint.rows_per_span
+        ranks = self.shard.count
+        return fitted(
+            footprint.needs,
+            lambda early: self.plan.at_hand_bytes(footprint.group_bytes, early=early * ranks),
+            batch_size=batch_size,
+            rows_per_span=max(rows, batch_size),
+            workers=self.workers.at_a_time,
+            limit=self.workers.memory_budget,
+        )
+
     @functools.cached_property
-    def _rows_per_span(self) -> int:
-        # A free shape may decode to far more than is stored; what the footers say is the best that is known before.
-        known = [field.decoded_bytes for field in self._view]
-        inventory = self.plan.inventory
-        stored = math.ceil(inventory.decoded_bytes.sum() / max(inventory.num_rows, 1))
-        unknown = max(stored, _UNKNOWN_VALUE_BYTES) if None in known else 0
-        rows = max(_SPAN_BYTES // max(sum(size for size in known if size is not None) + unknown, 1), 1)
-        return min(rows, _CALLED_ROWS) if self._calls_functions else rows
+    def _footprint(self) -> Footprint:
+        return Footprint(self._view, self.dataset.schema, self._assembler.layout, self.plan.inventory)
+
+    def _pace(self, batch_size: int) -> tuple[int, int]:
+        """Rows that are assembled in one go, and spans that are worked on at a time."""
+        if self.workers.memory_budget is not None:
+            budget = self.budget(batch_size)
+            self._buffers.limit = budget.at_hand_bytes + budget.batch_bytes
+            return budget.rows_per_span, budget.ahead
+        rows = self._footprint.rows_per_span
+        return min(rows, _CALLED_ROWS) if self._calls_functions else rows, self.workers.at_a_time + 1
 
     def __iter__(self) -> Self:
         """The reader itself: a loop goes on where the last one left; after the end, the next one begins again."""

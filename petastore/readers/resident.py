@@ -206,7 +206,15 @@ class Admission:
         self._keep_cells(again, read(again) if again else iter(()), cells)
         lying = {name: _files(chunk, self.fields[name]) for name, chunk in cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
-        return Resident(tuple(stacks), _places(turns, rows), missing, cells, files)
+        return Resident(tuple(stacks), self._places(turns, rows), missing, cells, files)
+
+    def _places(self, turns: NDArray[np.int64] | None, rows: int) -> NDArray[np.int32] | None:
+        if turns is None:
+            return None
+        places = self.buffers.empty((rows,), np.int32)
+        places.fill(-1)
+        places[turns] = np.arange(len(turns), dtype=np.int32)
+        return places
 
     def _keep_cells(self, parts: Sequence[Part], tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
         for part, table in zip(parts, tables, strict=True):
@@ -267,14 +275,6 @@ class Admission:
             else:
                 np.take(values, turns, axis=0, out=out, mode="clip")
         return columns
-
-
-def _places(turns: NDArray[np.int64] | None, rows: int) -> NDArray[np.int32] | None:
-    if turns is None:
-        return None
-    places = np.full(rows, -1, dtype=np.int32)
-    places[turns] = np.arange(len(turns), dtype=np.int32)
-    return places
 
 
 def _with_zeros(column: Decoded) -> NDArray[Any]:

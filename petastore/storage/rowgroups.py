@@ -14,6 +14,9 @@ from petastore.inventory import DataFile
 from petastore.storage.footers import Footer, FooterCache, check_unchanged, read_footer
 from petastore.storage.location import Location
 
+_STREAM_BYTES = 256 * 1024
+"""Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
+
 __all__ = ["Part", "read_row_group", "read_row_group_in_parts"]
 
 
@@ -153,7 +156,13 @@ def _check_size(source: Any, file: DataFile) -> None:
 def _reader(source: Any, footer: Footer, location: Location, *, verify: bool = True) -> Any:
     # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from that.
     remote = str(location.filesystem.type_name) != "local"
-    return pq.ParquetFile(source, metadata=footer.metadata, pre_buffer=remote, page_checksum_verification=verify).reader
+    return pq.ParquetFile(
+        source,
+        metadata=footer.metadata,
+        pre_buffer=remote,
+        buffer_size=0 if remote else _STREAM_BYTES,
+        page_checksum_verification=verify,
+    ).reader
 
 
 def _as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: Sequence[str]) -> pa.Table:

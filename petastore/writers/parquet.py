@@ -20,6 +20,15 @@ COMPRESSIONS = ("snappy", "lz4", "zstd", "gzip", "brotli", "none")
 # Cells of these codecs do not shrink any more; compressing them again costs time on both sides.
 _COMPRESSED_CELLS = {"compressed_image", "compressed_ndarray"}
 
+_PAGE_BYTES = 1024 * 1024
+"""Bytes of a page, more or less; a reader needs it twice in memory, stored and decoded."""
+
+_FREE_VALUE_BYTES = 4096
+"""What a value of free shape is taken to need."""
+
+_MOST_ROWS_BETWEEN_LOOKS = 1024
+"""As Arrow has it."""
+
 
 def writer_options(schema: Unischema, compression: str | None) -> dict[str, Any]:
     """Keyword arguments of `pyarrow.parquet.ParquetWriter` for files of this schema.
@@ -52,8 +61,15 @@ def writer_options(schema: Unischema, compression: str | None) -> dict[str, Any]
         ],
         "write_statistics": [leaf for leaf, kind in types.items() if not _is_blob(kind)],
         "write_page_checksum": True,
+        "write_batch_size": _rows_between_looks(schema),
         "store_schema": False,
     }
+
+
+def _rows_between_looks(schema: Unischema) -> int:
+    """Rows after which Arrow looks whether a page is full: without this, a page of arrays is a thousand of them."""
+    largest = max((field.decoded_bytes or _FREE_VALUE_BYTES for field in schema), default=1)
+    return max(min(_PAGE_BYTES // max(largest, 1), _MOST_ROWS_BETWEEN_LOOKS), 1)
 
 
 def _is_compressed(schema: Unischema, name: str) -> bool:

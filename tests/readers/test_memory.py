@@ -1,0 +1,88 @@
+"""A memory budget is kept: what a process takes while it reads is no more than was foretold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore import Unischema, UnischemaField, make_batch_reader, make_reader
+from petastore.codecs import NdarrayCodec
+from petastore.errors import RequestError
+
+SCHEMA = Unischema(
+    "arrays", [UnischemaField("id", np.int64), UnischemaField("x", np.float32, (64, 32), NdarrayCodec())]
+)
+
+# Reads everything a few times; says the budget, and by how many bytes the process grew from the first batch of a small
+# dataset on, which loads whatever is loaded once.
+PROGRAM = """
+import json, re, sys
+from petastore import make_reader
+
+def of_process(name):
+    return 1024 * int(re.search(name + r":\\s+(\\d+)", open("/proc/self/status").read()).group(1))
+
+small, url, options = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+with make_reader(small, workers_count=2) as reader:
+    rows = sum(batch.num_rows for batch in reader.batches(64))
+before = of_process("VmRSS")
+with make_reader(url, workers_count=2, seed=3, num_epochs=3, **options) as reader:
+    rows = sum(batch.num_rows for batch in reader.batches(64))
+    foretold = reader.budget(64).total_bytes
+print(json.dumps({"rows": rows, "foretold": foretold, "grew": of_process("VmHWM") - before}))
+"""
+
+
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A dataset of 123 MB, and a small one like it."""
+    folder = tmp_path_factory.mktemp("arrays")
+    random = np.random.RandomState(0)
+
+    def rows(count: int) -> Any:
+        for number in range(count):
+            yield {"id": number, "x": random.rand(64, 32).astype(np.float32)}
+
+    for name, count in (("small", 100), ("large", 15_000)):
+        petastore.write_dataset(str(folder / name), SCHEMA, rows(count), rows_per_row_group=500)
+    return str(folder / "small"), str(folder / "large")
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("megabytes", [100, 140])
+def test_a_process_grows_no_more_than_its_budget(urls: tuple[str, str], shuffle: bool, megabytes: int) -> None:
+    options = {"memory_budget": megabytes * 10**6, "shuffle_rows": shuffle, "shuffle_memory": 24 * 10**6}
+    program = [sys.executable, "-c", PROGRAM, *urls, json.dumps(options)]
+    said = json.loads(subprocess.run(program, check=True, capture_output=True, text=True, timeout=100).stdout)
+    assert said["rows"] == 45_000
+    assert said["foretold"] <= megabytes * 10**6
+    assert said["grew"] <= 1.1 * megabytes * 10**6
+
+
+def test_a_budget_changes_no_batch(urls: tuple[str, str]) -> None:
+    def ids(**options: Any) -> list[list[int]]:
+        with make_reader(urls[1], ["id"], shuffle_rows=True, seed=1, workers_count=2, **options) as reader:
+            return [batch["id"].tolist() for batch in reader.batches(500)]
+
+    assert ids(memory_budget=80_000_000) == ids()
+
+
+def test_too_small_a_budget_is_refused_before_anything_is_read(urls: tuple[str, str]) -> None:
+    refused = pytest.raises(RequestError, match=r"memory_budget=1,000,000 bytes .* shuffle_memory")
+    with make_batch_reader(urls[1], shuffle_rows=True, memory_budget=10**6) as reader, refused:
+        reader.batches(64)
+    with pytest.raises(RequestError, match="memory_budget"):
+        make_reader(urls[0], memory_budget=0)
+
+
+def test_what_is_foretold_without_a_budget_is_printed_for_people(urls: tuple[str, str]) -> None:
+    with make_reader(urls[1], shuffle_rows=True, workers_count=2) as reader:
+        budget = reader.budget(64)
+    assert str(budget).startswith("at most ")
+    assert budget.total_bytes == budget.at_hand_bytes + budget.batch_bytes + budget.work_bytes
