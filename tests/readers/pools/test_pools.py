@@ -1,11 +1,11 @@
-"""Both pools keep the laws of pools; the thread pool shares one set of threads and gives it back."""
+"""All pools keep the laws of pools; the thread pool shares one set of threads and gives it back."""
 
 from __future__ import annotations
 
 import functools
 import threading
 
-from petastore.readers.pools import InlinePool, Pool, ThreadPool
+from petastore.readers.pools import InlinePool, Pool, ProcessPool, ThreadPool
 from petastore.testing.pool_laws import PoolLaws
 
 
@@ -26,6 +26,30 @@ class TestThreadPoolOfOne(PoolLaws):
 class TestThreadPoolOfFour(PoolLaws):
     def make_pool(self) -> Pool:
         return ThreadPool(4)
+
+
+class TestProcessPool(PoolLaws):
+    def make_pool(self) -> Pool:
+        return ProcessPool(2, 2, cancel_calls=lambda: None)
+
+
+def test_a_process_pool_forgets_calls_when_it_is_closed_and_those_of_its_last_tasks() -> None:
+    forgot: list[str] = []
+    pool = ProcessPool(1, 3, cancel_calls=lambda: forgot.append("calls"))
+    assert pool.workers == 4
+    started, go_on = threading.Event(), threading.Event()
+
+    def task() -> None:
+        started.set()
+        go_on.wait(10)
+        forgot.append("task")
+
+    pool.submit(task, priority=0)
+    assert started.wait(10)
+    pool.close()
+    go_on.set()
+    pool.join()
+    assert forgot == ["calls", "task", "calls"]
 
 
 def test_no_more_tasks_run_at_a_time_than_there_are_workers() -> None:
