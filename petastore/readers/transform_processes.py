@@ -31,6 +31,8 @@ import itertools
 import multiprocessing.spawn
 import os
 import pickle
+import select
+import socket
 import sys
 import threading
 import weakref
@@ -73,6 +75,9 @@ class TransformProcesses:
     Args:
         count: Worker processes.
 
+    Raises:
+        RequestError: The system is none of the Unix family.
+
     Example:
         >>> processes = TransformProcesses(1)
         >>> schema = Unischema("number", [UnischemaField("id", np.int64)])
@@ -85,6 +90,11 @@ class TransformProcesses:
     """
 
     def __init__(self, count: int) -> None:
+        if not hasattr(select, "poll") or not hasattr(socket, "AF_UNIX"):
+            raise RequestError(
+                "reader_pool_type='process' needs Linux, macOS or another Unix: processes hand memory to each other "
+                "through its sockets; use reader_pool_type='thread'"
+            )
         self._count = count
         self._functions: list[_Sent] = []
         self._crew: _Crew | None = None

@@ -595,3 +595,11 @@ def test_partition_columns_and_plain_parquet_are_sent_too(tmp_path: Path) -> Non
         str(tmp_path), reader_pool_type="process", workers_count=1, transform_spec=TransformSpec(sent.unchanged)
     ) as reader:
         assert sorted((int(one.id), one.day) for one in reader) == sorted((n, day) for n in range(5) for day in "ab")
+
+
+def test_the_program_of_the_how_to_page_runs(tmp_path: Path, repository: Path) -> None:
+    page = (repository / "docs" / "how-to" / "run-python-transforms-in-processes.md").read_text(encoding="utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+    ran = run(tmp_path, program)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "3996 vowels\n", "")
+    assert "It prints `3996 vowels`" in page
