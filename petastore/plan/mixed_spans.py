@@ -21,8 +21,9 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.mix import mix
 from petastore.plan.mixed_line import BATCHES, MixedLine, SourceTurns, fractions_of
 from petastore.plan.order import EpochOrder
-from petastore.plan.plan import Plan, Span, distinct
+from petastore.plan.plan import Plan
 from petastore.plan.request import Shard
+from petastore.plan.spans import Span, distinct
 from petastore.plan.tail import EpochBatches
 
 __all__ = ["MixedBatches", "MixedCursor", "MixedSpan", "Source", "SourceBatches", "Walk"]

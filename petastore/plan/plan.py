@@ -21,77 +21,16 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.explain import explain_plan
 from petastore.plan.explanation import Explanation
 from petastore.plan.feeds import Feeds, feeds_of_order
-from petastore.plan.order import EpochOrder, RowsByLane
+from petastore.plan.order import EpochOrder
 from petastore.plan.picture import draw
 from petastore.plan.request import ReadRequest, Shard, whole_number
 from petastore.plan.residency import at_hand_bytes
 from petastore.plan.selection import Selection
+from petastore.plan.spans import EpochWalk, Pace, Span, turns_of
 from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
 
 __all__ = ["Plan", "Span"]
-
-
-def distinct(groups: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Each row group once, ascending; the rows of batches come in runs of one."""
-    return np.unique(groups[np.flatnonzero(np.diff(groups, prepend=-1))])
-
-
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class Span:
-    """One rank's rows of some consecutive batches of one epoch: what is assembled in one go."""
-
-    groups: NDArray[np.int32]
-    """Row group of each row, shape (rows,), batch after batch."""
-
-    rows: NDArray[np.int64]
-    """Row inside its row group of each row, shape (rows,)."""
-
-    by_lane: RowsByLane | None
-    """The same rows in an order in which those of a row group are together, if the plan knows one."""
-
-    offsets: NDArray[np.int64]
-    """Batch i holds rows [offsets[i], offsets[i + 1]); shape (batches + 1,)."""
-
-    valid: NDArray[np.bool_] | None
-    """With `Tail.PAD`: False where a row is a repeat, shape (rows,). Else None."""
-
-    epoch: int
-    """The epoch that all rows belong to."""
-
-    first_epoch: int
-    """The epoch that the pass began with."""
-
-    consumed: NDArray[np.int64]
-    """Positions of the epoch that all ranks together have consumed after each batch, shape (batches,)."""
-
-    ends_epoch: bool
-    """Whether the last batch is the last one of its epoch."""
-
-    needed: NDArray[np.int32]
-    """The row groups of `groups`, each once, ascending."""
-
-    fetch: tuple[int, ...]
-    """Those of them that are not at hand yet: read them for this span, and keep them."""
-
-    turns: tuple[NDArray[np.int64] | None, ...]
-    """Of each of `fetch`: all of its rows that are meant, in the order in which this rank comes to them, those that are
-    for other ranks last; None is all rows in the order of the file. Who keeps them like this finds side by side what
-    the spans take."""
-
-    release: tuple[int, ...]
-    """Row groups at hand that no later span needs: let go of them once this span is assembled."""
-
-    @property
-    def num_batches(self) -> int:
-        """Batches in the span."""
-        return len(self.consumed)
-
-    def cursor_after(self, batch: int) -> Cursor:
-        """The cursor after a batch, given by its place in the span."""
-        if self.ends_epoch and batch == self.num_batches - 1:
-            return Cursor(self.epoch + 1, 0, self.first_epoch)
-        return Cursor(self.epoch, int(self.consumed[batch]), self.first_epoch)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +132,8 @@ class Plan:
         Raises:
             NoDataAvailableError: `tail="even"` with fewer rows than ranks.
         """
-        return feeds_of_order(self._order(epoch), self._batches(batch_size), row_groups=self.inventory.num_row_groups)
+        order = EpochOrder(self.rows, self.request.order, epoch)
+        return feeds_of_order(order, self._batches(batch_size), row_groups=self.inventory.num_row_groups)
 
     def picture(self, batch_size: int, *, epoch: int = 0) -> Any:
         """The same as a new `matplotlib.figure.Figure`: batches to the right, row groups as stored up, ranks coloured.
@@ -245,22 +185,19 @@ class Plan:
             NoDataAvailableError: `tail="even"` with fewer rows than ranks.
         """
         cursor = after or Cursor()
-        largest = max(rows_per_span // batch_size, 1)
-        steps = 1
         epoch = cursor.epoch
+        pace = Pace(rows_per_span // batch_size)
         while self.request.epochs is None or epoch < cursor.first_epoch + self.request.epochs:
             batches = self._batches(batch_size, start=cursor.position if epoch == cursor.epoch else 0)
-            order = self._order(epoch)
-            at_hand: dict[int, int] = {}
-            first = 0
-            while first < batches.steps:
-                stop = min(first + steps, batches.steps)
-                begin = Cursor(epoch, 0, cursor.first_epoch)
-                yield self._span(begin, order, batches, range(first, stop), at_hand)
-                first, steps = stop, min(2 * steps, largest)
+            walk = self._walk(Cursor(epoch, 0, cursor.first_epoch), batches)
+            yield from walk.spans(range(batches.steps), pace)
             if batches.steps == 0 and batches.start == 0:
                 return  # an epoch without batches is followed by others like it
             epoch += 1
+
+    def _walk(self, begin: Cursor, batches: EpochBatches) -> EpochWalk:
+        order = EpochOrder(self.rows, self.request.order, begin.epoch)
+        return EpochWalk(begin, order, batches, self.request.shard, self.selection)
 
     def at_hand_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
         """Most bytes of row groups that this rank keeps at a time in the first epoch.
@@ -269,7 +206,7 @@ class Plan:
             group_bytes: Of each row group, shape (groups,).
             early: Positions before they are needed at which row groups are fetched.
         """
-        order = self._order(0)
+        order = EpochOrder(self.rows, self.request.order, 0)
         return at_hand_bytes(order, lanes_of(self.request.shard, order.lanes), group_bytes, early)
 
     def turns(self, order: EpochOrder, group: int, lanes: range) -> NDArray[np.int64] | None:
@@ -278,11 +215,7 @@ class Plan:
         Returns:
             Rows inside the row group, each once; None is all rows in the order of the file.
         """
-        places = order.turns_of(group, lanes=lanes)
-        if self.selection is None or group not in self.selection.bitmaps:
-            return places
-        places = np.arange(int(self.rows[group]), dtype=np.int64) if places is None else places
-        return self.selection.rows_at(np.full(len(places), group, dtype=np.int32), places)
+        return turns_of(order, group, lanes, self.selection)
 
     def _batches(self, batch_size: int, start: int = 0) -> EpochBatches:
         return EpochBatches(
@@ -297,40 +230,3 @@ class Plan:
     @property
     def _lanes(self) -> int:
         return min(self.request.order.lanes, max(self.num_rows, 1))
-
-    def _order(self, epoch: int) -> EpochOrder:
-        return EpochOrder(self.rows, self.request.order, epoch)
-
-    def _span(
-        self, begin: Cursor, order: EpochOrder, batches: EpochBatches, steps: range, at_hand: dict[int, int]
-    ) -> Span:
-        """The span of some steps; `at_hand` maps row groups to their last position and is brought up to date."""
-        share = batches.share(self.request.shard, steps.start, steps.stop)
-        found = order.by_lane(share.positions)
-        if self.selection is not None:
-            found = dataclasses.replace(found, rows=self.selection.rows_at(found.groups, found.rows))
-        needed = distinct(found.groups)
-        fetch = [group for group in needed.tolist() if group not in at_hand]
-        mine = lanes_of(self.request.shard, order.lanes)
-        last = order.last_positions(np.array(fetch, dtype=np.int32), lanes=mine)
-        at_hand.update(zip(fetch, last.tolist(), strict=True))
-        consumed = batches.consumed_after(steps)
-        ends_epoch = steps.stop == batches.steps
-        release = [group for group, last in at_hand.items() if ends_epoch or last < consumed[-1]]
-        for group in release:
-            del at_hand[group]
-        return Span(
-            groups=found.groups if found.places is None else found.groups[found.places],
-            rows=found.rows if found.places is None else found.rows[found.places],
-            by_lane=found,
-            offsets=share.offsets,
-            valid=share.valid,
-            epoch=begin.epoch,
-            first_epoch=begin.first_epoch,
-            consumed=consumed,
-            ends_epoch=ends_epoch,
-            needed=needed,
-            fetch=tuple(fetch),
-            turns=tuple(self.turns(order, group, mine) for group in fetch),
-            release=tuple(release),
-        )

@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 
 from petastore.plan.cursor import Cursor
 from petastore.plan.lanes import shuffled_lanes
-from petastore.plan.plan import Plan, Span
+from petastore.plan.plan import Plan
 from petastore.plan.request import Shard, Tail
+from petastore.plan.spans import Pace, Span
 from petastore.plan.tail import EpochBatches, Share
 from petastore.plan.visits import spreads_evenly
 
@@ -159,18 +160,13 @@ class WorkerPlan(Plan):
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
         """The worker's batches from a cursor of its own on, several at a time, through all epochs."""
         cursor = after or self.begin
-        largest = max(rows_per_span // batch_size, 1)
-        steps = 1
+        pace = Pace(rows_per_span // batch_size)
         for epoch, batches in self._epochs(batch_size):
             if epoch < cursor.epoch:
                 continue
-            order = self._order(epoch)
-            at_hand: dict[int, int] = {}
             first = (cursor.position - batches.start) // batches.round_rows if epoch == cursor.epoch else 0
-            while first < batches.steps:
-                stop = min(first + steps, batches.steps)
-                yield self._span(Cursor(epoch, 0, cursor.first_epoch), order, batches, range(first, stop), at_hand)
-                first, steps = stop, min(2 * steps, largest)
+            walk = self._walk(Cursor(epoch, 0, cursor.first_epoch), batches)
+            yield from walk.spans(range(first, batches.steps), pace)
 
     def place_after(self, given: int, batch_size: int) -> Cursor:
         """The worker's own cursor after as many of its batches, to go on from."""

@@ -1,0 +1,203 @@
+"""Spans: the batches of an epoch as a reader works on them, several at a time, in order. Pure.
+
+Rows are found for many batches at once, since what that costs is mostly paid once a lane; spans are cut of them. Which
+row groups are fetched, and which are let go of, is settled span by span.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.plan.cursor import Cursor
+from petastore.plan.order import EpochOrder, RowsByLane
+from petastore.plan.request import Shard
+from petastore.plan.selection import Selection
+from petastore.plan.tail import EpochBatches, lanes_of
+
+__all__ = ["EpochWalk", "Pace", "Span", "distinct", "turns_of"]
+
+_ROWS_AT_ONCE = 4096
+"""Rows that are found at once, where spans have fewer."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Span:
+    """One rank's rows of some consecutive batches of one epoch: what is assembled in one go."""
+
+    groups: NDArray[np.int32]
+    """Row group of each row, shape (rows,), batch after batch."""
+
+    rows: NDArray[np.int64]
+    """Row inside its row group of each row, shape (rows,)."""
+
+    by_lane: RowsByLane | None
+    """The same rows in an order in which those of a row group are together, if the plan knows one."""
+
+    offsets: NDArray[np.int64]
+    """Batch i holds rows [offsets[i], offsets[i + 1]); shape (batches + 1,)."""
+
+    valid: NDArray[np.bool_] | None
+    """With `Tail.PAD`: False where a row is a repeat, shape (rows,). Else None."""
+
+    epoch: int
+    """The epoch that all rows belong to."""
+
+    first_epoch: int
+    """The epoch that the pass began with."""
+
+    consumed: NDArray[np.int64]
+    """Positions of the epoch that all ranks together have consumed after each batch, shape (batches,)."""
+
+    ends_epoch: bool
+    """Whether the last batch is the last one of its epoch."""
+
+    needed: NDArray[np.int32]
+    """The row groups of `groups`, each once, ascending."""
+
+    fetch: tuple[int, ...]
+    """Those of them that are not at hand yet: read them for this span, and keep them."""
+
+    turns: tuple[NDArray[np.int64] | None, ...]
+    """Of each of `fetch`: all of its rows that are meant, in the order in which this rank comes to them, those that are
+    for other ranks last; None is all rows in the order of the file. Who keeps them like this finds side by side what
+    the spans take."""
+
+    release: tuple[int, ...]
+    """Row groups at hand that no later span needs: let go of them once this span is assembled."""
+
+    @property
+    def num_batches(self) -> int:
+        """Batches in the span."""
+        return len(self.consumed)
+
+    def cursor_after(self, batch: int) -> Cursor:
+        """The cursor after a batch, given by its place in the span."""
+        if self.ends_epoch and batch == self.num_batches - 1:
+            return Cursor(self.epoch + 1, 0, self.first_epoch)
+        return Cursor(self.epoch, int(self.consumed[batch]), self.first_epoch)
+
+
+def distinct(groups: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Each row group once, ascending; the rows of batches come in runs of one."""
+    return np.unique(groups[np.flatnonzero(np.diff(groups, prepend=-1))])
+
+
+def turns_of(order: EpochOrder, group: int, lanes: range, selection: Selection | None) -> NDArray[np.int64] | None:
+    """The rows of a row group that are meant, in the order in which some lanes come to them; the others last.
+
+    Returns:
+        Rows inside the row group, each once; None is all rows in the order of the file.
+    """
+    places = order.turns_of(group, lanes=lanes)
+    if selection is None or group not in selection.bitmaps:
+        return places
+    places = np.arange(int(selection.counts[group]), dtype=np.int64) if places is None else places
+    return selection.rows_at(np.full(len(places), group, dtype=np.int32), places)
+
+
+class Pace:
+    """How many batches the next span has: one, then twice as many, up to a largest number.
+
+    Example:
+        >>> pace = Pace(6)
+        >>> [pace.next() for _ in range(5)]
+        [1, 2, 4, 6, 6]
+    """
+
+    def __init__(self, largest: int) -> None:
+        self.largest = max(largest, 1)
+        self._steps = 1
+
+    def next(self) -> int:
+        """Batches of the next span."""
+        steps, self._steps = self._steps, min(2 * self._steps, self.largest)
+        return steps
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Found:
+    """The rows of some consecutive steps."""
+
+    steps: range
+    groups: NDArray[np.int32]
+    rows: NDArray[np.int64]
+    valid: NDArray[np.bool_] | None
+    offsets: NDArray[np.int64]
+    by_lane: RowsByLane
+
+
+class EpochWalk:
+    """One rank's way through an epoch.
+
+    Args:
+        begin: The epoch, at its beginning, and the one that the pass began with.
+        order: That of the epoch.
+        batches: How it falls into batches.
+        shard: The rank.
+        selection: Which rows are meant; None is all.
+    """
+
+    def __init__(
+        self, begin: Cursor, order: EpochOrder, batches: EpochBatches, shard: Shard, selection: Selection | None
+    ) -> None:
+        self._begin = begin
+        self._order = order
+        self._batches = batches
+        self._shard = shard
+        self._selection = selection
+        self._own_lanes = lanes_of(shard, order.lanes)
+        self._at_hand: dict[int, int] = {}  # row group → the last position that needs it
+
+    def spans(self, steps: range, pace: Pace) -> Iterator[Span]:
+        """The spans of some consecutive steps, of which the last one is the last one of the epoch."""
+        found: _Found | None = None
+        first = steps.start
+        while first < steps.stop:
+            stop = min(first + pace.next(), steps.stop)
+            if found is None or stop > found.steps.stop:
+                rows = (stop - first) * self._batches.batch_size
+                # The first batch does not wait for others.
+                at_once = (stop - first) * (1 if found is None else max(_ROWS_AT_ONCE // rows, 1))
+                found = self._found(range(first, min(first + at_once, steps.stop)))
+            yield self._span(found, range(first, stop), ends_epoch=stop == steps.stop)
+            first = stop
+
+    def _found(self, steps: range) -> _Found:
+        share = self._batches.share(self._shard, steps.start, steps.stop)
+        found = self._order.by_lane(share.positions)
+        if self._selection is not None:
+            found = dataclasses.replace(found, rows=self._selection.rows_at(found.groups, found.rows))
+        in_order = slice(None) if found.places is None else found.places
+        return _Found(steps, found.groups[in_order], found.rows[in_order], share.valid, share.offsets, found)
+
+    def _span(self, found: _Found, steps: range, *, ends_epoch: bool) -> Span:
+        offsets = found.offsets[steps.start - found.steps.start : steps.stop - found.steps.start + 1]
+        cut = slice(int(offsets[0]), int(offsets[-1]))
+        groups = found.groups[cut]
+        needed = distinct(groups)
+        fetch = [group for group in needed.tolist() if group not in self._at_hand]
+        last = self._order.last_positions(np.array(fetch, dtype=np.int32), lanes=self._own_lanes)
+        self._at_hand.update(zip(fetch, last.tolist(), strict=True))
+        consumed = self._batches.consumed_after(steps)
+        release = [group for group, last in self._at_hand.items() if ends_epoch or last < consumed[-1]]
+        for group in release:
+            del self._at_hand[group]
+        return Span(
+            groups=groups,
+            rows=found.rows[cut],
+            by_lane=found.by_lane if steps == found.steps else None,
+            offsets=offsets - offsets[0],
+            valid=None if found.valid is None else found.valid[cut],
+            epoch=self._begin.epoch,
+            first_epoch=self._begin.first_epoch,
+            consumed=consumed,
+            ends_epoch=ends_epoch,
+            needed=needed,
+            fetch=tuple(fetch),
+            turns=tuple(turns_of(self._order, group, self._own_lanes, self._selection) for group in fetch),
+            release=tuple(release),
+        )
