@@ -35,6 +35,9 @@ MAX_PIXELS = 2**28
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_END = b"\x00\x00\x00\x00IEND\xaeB`\x82"
 _JPEG_SIGNATURE = b"\xff\xd8\xff"
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""Markers of segments that say the size of a JPEG."""
+
 _PNG_GRAY, _PNG_RGB, _PNG_PALETTE = 0, 2, 3
 _UINT8: Final = np.dtype(np.uint8)
 _UINT16: Final = np.dtype(np.uint16)
@@ -55,6 +58,11 @@ class Header(NamedTuple):
 
     dtype: np.dtype[Any]
     """`uint8` or `uint16`."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _header_of(image_format: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Header:
+    return Header(image_format, shape, dtype)
 
 
 def image_bytes(image: NDArray[Any], image_format: str, quality: int) -> bytes:
@@ -145,18 +153,32 @@ def _png_header(cell: NDArray[np.uint8]) -> Header:
     if colors not in (_PNG_GRAY, _PNG_RGB, _PNG_PALETTE) or depth not in (1, 2, 4, 8, 16):
         raise ImageError("the png has an alpha channel; encode it again without" if colors in (4, 6) else "damaged png")
     shape = (height, width) if colors == _PNG_GRAY else (height, width, 3)
-    return Header("png", shape, _UINT16 if depth == 16 else _UINT8)
+    return _header_of("png", shape, _UINT16 if depth == 16 else _UINT8)
 
 
 def _jpeg_header(cell: NDArray[np.uint8]) -> Header:
+    height, width, channels = _jpeg_frame(cell.data)
+    if channels not in (1, 3):
+        raise ImageError(f"the jpeg is of {channels} channels (CMYK); encode it again as RGB")
+    return _header_of("jpeg", (height, width) if channels == 1 else (height, width, 3), _UINT8)
+
+
+def _jpeg_frame(data: memoryview) -> tuple[int, int, int]:
+    """Height, width and channels, from the first segment that says them (ITU-T T.81, B.2).
+
+    A few bytes are looked at here, because every call of a library lets go of the GIL and waits for it again.
+    """
+    at = 2
     try:
-        height, width, colors, _ = _simplejpeg().decode_jpeg_header(cell.data)
-    except ValueError as problem:
-        raise ImageError(f"the jpeg is damaged ({problem})") from None
-    if colors in ("CMYK", "YCCK"):
-        raise ImageError("the jpeg is of four channels (CMYK); encode it again as RGB")
-    shape = (height, width) if colors.lower() == "gray" else (height, width, 3)
-    return Header("jpeg", shape, _UINT8)
+        while data[at] == 0xFF:
+            marker = data[at + 1]
+            if marker in _FRAMES:
+                return data[at + 5] << 8 | data[at + 6], data[at + 7] << 8 | data[at + 8], data[at + 9]
+            # A marker may be preceded by any number of 0xFF.
+            at += 1 if marker == 0xFF else 2 + (data[at + 2] << 8 | data[at + 3])
+    except IndexError:
+        raise ImageError("the jpeg is damaged (it ends before its size is said)") from None
+    raise ImageError(f"the jpeg is damaged (no marker at byte {at:,})")
 
 
 def decode_into(cell: NDArray[np.uint8], header: Header, out: NDArray[Any], *, shrink: int = 1) -> None:

@@ -291,7 +291,7 @@ def test_the_image_libraries_are_imported_by_the_first_image_and_missed_by_name(
 
         assert not {"cv2", "simplejpeg", "PIL"} & set(sys.modules)
         sys.modules["cv2"] = sys.modules["simplejpeg"] = None
-        jpeg = bytes.fromhex("ffd8ffe000")
+        jpeg = bytes.fromhex("ffd8ffc0000b080002000201011100")
         field = UnischemaField("image", "uint8", (2, 2), petastore.codecs.CompressedImageCodec("jpeg"))
         calls = [
             lambda: field.codec.encode(field, np.zeros((2, 2), "uint8")),
