@@ -8,7 +8,7 @@ from typing import Any
 
 from petastore.errors import RequestError
 
-__all__ = ["Passes"]
+__all__ = ["Passes", "taken_over"]
 
 
 class Passes:
@@ -29,6 +29,11 @@ class Passes:
         self._newest = 0
         self._plan: Any = None
 
+    @property
+    def newest(self) -> int:
+        """The number of the newest pass that has begun; 0 before any."""
+        return self._newest
+
     def start(self, batch_size: int) -> Iterator[Any]:
         """The batches of a new pass; the pass begins with the first `next`.
 
@@ -47,11 +52,16 @@ class Passes:
         while True:
             with self._lock:
                 if ours != self._newest:
-                    raise RequestError(
-                        "this iterator has ended because the loader was iterated again, and a reader has one place at "
-                        "a time; finish one loop before the next, or make a reader for each"
-                    )
+                    raise taken_over()
                 batch = next(batches, None)
             if batch is None:
                 return
             yield batch
+
+
+def taken_over() -> RequestError:
+    """The error of an iterator whose reader a newer pass has taken over."""
+    return RequestError(
+        "this iterator has ended because the loader was iterated again, and a reader has one place at a time; finish "
+        "one loop before the next, or make a reader for each"
+    )

@@ -13,6 +13,7 @@ import torch.utils.data
 from petastore.adapters.passes import Passes
 from petastore.adapters.ragged import Form
 from petastore.adapters.torch.cuts import BatchTensors
+from petastore.adapters.torch.device import BatchesOnDevice, device_of
 from petastore.adapters.torch.ragged import ragged_columns
 from petastore.adapters.torch.tensors import decimal_friendly_collate, refuse_dtypes, rows_as_dicts
 from petastore.errors import RequestError
@@ -77,7 +78,13 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             dimension is free, else (rows, free dimensions). `"nested"`: a `torch.nested` tensor, of the jagged layout
             where one dimension is free, else of the strided one, which torch calls a prototype. The last two refuse
             missing values.
-        pin_memory: Copy tensors to page-locked memory, by torch's own code.
+        device: Where tensors arrive: `"cuda"`, a `torch.device`, or a number of a CUDA device. The next batch is copied
+            there, from page-locked memory and on a stream of its own, while the current one trains; use a batch on the
+            stream that was current when it was received. Lists and text stay on the host. A second batch is kept in the
+            device's memory. `"cpu"` does the same without streams, for tests. None leaves tensors in the reader's
+            memory.
+        pin_memory: Copy tensors to page-locked memory, by torch's own code. Of no effect where `device` is given, which
+            pins what it has to.
         **torch_options: Other options of torch's DataLoader are taken at their neutral value, so that a call need not
             be edited (`num_workers=0`, `shuffle=False`), and refused at any other.
 
@@ -103,12 +110,15 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         shuffling_queue_capacity: int = 0,
         *,
         ragged: Form | Mapping[str, Form] = "list",
+        device: torch.device | str | int | None = None,
         pin_memory: bool = False,
         **torch_options: Any,
     ) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
             raise RequestError(f"batch_size is a number of rows from 1, but {batch_size!r} was given")
         _refuse_options(torch_options, reader)
+        self.device = device_of(device)
+        """Where tensors arrive; None is the reader's memory."""
         refuse_dtypes(reader)
         if shuffling_queue_capacity:
             warnings.warn(
@@ -138,6 +148,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             collate_fn=make,
             pin_memory=pin_memory,
         )
+        self._on_device = None if self.device is None else BatchesOnDevice(reader, passes, make, self.device)
 
     def __len__(self) -> int:
         """Batches of one whole `for`, all epochs, on this rank; the same on every rank.
@@ -148,11 +159,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         return int(self.reader.steps_per_epoch(self.batch_size)) * epochs_of(self.reader.num_epochs)
 
     def __iter__(self) -> Any:
-        return iter(self._batch_loader)
+        return iter(self._batch_loader) if self._on_device is None else self._on_device.start(int(self.batch_size or 1))
 
     def state_dict(self) -> dict[str, Any]:
         """Where training stands: after the last batch that was handed out. Small, JSON, and the same on every rank."""
-        state: dict[str, Any] = self.reader.state_dict()
+        state: dict[str, Any] = (self.reader if self._on_device is None else self._on_device).state_dict()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
