@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
+import sys
 
 import numpy as np
+import psutil
 import pytest
 
 from petastore import Unischema, UnischemaField
@@ -55,6 +58,39 @@ def test_a_worker_that_is_killed_says_so_and_why_that_may_be() -> None:
     worker.end()
     assert str(worker).startswith("worker process 3 (pid ")
     assert worker.how_it_ended() == "was killed by signal 9 (SIGKILL), as the system does when memory runs out"
+
+
+def test_a_worker_that_is_killed_is_noticed_where_processes_have_no_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    worker = WorkerProcess(0, of=1)
+    assert worker.begin(setup_of(dict)) is None
+    worker.channel.send(0, Call(0, CALL.columns, CALL.offsets))
+    assert isinstance(worker.channel.receive()[1], Made)
+    os.kill(int(str(worker).partition("pid ")[2].rstrip(")")), signal.SIGKILL)
+    with pytest.raises(EOFError):
+        worker.channel.receive()
+    worker.end()
+    assert "SIGKILL" in worker.how_it_ended()
+
+
+@pytest.mark.parametrize("has_descriptors", [True, False])
+def test_a_worker_ends_when_its_parent_is_gone_whatever_it_is_at(has_descriptors: bool) -> None:
+    busy = (
+        "import os, threading, time\n"
+        f"if not {has_descriptors}: del os.pidfd_open\n"
+        "from petastore.readers.transform_worker import _end_with\n"
+        "threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()\n"
+        "print(os.getpid(), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+        assert psutil.wait_procs([worker], timeout=20)[1] == []
 
 
 def test_a_worker_may_be_ended_before_it_began_and_again() -> None:
