@@ -240,8 +240,10 @@ class _SpanJob:
         return self._assembled is not None or (self._failed is not None and self._left == 0)
 
     def result(self) -> AssembledSpan:
+        """What was assembled, once: row groups that stay at hand know the jobs that waited for them."""
         if self._failed is not None:
             raise self._failed[1]
         if self._assembled is None:
             raise ReaderClosedError("the reader was stopped before this batch was assembled")
-        return self._assembled
+        assembled, self._assembled = self._assembled, None
+        return assembled

@@ -7,6 +7,7 @@ import functools
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -84,6 +85,32 @@ def test_a_span_is_finished_when_all_of_its_tasks_are_done(make_pool: Callable[[
 
     line = Pipeline(spans(), fetch=lambda group, _: group, begin=begin, pool=make_pool(), ahead=5)
     assert first_rows(list(line)) == [(int(span.groups[0]), int(span.rows[0])) for span in spans()]
+    line.join()
+
+
+@every_pool
+def test_a_span_that_was_handed_over_is_not_kept(make_pool: Callable[[], Pool]) -> None:
+    """Not even by the row group that it waited for, which stays at hand for many more."""
+    order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
+    plan = Plan(Inventory.of_rows([400]), ReadRequest(("id",), order))
+    go_on = threading.Event()
+    pool = make_pool()
+
+    def fetch(group: int, _: object) -> int:
+        if pool.workers:
+            go_on.wait(60)
+        return group
+
+    def waiting_for_it() -> Iterator[Span]:
+        for number, span in enumerate(plan.spans(3, rows_per_span=3)):
+            if number == 4:
+                go_on.set()  # four spans wait for the row group by now
+            yield span
+
+    line = Pipeline(waiting_for_it(), fetch=fetch, begin=without_tasks, pool=pool, ahead=5)
+    handed_over = [weakref.ref(next(line).columns) for _ in range(20)]
+    assert [columns() for columns in handed_over[:-1]] == [None] * 19
+    line.close()
     line.join()
 
 
