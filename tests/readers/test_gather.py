@@ -38,18 +38,17 @@ def test_rows_that_lie_in_turns_come_in_the_order_of_the_span(rows: list[int], s
     plan = Plan(Inventory.of_rows(rows), ReadRequest(("id",), order))
     places: dict[int, Any] = {}
     stacks: dict[int, Any] = {}
-    for span in plan.spans(7, rows_per_span=40):
+    for span in plan.spans(7, rows_per_span=40 if seed % 2 else 8192):
         for group, turns in zip(span.fetch, span.turns, strict=True):
             assert turns is not None
             places[group] = np.argsort(turns).astype(np.int32)
             stacks[group] = np.repeat(100 * group + turns, width).reshape(1, -1, width)
         out = np.empty((1, len(span.rows), width), dtype=np.int64)
-        lanes = span.by_lane
-        assert lanes is not None
-        Picks(lanes.groups, lanes.rows, lanes.places).placed(places).values(stacks, out, Buffers())
-        in_order = np.empty_like(out)
-        Picks(span.groups, span.rows).placed(places).values(stacks, in_order, Buffers())
-        assert out.tolist() == in_order.tolist()
+        Picks(span.groups, span.rows).placed(places).values(stacks, out, Buffers())
+        if span.by_lane is not None:
+            lanes, by_lane = span.by_lane, np.empty_like(out)
+            Picks(lanes.groups, lanes.rows, lanes.places).placed(places).values(stacks, by_lane, Buffers())
+            assert by_lane.tolist() == out.tolist()
         assert out[0, :, 0].tolist() == out[0, :, -1].tolist() == (100 * span.groups + span.rows).tolist()
 
 
