@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,8 @@ from petastore.arrow_memory import arrow_numbers
 from petastore.readers.buffers import Buffers
 
 __all__ = ["Picks"]
+
+_Where: TypeAlias = slice | NDArray[np.int64]
 
 _RUN_BYTES = 4096
 """From so many bytes a run on average, runs are copied one by one: two calls cost less than copying all bytes twice."""
@@ -77,6 +79,14 @@ class Picks:
         return self.runs if self._come_in_runs else [(group, self.rows[where]) for group, where in self.where]
 
     @functools.cached_property
+    def _where_runs_lie(self) -> list[tuple[int, _Where, slice]]:
+        return _where_they_lie(self.runs)
+
+    @functools.cached_property
+    def _where_segments_lie(self) -> list[tuple[int, _Where, slice]]:
+        return _where_they_lie(self.segments)
+
+    @functools.cached_property
     def permutation(self) -> NDArray[np.int64] | None:
         """Where the row that comes i-th stands in the segments laid end to end; None where they are in order."""
         if self._come_in_runs:
@@ -132,30 +142,34 @@ class Picks:
             buffers: Where memory comes from that is needed meanwhile.
         """
         if self.order is None and out.nbytes >= len(self._borders) * len(out) * _RUN_BYTES:
-            _lay(columns, self.runs, out)
+            _lay(columns, self._where_runs_lie, out)
         elif self.permutation is None:
-            _lay(columns, self.segments, out)
+            _lay(columns, self._where_segments_lie, out)
         else:
             gathered = buffers.empty(out.shape, out.dtype)
-            _lay(columns, self.segments, gathered)
+            _lay(columns, self._where_segments_lie, gathered)
             np.take(gathered, self.permutation, axis=1, out=out, mode="clip")
 
 
-def _lay(columns: Mapping[int, NDArray[Any]], runs: list[tuple[int, NDArray[np.int64]]], out: NDArray[Any]) -> None:
+def _lay(columns: Mapping[int, NDArray[Any]], runs: list[tuple[int, _Where, slice]], out: NDArray[Any]) -> None:
     """The rows of some runs end to end."""
-    first = 0
+    for group, where, target in runs:
+        if isinstance(where, slice):
+            out[:, target] = columns[group][:, where]
+            continue
+        for column, of_column in zip(columns[group], out, strict=True):
+            np.take(column, where, axis=0, out=of_column[target], mode="clip")
+
+
+def _where_they_lie(runs: list[tuple[int, NDArray[np.int64]]]) -> list[tuple[int, _Where, slice]]:
+    """Of each run: its row group, its rows there, as a slice where they lie side by side, and its place among all."""
+    placed: list[tuple[int, _Where, slice]] = []
+    stop = 0
     for group, rows in runs:
-        _copy(columns[group], rows, out[:, first : first + len(rows)])
-        first += len(rows)
-
-
-def _copy(columns: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> None:
-    if _is_range(rows):
+        target = slice(stop, stop := stop + len(rows))
         first = int(rows[0])
-        out[...] = columns[:, first : first + len(rows)]
-        return
-    for column, target in zip(columns, out, strict=True):
-        np.take(column, rows, axis=0, out=target, mode="clip")
+        placed.append((group, slice(first, first + len(rows)) if _is_range(rows) else rows, target))
+    return placed
 
 
 def _stable_order(groups: NDArray[np.int32]) -> NDArray[np.int64]:
