@@ -36,7 +36,9 @@ def test_what_fits_is_within_the_limit_and_what_does_not_is_refused(
 
 
 def test_a_refusal_says_what_is_needed_and_what_to_do() -> None:
-    with pytest.raises(RequestError, match=r"memory_budget=100 bytes is less than the .* 5,000 of them.*shuffle_memory"):
+    with pytest.raises(
+        RequestError, match=r"memory_budget=100 bytes is less than the .* 5,000 of them.*shuffle_memory"
+    ):
         fitted(Needs(10, 0, 0), lambda _: 5000, batch_size=8, rows_per_span=64, workers=2, limit=100)
 
 
