@@ -131,20 +131,27 @@ class Assembler:
         lanes = span.by_lane
         together = picks if lanes is None else Picks(lanes.groups, lanes.rows, lanes.places)
         placed = together.placed({group: resident.places for group, resident in residents.items()})
+        # What is stacked in all of the row groups, and whole there, comes out as a stack too.
+        loose = set().union(*(resident.cells for resident in residents.values()))
+        missing = set().union(*(resident.missing for resident in residents.values()))
         tasks: list[Task] = []
-        for number, stack in enumerate(self.layout.stacks):
-            out = self.buffers.empty((len(stack.names), len(span.rows), *stack.shape), stack.dtype)
-            loose = {name for name in stack.names for resident in residents.values() if name in resident.cells}
-            if len(loose) < len(stack.names):
+        for numbers in self.layout.kinds:
+            names = tuple(name for number in numbers for name in self.layout.stacks[number].names)
+            stack = self.layout.stacks[numbers[0]]
+            whole = self.buffers.empty((len(names), len(span.rows), *stack.shape), stack.dtype)
+            first = 0
+            for number in numbers:
                 kept = {group: resident.stacks[number] for group, resident in residents.items()}
+                out = whole[first : (first := first + len(self.layout.stacks[number].names))]
                 tasks.append(functools.partial((placed if stack.in_turns else picks).values, kept, out, self.buffers))
-            for name, values in zip(stack.names, out, strict=True):
+            for name, values in zip(names, whole, strict=True):
                 if name in loose:
                     tasks += self.loose_tasks(self.view[name], span, residents, columns)
                 else:
-                    columns[name] = Decoded(values, _missing(name, picks, residents))
-            if not loose and all(columns[name].missing is None for name in stack.names):
-                stacks.append((stack.names, out))
+                    of_rows = _missing(name, picks, residents) if name in missing else None
+                    columns[name] = Decoded(values, of_rows)
+            if loose.isdisjoint(names) and missing.isdisjoint(names):
+                stacks.append((names, whole))
         for name in self.layout.loose:
             if name in self.view:
                 tasks += self.loose_tasks(self.view[name], span, residents, columns)
@@ -212,8 +219,6 @@ class Assembler:
 
 def _missing(name: str, picks: Picks, residents: Residents) -> NDArray[np.bool_] | None:
     """Of a stacked column: which of the rows taken are missing; None where none is."""
-    if not any(name in resident.missing for resident in residents.values()):
-        return None
     missing = np.zeros(len(picks.rows), dtype=np.bool_)
     for group, resident in residents.items():
         if name in resident.missing:

@@ -102,6 +102,14 @@ class Layout:
             name: (number, place) for number, stack in enumerate(self.stacks) for place, name in enumerate(stack.names)
         }
 
+    @functools.cached_property
+    def kinds(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers of the stacks, those of one dtype and shape together."""
+        kinds: dict[tuple[np.dtype[Any], tuple[int, ...]], list[int]] = {}
+        for number, stack in enumerate(self.stacks):
+            kinds.setdefault((stack.dtype, stack.shape), []).append(number)
+        return tuple(map(tuple, kinds.values()))
+
     @classmethod
     def of(cls, view: Unischema, *, rows: int, apart: AbstractSet[str] = frozenset()) -> Layout:
         """The layout of some fields.
