@@ -185,8 +185,7 @@ def _batches(batches: Callable[[], Iterator[Any]], columns: list[_Column]) -> An
     """A dataset of batches."""
     if not all(column.is_dense for column in columns):
         return _handed_over(lambda: runs_of(batches(), most=1), columns)
-    runs = _shared(lambda: runs_of(batches(), most=_BATCHES_A_CALL), columns)
-    return runs.flat_map(_cut)
+    return _shared(lambda: runs_of(batches(), most=_BATCHES_A_CALL), columns, _cut)
 
 
 def _cut(sizes: Any, columns: Any) -> Any:
@@ -199,7 +198,7 @@ def _cut(sizes: Any, columns: Any) -> Any:
 def _rows(runs: Callable[[], Iterator[Run]], columns: list[_Column]) -> Any:
     """A dataset of rows."""
     if all(column.is_dense for column in columns):
-        return _shared(runs, columns).map(lambda _sizes, run: run).unbatch()
+        return _shared(runs, columns, lambda _sizes, run: tf.data.Dataset.from_tensors(run).unbatch())
     finish = {column.name: column.finish_row for column in columns if column.finish_row is not None}
 
     def finished(row: dict[str, Any]) -> dict[str, Any]:
@@ -228,10 +227,15 @@ def _handed_over(runs: Callable[[], Iterator[Run]], columns: list[_Column]) -> A
     return tf.data.Dataset.from_generator(generate, output_signature={column.name: column.spec for column in columns})
 
 
-def _shared(runs: Callable[[], Iterator[Run]], columns: list[_Column]) -> Any:
-    """A dataset whose elements are the batch sizes of each run, and its columns, which share memory where aligned.
+def _shared(runs: Callable[[], Iterator[Run]], columns: list[_Column], cut: Callable[[Any, Any], Any]) -> Any:
+    """The datasets, one after another, into which each run is cut; its columns share memory where they are aligned.
 
     `from_generator` copies what it is given, so it is given a number, and the arrays go another way.
+
+    Args:
+        runs: Begins a pass.
+        columns: What is handed over.
+        cut: Makes a dataset of batch sizes and columns, in graph code.
     """
     names, types = [column.name for column in columns], [column.spec.dtype for column in columns]
     on_their_way: dict[int, list[NDArray[Any]]] = {}
@@ -246,14 +250,14 @@ def _shared(runs: Callable[[], Iterator[Run]], columns: list[_Column]) -> Any:
             finally:
                 on_their_way.pop(number, None)
 
-    def fetched(number: Any) -> Any:
+    def elements(number: Any) -> Any:
         sizes, *values = tf.numpy_function(lambda key: on_their_way.pop(int(key)), [number], [tf.int64, *types])
         for column, value in zip(columns, values, strict=True):
             value.set_shape(column.spec.shape)
-        return tf.ensure_shape(sizes, (None,)), dict(zip(names, values, strict=True))
+        return cut(tf.ensure_shape(sizes, (None,)), dict(zip(names, values, strict=True)))
 
     tokens = tf.data.Dataset.from_generator(generate, output_signature=tf.TensorSpec((), tf.int64))
-    return tokens.map(fetched, synchronous=True)
+    return tokens.flat_map(elements)
 
 
 def _converted(runs: Iterable[Run], columns: list[_Column]) -> Iterator[tuple[tuple[int, ...], list[Any]]]:

@@ -370,6 +370,111 @@ def test_a_dataset_of_a_reader_with_a_state_goes_on_and_then_begins_again(
         assert ids(dataset) == list(range(ROWS))
 
 
+@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("fields", [["id", "text", "a_float32"], ["id", "points"]])
+def test_batches_have_the_borders_and_the_order_of_the_reader(
+    make_tf_dataset: Any, url: str, tail: str, fields: list[str]
+) -> None:
+    asked: Any = {"cur_shard": 1, "shard_count": 3, "tail": tail, "num_epochs": 3, "shuffle_rows": True, "seed": 5}
+    with petastore.make_reader(url, fields, **asked) as reader:
+        expected = [batch["id"].tolist() for batch in reader.batches(4)]
+    with petastore.make_reader(url, fields, **asked) as reader:
+        assert [batch["id"].numpy().tolist() for batch in make_tf_dataset(reader, batch_size=4)] == expected
+
+
+def test_numbers_share_the_readers_memory(
+    make_tf_dataset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import petastore.adapters.tensorflow as adapter
+
+    schema = petastore.Unischema("numbers", [petastore.UnischemaField("x", "float64", (16,), NdarrayCodec())])
+    petastore.write_dataset(tmp_path / "x", schema, [{"x": np.full(16, i, np.float64)} for i in range(4096)])
+    handed: list[Any] = []
+    converted = adapter._converted
+
+    def seen(*arguments: Any) -> Any:
+        for sizes, values in converted(*arguments):
+            handed.append(values[0])
+            yield sizes, values
+
+    monkeypatch.setattr(adapter, "_converted", seen)
+    with petastore.make_reader(tmp_path / "x") as reader:
+        for batch in make_tf_dataset(reader, batch_size=512):
+            memory = np.asarray(memoryview(batch["x"]))
+            assert any(np.shares_memory(memory, array) for array in handed)
+    assert max(map(len, handed)) > 512
+
+
+@pytest.mark.parametrize(("batch_size", "whole"), [(None, 3), (3, 3), (2, 2)])
+def test_missing_values_are_refused_in_the_place_of_their_batch(
+    tf: Any, make_tf_dataset: Any, url: str, batch_size: int | None, whole: int
+) -> None:
+    # The age of row 3 is missing.
+    with petastore.make_reader(url, ["id", "age"], shuffle_row_groups=False) as reader:
+        dataset = make_tf_dataset(reader, batch_size)
+        for _ in range(2):
+            received: list[int] = []
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"column 'age': 1 of [123] values is missing"):
+                received.extend(int(i) for element in dataset for i in np.ravel(element["id"].numpy()))
+            assert received == list(range(whole))
+
+
+@pytest.mark.parametrize("received", [1, 2, 5, 12, 13, 14, 20, 26])
+@pytest.mark.parametrize("fields", [["id"], ["id", "list"]])
+def test_the_state_after_a_batch_goes_on_with_the_next_one_however_far_tensorflow_read(
+    make_tf_dataset: Any, url: str, received: int, fields: list[str]
+) -> None:
+    from petastore.adapters.tensorflow import state_after
+
+    asked: Any = {"shuffle_rows": True, "seed": 4, "num_epochs": 2}
+    with petastore.make_reader(url, fields, **asked) as reader:
+        batches = iter(make_tf_dataset(reader, batch_size=8).prefetch(4))
+        seen = [i for _ in range(received) for i in next(batches)["id"].numpy().tolist()]
+        state = state_after(reader, received)
+    with petastore.make_reader(url, fields, **asked) as reader:
+        reader.load_state_dict(state)
+        seen += ids(make_tf_dataset(reader, batch_size=8))
+    assert collections.Counter(seen) == dict.fromkeys(range(ROWS), 2)
+
+
+def test_the_state_after_a_row_goes_on_with_the_next_one(make_tf_dataset: Any, url: str) -> None:
+    from petastore.adapters.tensorflow import state_after
+
+    with petastore.make_reader(url, ["id"], seed=4, shuffle_rows=True) as reader:
+        seen = ids(make_tf_dataset(reader).take(17))
+        state = state_after(reader, 17)
+    with petastore.make_reader(url, ["id"], seed=4, shuffle_rows=True) as reader:
+        reader.load_state_dict(state)
+        seen += ids(make_tf_dataset(reader))
+    assert sorted(seen) == list(range(ROWS))
+
+
+def test_a_state_after_what_was_not_given_is_refused(make_tf_dataset: Any, url: str) -> None:
+    from petastore.adapters.tensorflow import state_after
+
+    with petastore.make_batch_reader(url, ["id"]) as reader:
+        with pytest.raises(RequestError, match="are known: none"):
+            state_after(reader, 1)
+        assert len(ids(make_tf_dataset(reader, batch_size=8))) == ROWS
+        with pytest.raises(RequestError, match="are known: 1 to 13"):
+            state_after(reader, 14)
+        with pytest.raises(RequestError, match="batches"):
+            state_after(reader, 0)
+        # A batch reader counts no rows.
+        assert len(ids(make_tf_dataset(reader))) == ROWS
+        with pytest.raises(RequestError, match="are known: none"):
+            state_after(reader, 1)
+
+
+def test_a_run_without_rows_is_a_batch_without_rows(tf: Any) -> None:
+    from petastore.adapters.tensorflow import _cut
+
+    for sizes in ([0], [2], [2, 3]):
+        rows = {"id": np.arange(sum(sizes)), "text": np.array(["a"] * sum(sizes), object)}
+        found = _cut(tf.constant(sizes, tf.int64), {name: tf.constant(column) for name, column in rows.items()})
+        assert [batch["id"].shape[0] for batch in found] == sizes
+
+
 @pytest.mark.parametrize("rows", [False, True])
 def test_a_batch_without_rows_keeps_to_the_spec(tf: Any, make_tf_dataset: Any, rows: bool) -> None:
     # A rank gets one where fewer rows than ranks are left after a change of their number.
@@ -407,6 +512,26 @@ def test_keras_fits_several_epochs(tf: Any, make_tf_dataset: Any, url: str) -> N
         history = model.fit(dataset, epochs=3, shuffle=False, verbose=0)
     assert len(history.history["loss"]) == 3
     assert history.history["loss"][-1] < history.history["loss"][0]
+
+
+@pytest.mark.slow
+def test_a_callback_of_keras_has_the_state_after_each_batch_of_the_epoch(
+    tf: Any, make_tf_dataset: Any, url: str
+) -> None:
+    from petastore.adapters.tensorflow import state_after
+
+    positions = []
+    with petastore.make_reader(url, ["id", "a_float32"], seed=1, shuffle_rows=True) as reader:
+
+        class Saves(tf.keras.callbacks.Callback):  # type: ignore[misc]
+            def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002 (Keras gives it by name)
+                positions.append(state_after(reader, batch + 1)["position"])
+
+        dataset = make_tf_dataset(reader, batch_size=20).map(lambda batch: (batch["a_float32"], batch["id"] % 2))
+        model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
+        model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        model.fit(dataset.prefetch(3), epochs=2, shuffle=False, verbose=0, callbacks=[Saves()])
+    assert positions == [20, 40, 60, 80, 100, 0] * 2
 
 
 WORKER = """
