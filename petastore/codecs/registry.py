@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from petastore.codecs.compressed import CompressedNdarrayCodec
 from petastore.codecs.image import CompressedImageCodec
+from petastore.codecs.image_reversed import ReversedImageCodec
 from petastore.codecs.ndarray import NdarrayCodec
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.scalar import ScalarCodec
@@ -22,7 +23,8 @@ _CodecClass = TypeVar("_CodecClass", bound=type)
 _PLAIN = PlainCodec()
 _lock = threading.Lock()
 _classes: dict[str, type] = {
-    codec.codec_id: codec for codec in (ScalarCodec, NdarrayCodec, CompressedNdarrayCodec, CompressedImageCodec)
+    codec.codec_id: codec
+    for codec in (ScalarCodec, NdarrayCodec, CompressedNdarrayCodec, CompressedImageCodec, ReversedImageCodec)
 }
 
 

@@ -18,7 +18,7 @@ COMPRESSIONS = ("snappy", "lz4", "zstd", "gzip", "brotli", "none")
 """What a column can be compressed with."""
 
 # Cells of these codecs do not shrink any more; compressing them again costs time on both sides.
-_COMPRESSED_CELLS = {"compressed_image", "compressed_ndarray"}
+_COMPRESSED_CELLS = {"compressed_image", "compressed_ndarray", "reversed_image"}
 
 _PAGE_BYTES = 1024 * 1024
 """Bytes of a page, more or less; a reader needs it twice in memory, stored and decoded."""
