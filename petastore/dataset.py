@@ -8,7 +8,7 @@ import os
 import posixpath
 import secrets
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ from petastore.storage.footers import (
 from petastore.storage.layouts import pickable
 from petastore.storage.location import Location, open_location
 from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, unlisted_files
-from petastore.storage.partitions import partition_fields, partition_value
+from petastore.storage.partitions import parse_partitions, partition_fields, partition_value
 from petastore.storage.rowgroups import Part, read_row_group, read_row_group_in_parts
 
 __all__ = ["Dataset", "open_dataset"]
@@ -238,7 +238,9 @@ def open_dataset(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Dataset:
-    """Opens a dataset: petastore's own, or plain Parquet.
+    """Opens a dataset: petastore's own, one that Petastorm wrote, or plain Parquet.
+
+    The schema that Petastorm pickled is read as data: nothing that it names is imported or run.
 
     Args:
         url_or_urls: A directory, one Parquet file, or a list of either with one scheme and host. Plain local paths
@@ -248,7 +250,8 @@ def open_dataset(
 
     Raises:
         DatasetNotFoundError: There is no dataset there.
-        MetadataError: Schema document, inventory or a footer is damaged or newer than this release.
+        MetadataError: Schema document, inventory or a footer is damaged or newer than this release; or a pickled
+            schema names what Petastorm's own schemas do not, such as a codec of somebody's own.
         SchemaError: Files disagree with each other, or with the schema.
         DatasetChangedError: Files are not those that the inventory describes.
         RequestError: The URL is none.
@@ -298,11 +301,12 @@ def _from_footers(location: Location) -> Dataset:
     stored = agreed_arrow_schema(footers)
     partitions = partition_fields([footer.file for footer in footers])
     names = tuple(field.name for field in partitions)
-    document = _find_document(location, footers)
+    document, above = _find_document(location, footers)
     if document is None:
         schema = _inferred(stored, partitions)
     else:
-        schema = _with_partitions(_declared(document, location.url), partitions)
+        declared = _without(_declared(document, location.url), set(above).difference(stored.names, names))
+        schema = _with_partitions(declared, partitions)
         check_stored_schema(schema, stored, source=footers[0].file.path, partition_names=names)
     return Dataset(
         location=location,
@@ -314,13 +318,24 @@ def _from_footers(location: Location) -> Dataset:
     )
 
 
-def _find_document(location: Location, footers: Sequence[Footer]) -> str | None:
-    """The schema document of the dataset, or of the dataset that these files or this partition are a part of."""
+def _find_document(location: Location, footers: Sequence[Footer]) -> tuple[str | None, list[str]]:
+    """The schema document of the dataset, or of the dataset that these files or this partition are a part of.
+
+    Returns:
+        The document, and the partition columns that come from directories above the root.
+    """
     found = read_schema_document(location) or footers[0].schema_document
+    above: list[str] = []
     while found is None and "=" in posixpath.basename(location.root):
+        above += [key for key, _ in parse_partitions(f"{posixpath.basename(location.root)}/")]
         location = dataclasses.replace(location, root=posixpath.dirname(location.root), paths=None)
         found = read_schema_document(location)
-    return found
+    return found, above
+
+
+def _without(schema: Unischema, names: Collection[str]) -> Unischema:
+    """The schema without columns whose values lie in directories above what is read."""
+    return Unischema(schema.name, [field for field in schema if field.name not in names]) if names else schema
 
 
 def _declared(document: str, source: str) -> Unischema:

@@ -29,6 +29,7 @@ from petastore.inventory import DataFile, Inventory
 from petastore.schema.document import DOCUMENT_KEY
 from petastore.storage.footers import document_in, list_data_files, read_footer
 from petastore.storage.location import Location
+from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
 
 __all__ = [
     "COMMON_METADATA",
@@ -255,15 +256,19 @@ def _check_file(path: str, size: int, digest: str, source: str) -> None:
 
 
 def read_schema_document(location: Location) -> str | None:
-    """The schema document in `_common_metadata`; None where there is no such file, or no document of ours in it.
+    """The schema document in `_common_metadata`: ours, else what Petastorm pickled there; None where there is neither.
 
     Raises:
-        MetadataError: The file is damaged.
+        MetadataError: The file is damaged, or the pickle is no schema of Petastorm's.
         StorageError: The storage refused.
     """
     if location.filesystem.get_file_info(location.join(COMMON_METADATA)).type != fs.FileType.File:
         return None
-    return document_in(read_footer(location, COMMON_METADATA).metadata, f"{location.url}/{COMMON_METADATA}")
+    source = f"{location.url}/{COMMON_METADATA}"
+    footer = read_footer(location, COMMON_METADATA)
+    document = document_in(footer.metadata, source)
+    pickled = None if document is not None else (footer.metadata.metadata or {}).get(PETASTORM_SCHEMA_KEY)
+    return document if pickled is None else petastorm_document(pickled, footer.arrow_schema, source=source)
 
 
 def write_common_metadata(location: Location, arrow_schema: pa.Schema, document: str) -> None:
