@@ -28,6 +28,10 @@ _RUN_ROWS = 64
 """From so many rows a run on average, runs are not brought together by row group."""
 
 
+_ROW_BYTES = 512
+"""From so many bytes a row, rows are put where they belong one by one, and not gathered first."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Picks:
     """Which rows of which row groups are taken, in what order; worked out once for all columns.
@@ -145,10 +149,19 @@ class Picks:
             _lay(columns, self._where_runs_lie, out)
         elif self.permutation is None:
             _lay(columns, self._where_segments_lie, out)
+        elif self.order is None and out[0, :1].nbytes >= _ROW_BYTES:
+            self._scatter(columns, out)
         else:
             gathered = buffers.empty(out.shape, out.dtype)
             _lay(columns, self._where_segments_lie, gathered)
             np.take(gathered, self.permutation, axis=1, out=out, mode="clip")
+
+    def _scatter(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
+        for group, where in self.where:
+            rows = self.rows[where]
+            lie = slice(int(rows[0]), int(rows[0]) + len(rows)) if _is_range(rows) else rows
+            for column, target in zip(columns[group], out, strict=True):
+                target[where] = column[lie]
 
 
 def _lay(columns: Mapping[int, NDArray[Any]], runs: list[tuple[int, _Where, slice]], out: NDArray[Any]) -> None:

@@ -32,7 +32,7 @@ def test_cells_and_values_come_in_the_order_of_the_span(
         assert cells.to_pylist() == out[0].tolist()
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(0, 99), st.sampled_from([1, 3000]))
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(0, 99), st.sampled_from([1, 100, 3000]))
 def test_rows_that_lie_in_turns_come_in_the_order_of_the_span(rows: list[int], seed: int, width: int) -> None:
     order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=True, lanes=3, block_rows=20)
     plan = Plan(Inventory.of_rows(rows), ReadRequest(("id",), order))
