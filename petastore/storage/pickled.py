@@ -13,6 +13,7 @@ that a walk over the whole tree may take for ever: look at the places you know, 
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import re
 import struct
@@ -253,7 +254,7 @@ class _Machine:
         self.push(OldText(_ESCAPE.sub(_unescaped, text[1:-1])))
 
     def text_line(self) -> None:
-        self.push(_checked_text(self.line(_MAX_LINE).encode("latin-1").decode("raw-unicode-escape")))
+        self.push(_checked_text(codecs.raw_unicode_escape_decode(self.line(_MAX_LINE).encode("latin-1"))[0]))
 
     # Names and what they are called with
 
