@@ -64,6 +64,8 @@ def _names() -> dict[tuple[str, str], str]:
     names |= {(module, name): f"dtype {dtype}" for module in _BUILTINS for name, dtype in _PYTHON_DTYPES.items()}
     names |= {("numpy", name): f"dtype {dtype}" for name, dtype in _NUMPY_DTYPES.items()}
     names |= {("numpy", "dtype"): "dtype", ("decimal", "Decimal"): "dtype decimal"}
+    # How Python 3 pickles bytes by protocols 0 to 2: as text to be encoded.
+    names |= {("_codecs", "encode"): "bytes"}
     types = (*_SPARK_TYPES, *_OTHER_SPARK_TYPES)
     return names | {("pyspark.sql.types", name): f"Spark {name}" for name in types}
 
@@ -261,7 +263,9 @@ def _unit(states: list[Any]) -> str:
     state = states[0] if states and isinstance(states[0], tuple) else ()
     inner = state[-1] if state and isinstance(state[-1], tuple) and len(state[-1]) == 2 else ((), ())
     unit = inner[1][0] if isinstance(inner[1], tuple) and inner[1] else b""
-    text = unit.decode("latin-1") if isinstance(unit, bytes) else str(unit) if isinstance(unit, str) else ""
+    if isinstance(unit, Record) and unit.made_by.kind == "bytes" and unit.arguments:
+        unit = unit.arguments[0]
+    text = unit.decode("latin-1") if isinstance(unit, bytes) else unit if isinstance(unit, str) else ""
     return f"[{text}]" if re.fullmatch("[a-zA-Z]{1,2}", text) else ""
 
 
