@@ -28,6 +28,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +86,20 @@ class _Lane:
 
     def blocks_at(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.searchsorted(self.block_starts[:-1], offsets, side="right") - 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Block:
+    distinct: NDArray[np.int32]  # its row groups, as they lie on the line
+    groups: NDArray[np.int32]  # row group of each row, in the order of the epoch
+    rows: NDArray[Any]  # row inside its row group of each row, in the order of the epoch
+    by_group: NDArray[Any]  # the same rows, row group after row group
+    counts: NDArray[np.int64]  # rows of each row group
+
+    def turns_of(self, group: int) -> NDArray[np.int64]:
+        place = int(np.flatnonzero(self.distinct == group)[0])
+        first = int(self.counts[:place].sum())
+        return self.by_group[first : first + int(self.counts[place])].astype(np.int64, copy=False)
 
 
 class EpochOrder:
@@ -170,27 +185,22 @@ class EpochOrder:
             block = int(np.searchsorted(lane.block_starts, first, side="right")) - 1
             while first < stop:
                 begin, end = lane.block_starts[block : block + 2].tolist()
-                block_groups, block_rows = self._block(lane.number, block)
+                found = self._block(lane.number, block)
                 taken = slice(first - begin, min(stop, end) - begin)
                 given = slice(first - stop + len(offsets), min(stop, end) - stop + len(offsets))
-                groups[given], rows[given] = block_groups[taken], block_rows[taken]
+                groups[given], rows[given] = found.groups[taken], found.rows[taken]
                 first, block = min(stop, end), block + 1
             return
         blocks = lane.blocks_at(offsets)
         inside = offsets - lane.block_starts[blocks]
         for block, where in _runs(blocks):
-            block_groups, block_rows = self._block(lane.number, block)
-            groups[where], rows[where] = block_groups[inside[where]], block_rows[inside[where]]
+            found = self._block(lane.number, block)
+            groups[where], rows[where] = found.groups[inside[where]], found.rows[inside[where]]
 
     def _on_line(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows inside them, at some places of the line."""
-        if len(line) == 0:
-            return np.empty(0, dtype=np.int32), line
-        first, last = np.searchsorted(self._line_starts, [line.min(), line.max()], side="right") - 1
-        if first == last:
-            return np.full(len(line), self._line_groups[first]), line - self._line_starts[first]
         # index: (n,) place of each row's row group on the line
-        index = first + np.searchsorted(self._line_starts[first : last + 2], line, side="right") - 1
+        index = np.searchsorted(self._line_starts, line, side="right") - 1
         return self._line_groups[index], line - self._line_starts[index]
 
     def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:
@@ -220,8 +230,7 @@ class EpochOrder:
             return np.empty(0, dtype=np.int64)
         place = max(on_line.start - lane.start, 0)
         offset = lane.size - 1 - place if self._is_backwards(lane.number) else place
-        groups, rows = self._block(lane.number, int(lane.blocks_at(np.array([offset]))[0]))
-        return rows[groups == group].astype(np.int64, copy=False)
+        return self._block(lane.number, int(lane.blocks_at(np.array([offset]))[0])).turns_of(group)
 
     @functools.cached_property
     def _line_index(self) -> NDArray[np.int32]:
@@ -277,16 +286,26 @@ class EpochOrder:
         block_starts = np.append(piece_starts[:-1][np.diff(blocks, prepend=-1) != 0], size)
         return _Lane(number, start, size, line_groups, piece_starts, block_starts)
 
-    def _make_block(self, number: int, block: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Row groups and rows of one block, in the order of the epoch."""
+    def _make_block(self, number: int, block: int) -> _Block:
+        """One block, in the order of the epoch."""
         lane = self._lane(number)
         first, stop = lane.block_starts[block : block + 2].tolist()
         begin = lane.start + (lane.size - stop if self._is_backwards(number) else first)
+        end = begin + stop - first
         permuted = hashed_permutation(mix(ROWS, self._order.seed, self._epoch, number, block), stop - first)
-        permuted += begin
-        block_groups, block_rows = self._on_line(permuted)
+        low = int(np.searchsorted(self._line_starts, begin, side="right")) - 1
+        high = int(np.searchsorted(self._line_starts, end, side="left"))
+        groups = self._line_groups[low:high]
+        # counts: (groups of the block,) rows that the block has of each; inside: of each row, its number in its group
+        borders: NDArray[np.int64] = np.clip(self._line_starts[low : high + 1], begin, end)
+        counts = borders[1:] - borders[:-1]
+        inside = np.arange(begin, end, dtype=np.int64) - np.repeat(self._line_starts[low:high], counts)
         # Blocks are kept as long as they are read, and most rows have small numbers.
-        return block_groups, block_rows.astype(np.int32) if self._rows_are_small else block_rows
+        rows = inside.astype(np.int32 if self._rows_are_small else np.int64)[permuted]
+        if len(groups) == 1:
+            return _Block(groups, np.full(len(rows), groups[0]), rows, rows, counts)
+        which = np.repeat(np.arange(len(groups), dtype=np.int64), counts)[permuted]
+        return _Block(groups, groups[which], rows, rows[_stable_order(which)], counts)
 
 
 def _stable_order(lanes: NDArray[np.int64]) -> NDArray[np.int64]:
