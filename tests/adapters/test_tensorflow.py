@@ -321,6 +321,15 @@ def test_only_a_sharded_dataset_turns_auto_sharding_off(tf: Any, make_tf_dataset
         assert options.experimental_distribute.auto_shard_policy == policy.AUTO
 
 
+def test_nothing_is_fetched_ahead_that_was_not_asked_for(make_tf_dataset: Any, url: str) -> None:
+    with petastore.make_reader(url, ["id", "list"], shuffle_row_groups=False) as reader:
+        dataset = make_tf_dataset(reader, batch_size=8)
+        assert dataset.options().experimental_optimization.inject_prefetch is False
+        # A ragged column has batches handed over one by one, so the reader tells.
+        for number, _ in enumerate(dataset, start=1):
+            assert reader.cursor.position == (8 * number if number < 13 else 0)
+
+
 @pytest.mark.parametrize("batch_size", [0, -1, 2.5, True, "8"])
 def test_a_batch_size_that_is_no_number_of_rows_is_refused(make_tf_dataset: Any, url: str, batch_size: Any) -> None:
     with (
