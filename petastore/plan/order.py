@@ -205,9 +205,10 @@ class EpochOrder:
 
     def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:
         """The last position of any block in some lanes with rows of each row group; -1 where those lanes have none."""
-        return np.array(
-            [self._last_position(index, lanes) for index in self._line_index[groups].tolist()], dtype=np.int64
-        )
+        places = self._line_index[groups]
+        if self.lanes == 1 and 0 in lanes and not self._order.shuffle_rows:
+            return self._visits.positions(0, self._line_starts[places + 1] - 1)
+        return np.array([self._last_position(place, lanes) for place in places.tolist()], dtype=np.int64)
 
     def turns_of(self, group: int, *, lanes: range) -> NDArray[np.int64] | None:
         """The rows of a row group in the order in which some lanes come to them, those of other lanes last.

@@ -83,7 +83,10 @@ class Span:
 
 def distinct(groups: NDArray[np.int32]) -> NDArray[np.int32]:
     """Each row group once, ascending; the rows of batches come in runs of one."""
-    return np.unique(groups[np.flatnonzero(np.diff(groups, prepend=-1))])
+    if len(groups) == 0:
+        return groups
+    begins = np.flatnonzero(groups[1:] != groups[:-1]) + 1
+    return np.array(sorted({int(groups[0]), *groups[begins].tolist()}), dtype=np.int32)
 
 
 def turns_of(order: EpochOrder, group: int, lanes: range, selection: Selection | None) -> NDArray[np.int64] | None:
