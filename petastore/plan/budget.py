@@ -17,9 +17,9 @@ from collections.abc import Callable
 
 from petastore.errors import RequestError
 
-__all__ = ["Budget", "Needs", "fitted"]
+__all__ = ["ROUNDED", "Budget", "Needs", "fitted"]
 
-_ROUNDED = 1.25
+ROUNDED = 1.25
 """Buffers are given out in sizes at most so many times as large as what is asked for (`petastore.readers.buffers`)."""
 
 
@@ -131,7 +131,7 @@ def _bytes_on_the_way(needs: Needs, rows: int, ahead: int, workers: int) -> tupl
     """Bytes of batches on their way, and of the work on them."""
     spans = (ahead + 1) * rows
     permuted = max(min(workers, ahead), 1) * rows
-    batches = int(_ROUNDED * (spans * needs.row_bytes + permuted * needs.permuted_row_bytes))
+    batches = int(ROUNDED * (spans * needs.row_bytes + permuted * needs.permuted_row_bytes))
     return batches, max(workers, 1) * needs.work_bytes + spans * needs.plan_row_bytes
 
 

@@ -23,7 +23,7 @@ from petastore.plan.mixed_line import BATCHES, MixedLine, SourceTurns, fractions
 from petastore.plan.order import EpochOrder
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard
-from petastore.plan.spans import Span, distinct
+from petastore.plan.spans import Span, distinct, turns_of
 from petastore.plan.tail import EpochBatches
 
 __all__ = ["MixedBatches", "MixedCursor", "MixedSpan", "Source", "SourceBatches", "Walk"]
@@ -280,7 +280,7 @@ class Walk:
         """In what order the rows of a row group, which was just found to be needed, are come to."""
         source, epoch, _ = self._at_hand[group]
         own = self._sources[source]
-        return own.plan.turns(self._order(source, epoch), group - own.first_group, own.own_lanes)
+        return turns_of(self._order(source, epoch), group - own.first_group, own.own_lanes, own.plan.selection)
 
     def _given(self, batches: Batches, epoch: int, *, ends_epoch: bool) -> list[int]:
         """Rows that each source has given since the first epoch; `tail="drop"` leaves some out at the end of one."""

@@ -26,7 +26,7 @@ from petastore.plan.picture import draw
 from petastore.plan.request import ReadRequest, Shard, whole_number
 from petastore.plan.residency import at_hand_bytes
 from petastore.plan.selection import Selection
-from petastore.plan.spans import EpochWalk, Pace, Span, turns_of
+from petastore.plan.spans import EpochWalk, Pace, Span
 from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
 
@@ -208,14 +208,6 @@ class Plan:
         """
         order = EpochOrder(self.rows, self.request.order, 0)
         return at_hand_bytes(order, lanes_of(self.request.shard, order.lanes), group_bytes, early)
-
-    def turns(self, order: EpochOrder, group: int, lanes: range) -> NDArray[np.int64] | None:
-        """The rows of a row group that are meant, in the order in which some lanes come to them; the others last.
-
-        Returns:
-            Rows inside the row group, each once; None is all rows in the order of the file.
-        """
-        return turns_of(order, group, lanes, self.selection)
 
     def _batches(self, batch_size: int, start: int = 0) -> EpochBatches:
         return EpochBatches(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
-from petastore.plan.budget import Needs
+from petastore.plan.budget import ROUNDED, Needs
 from petastore.readers.resident import Layout
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
@@ -36,9 +36,6 @@ _PLACE_BYTES = 20
 
 _SPAN_ROW_BYTES = 40
 """What a row of a span takes besides its values: which it is, and where it stands."""
-
-_ROUNDED = 1.25
-"""Buffers are given out in sizes at most so many times as large as what is asked for (`petastore.readers.buffers`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +79,7 @@ class Footprint:
     def group_bytes(self) -> NDArray[np.int64]:
         """Of each row group: what it takes at hand, at most, shape (groups,)."""
         stacked = sum(len(stack.names) * stack.row_bytes for stack in self.layout.stacks)
-        at_hand = self.inventory.rows * math.ceil(_ROUNDED * (stacked + _PLACE_BYTES))
+        at_hand = self.inventory.rows * math.ceil(ROUNDED * (stacked + _PLACE_BYTES))
         return (at_hand + np.ceil(_ARROW_KEEPS * self._loose_bytes)).astype(np.int64)
 
     @functools.cached_property
