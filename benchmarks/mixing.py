@@ -76,7 +76,7 @@ class Stopped:
         self.reader.join()
 
 
-def compare(name: str, one: str, many: list[str], *, **asked: Any) -> bool:
+def compare(name: str, one: str, many: list[str], **asked: Any) -> bool:
     """Measures one case and prints it; whether its bound is kept."""
 
     def single() -> Any:
