@@ -1,0 +1,30 @@
+"""What windows are, as a plain double loop says it: slow, short, and sharing nothing with what it checks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["windows_by_hand"]
+
+
+def windows_by_hand(
+    parts: Sequence[Sequence[Any]], *, length: int, most: Any, overlap: bool = True
+) -> list[list[tuple[int, int]]]:
+    """All windows over the timestamps of row groups, each a list of (row group, row)."""
+    rows = [(group, row, time) for group, part in enumerate(parts) for row, time in enumerate(part)]
+    windows: list[list[tuple[int, int]]] = []
+    last_place, last_time = -1, None
+    for first in range(len(rows) - length + 1):
+        window = rows[first : first + length]
+        if any(not 0 <= after[2] - before[2] <= most for before, after in itertools.pairwise(window)):
+            continue
+        if not overlap and last_time is not None:
+            since = rows[last_place : first + 1]
+            is_one_run = all(0 <= b[2] - a[2] <= most for a, b in itertools.pairwise(since))
+            if first <= last_place or (is_one_run and window[0][2] <= last_time):
+                continue
+        last_place, last_time = first + length - 1, window[-1][2]
+        windows.append([(group, row) for group, row, _ in window])
+    return windows
