@@ -58,6 +58,10 @@ class Part:
     rows_at_once: int | None = None
     """Rows of each table but the last; None is all of them in one."""
 
+    first: int | None = None
+    """How many rows are read, from the first row on, in one table; None is all. Of a column chunk little more than
+    these rows is fetched and decoded."""
+
 
 def read_row_group_in_parts(
     location: Location,
@@ -97,7 +101,8 @@ def read_row_group_in_parts(
     try:
         with location.filesystem.open_input_file(location.join(file.path)) as source:
             _check_size(source, file)
-            reader = _reader(source, footer, location, verify=verify)
+            whole = any(part.first is None for part in parts)
+            reader = _reader(source, footer, location, verify=verify, whole=whole)
             for part, leaves_of_part in zip(parts, leaves, strict=True):
                 columns = part.columns
                 yield from _tables(reader, footer, ordinal, part, leaves_of_part)
@@ -109,6 +114,9 @@ def read_row_group_in_parts(
 
 def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
     rows = footer.metadata.row_group(ordinal).num_rows
+    if part.first is not None and 0 < part.first < rows and leaves:
+        yield _first_rows(reader, footer, ordinal, part, leaves)
+        return
     if part.rows_at_once is None or part.rows_at_once >= rows or not leaves:
         table = reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
         _check_rows(table.num_rows, footer, ordinal, part.columns)
@@ -120,6 +128,16 @@ def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[
         found += batch.num_rows
         yield _as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
     _check_rows(found, footer, ordinal, part.columns)
+
+
+def _first_rows(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> pa.Table:
+    batches = reader.iter_batches(part.first, row_groups=[ordinal], column_indices=leaves, use_threads=False)
+    batch = next(batches, None)
+    if batch is None or batch.num_rows != part.first:
+        raise DecodeError(
+            f"the pages hold less than the first {part.first:,} rows", file=footer.file.path, row_group=ordinal
+        )
+    return _as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
 
 
 def _check_rows(found: int, footer: Footer, ordinal: int, columns: Sequence[str]) -> None:
@@ -153,14 +171,15 @@ def _check_size(source: Any, file: DataFile) -> None:
         )
 
 
-def _reader(source: Any, footer: Footer, location: Location, *, verify: bool = True) -> Any:
-    # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from that.
-    remote = str(location.filesystem.type_name) != "local"
+def _reader(source: Any, footer: Footer, location: Location, *, verify: bool = True, whole: bool = True) -> Any:
+    # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from that, and
+    # who wants the first rows wants little of each chunk.
+    together = whole and str(location.filesystem.type_name) != "local"
     return pq.ParquetFile(
         source,
         metadata=footer.metadata,
-        pre_buffer=remote,
-        buffer_size=0 if remote else _STREAM_BYTES,
+        pre_buffer=together,
+        buffer_size=0 if together else _STREAM_BYTES,
         page_checksum_verification=verify,
     ).reader
 

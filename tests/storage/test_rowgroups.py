@@ -17,7 +17,7 @@ from petastore.errors import DatasetChangedError, DecodeError, RequestError, Sto
 from petastore.inventory import DataFile
 from petastore.storage.footers import FooterCache, read_footer
 from petastore.storage.location import Location, open_location
-from petastore.storage.rowgroups import read_row_group
+from petastore.storage.rowgroups import Part, read_row_group, read_row_group_in_parts
 from tests.storage.conftest import Put
 
 ROWS = 10
@@ -49,6 +49,16 @@ def test_exactly_the_asked_columns_come_in_the_asked_order(location: Location, p
         assert table.column_names == columns
         assert table.equals(TABLE.slice(4 * ordinal, 4).select(columns))
         table.validate(full=True)
+
+
+@pytest.mark.parametrize("first", [1, 3, 4, 9])
+def test_the_first_rows_alone_are_read(location: Location, put: Put, first: int) -> None:
+    put("x.parquet", TABLE, row_group_size=4)
+    file = read_footer(location, "x.parquet").file
+    parts = [Part((name,), first=first) for name in COLUMNS]
+    tables = list(read_row_group_in_parts(location, file, 1, parts, footers=FooterCache()))
+    for name, table in zip(COLUMNS, tables, strict=True):
+        assert table.equals(TABLE.slice(4, min(first, 4)).select([name]))
 
 
 def test_no_columns_give_the_number_of_rows(location: Location, put: Put) -> None:
