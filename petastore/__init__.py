@@ -8,11 +8,12 @@ Codecs, adapters, Spark helpers and test laws are reached by their modules: `pet
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from petastore.dataset import Dataset, open_dataset
-    from petastore.errors import PetastoreError
+    from petastore.errors import NoDataAvailableError, PetastoreError
     from petastore.expressions import col
     from petastore.front import make_batch_reader, make_mixed_reader, make_reader
     from petastore.plan import Plan
@@ -28,6 +29,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Batch",
     "Dataset",
+    "NoDataAvailableError",
     "PetastoreError",
     "Plan",
     "Reader",
@@ -50,6 +52,7 @@ __all__ = [
 _HOMES = {
     "Batch": "petastore.readers",
     "Dataset": "petastore.dataset",
+    "NoDataAvailableError": "petastore.errors",
     "PetastoreError": "petastore.errors",
     "Plan": "petastore.plan",
     "Reader": "petastore.readers",
@@ -80,3 +83,17 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+class _PetastormsModules:
+    """Finds modules that have another name here than in Petastorm, such as `petastore.unischema`; it is asked last."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if not name.startswith("petastore."):
+            return None
+        modules = importlib.import_module("petastore.interop.petastorm_modules")
+        return modules.LegacyModules("petastore").find_spec(name, path, target)
+
+
+sys.meta_path.append(_PetastormsModules)

@@ -16,12 +16,14 @@ PetastoreError
 ├─ TransformError    (RuntimeError)      the user's transform raised or broke its promise
 ├─ WorkerError       (RuntimeError)      a worker died
 ├─ ReaderClosedError (RuntimeError)      used after `stop()`
+├─ LegacyNameError   (ImportError)       a name of Petastorm's that petastore does not have
 └─ MissingExtraError (ImportError)       an optional dependency is not installed
 ```
 
 Each is also the built-in that one would guess, so `except ValueError` and `except FileNotFoundError` work. A message
 says what was asked, what was found, why that cannot be and what to do. The `CodecError`s say where: `column`, `file`,
-`row_group` and `row` are filled in at the border of the stage that knows them, by `CodecError.at`.
+`row_group` and `row` are filled in at the border of the stage that knows them, by `CodecError.at`. One warning has a
+category of its own: `RetiredWarning`, of parameters that are accepted and have no effect any more.
 
 Example:
     >>> issubclass(RequestError, ValueError)
@@ -43,17 +45,23 @@ __all__ = [
     "DatasetNotFoundError",
     "DecodeError",
     "EncodeError",
+    "LegacyNameError",
     "MetadataError",
     "MissingExtraError",
     "NoDataAvailableError",
     "PetastoreError",
     "ReaderClosedError",
     "RequestError",
+    "RetiredWarning",
     "SchemaError",
     "StorageError",
     "TransformError",
     "WorkerError",
 ]
+
+
+class RetiredWarning(FutureWarning):
+    """A parameter of Petastorm's was given that has no effect any more; the message says what to do instead."""
 
 
 class PetastoreError(Exception):
@@ -168,6 +176,10 @@ class WorkerError(PetastoreError, RuntimeError):
 
 class ReaderClosedError(PetastoreError, RuntimeError):
     """A reader was used after `stop()`."""
+
+
+class LegacyNameError(PetastoreError, ImportError):
+    """A name of Petastorm's that petastore does not have; the message says what to use instead."""
 
 
 class MissingExtraError(PetastoreError, ImportError):

@@ -19,6 +19,7 @@ from petastore.readers.mixed import MixedReader
 from petastore.readers.mixed_sources import open_sources, plan_mixture
 from petastore.readers.options import Workers
 from petastore.readers.reader import Reader
+from petastore.readers.retired import tell_retired
 from petastore.readers.transform import TransformSpec
 from petastore.schema.field import UnischemaField
 
@@ -30,62 +31,90 @@ def make_reader(
     schema_fields: Iterable[str | UnischemaField] | None = None,
     reader_pool_type: str = "thread",
     workers_count: int | None = None,
-    memory_budget: int | None = None,
-    *,
+    pyarrow_serialize: bool = False,
+    results_queue_size: int | None = None,
     seed: int | None = None,
     shuffle_rows: bool = False,
     shuffle_row_groups: bool = True,
+    shuffle_row_drop_partitions: int = 1,
+    predicate: Any = None,
+    num_epochs: int | None = 1,
+    cur_shard: int | None = None,
+    shard_count: int | None = None,
+    shard_seed: int | None = None,
+    cache_type: str | None = "null",
+    cache_location: str | os.PathLike[str] | None = None,
+    cache_size_limit: int | None = None,
+    cache_row_size_estimate: int | None = None,
+    cache_extra_settings: Mapping[str, Any] | None = None,
+    hdfs_driver: str | None = None,
+    transform_spec: TransformSpec | None = None,
+    filters: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    zmq_copy_buffers: bool = True,
+    filesystem: Any = None,
+    convert_early_to_numpy: bool = False,
+    *,
+    memory_budget: int | None = None,
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
     reshuffle: str = "epoch",
-    num_epochs: int | None = 1,
-    cur_shard: int | None = None,
-    shard_count: int | None = None,
     tail: str | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
-    transform_spec: TransformSpec | None = None,
-    filters: Any = None,
-    predicate: Any = None,
     selection_cache: str | os.PathLike[str] | bool = True,
-    storage_options: Mapping[str, Any] | None = None,
-    filesystem: Any = None,
 ) -> Reader:
     """Reads a dataset row by row; adapters and `reader.batches(n)` take batches of columns from it all the same.
 
+    Parameters stand in Petastorm's order; those after `convert_early_to_numpy` are new. What is called *retired* has no
+    effect any more: it is accepted, and a `RetiredWarning` says once what to do instead.
+
     Args:
-        dataset_url: A directory, one Parquet file, or a list of either: petastore's datasets and plain Parquet.
+        dataset_url: A directory, one Parquet file, or a list of either: petastore's datasets, Petastorm's, and plain
+            Parquet.
         schema_fields: Names, regular expressions over whole names, or fields; None is all.
         reader_pool_type: `"thread"`; `"process"`, which runs the function of `transform_spec` in worker processes and
             all else in threads; or `"dummy"` for everything in the caller's thread. The order does not depend on it.
         workers_count: Tasks that run at a time, or worker processes; None is one for each CPU that the process may use.
-        memory_budget: Bytes that reading may take in this process: row groups at hand, and batches on their way. Too
-            little is refused when batches are asked for. `reader.budget(batch_size)` says what will be taken. None is
-            as many as are useful.
+        pyarrow_serialize: Retired.
+        results_queue_size: Retired: `memory_budget` says in bytes how far ahead the reader may work.
         seed: Any integer; 0 is one like the others. None is a fresh seed, or, where `shard_count` is given, one fixed
             seed on which all ranks agree.
         shuffle_rows: Permute rows, anew in each epoch.
         shuffle_row_groups: Permute row groups, anew in each epoch.
+        shuffle_row_drop_partitions: Retired: `shuffle_rows` mixes over row groups.
+        predicate: Which of the rows that `filters` leaves: an object with `get_fields()` and `do_include(values)`, or a
+            function of a row as a dict; asked once for each row.
+        num_epochs: Epochs of one iteration; None is without end.
+        cur_shard: This rank, from 0; give it together with `shard_count`.
+        shard_count: Ranks. Each row belongs to exactly one of them, and all get the same number of batches.
+        shard_seed: Retired: `seed` decides the order.
+        cache_type: None or `"null"` keeps nothing. `"local-disk"` is accepted and keeps nothing yet, as a warning says.
+        cache_location: Of the disk cache; of no effect yet.
+        cache_size_limit: Of the disk cache; of no effect yet.
+        cache_row_size_estimate: Of the disk cache; of no effect yet.
+        cache_extra_settings: Of the disk cache; of no effect yet.
+        hdfs_driver: `"libhdfs"`, which is what there is; `"libhdfs3"` is retired.
+        transform_spec: A function from a row, as a dict, to a row.
+        filters: Which rows: an expression such as `petastore.col("split") == "train"`, or pyarrow's nested lists of
+            `(column, operator, value)`. Settled before the first batch, so that all counts are exact.
+        storage_options: Passed to the fsspec filesystem of the URL's scheme.
+        zmq_copy_buffers: Retired.
+        filesystem: A pyarrow or fsspec filesystem to use instead.
+        convert_early_to_numpy: Retired: workers always make NumPy arrays.
+        memory_budget: Bytes that reading may take in this process: row groups at hand, and batches on their way. Too
+            little is refused when batches are asked for. `reader.budget(batch_size)` says what will be taken. None is
+            as many as are useful.
         shuffle_memory: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes better.
         lanes: Row groups that are read side by side; None lets `shuffle_memory` choose.
         block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
         reshuffle: `"epoch"` permutes row groups anew in each epoch; `"static"` lets a rank keep its row groups.
-        num_epochs: Epochs of one iteration; None is without end.
-        cur_shard: This rank, from 0; give it together with `shard_count`.
-        shard_count: Ranks. Each row belongs to exactly one of them, and all get the same number of batches.
         tail: What becomes of rows that fill no whole batch on every rank: `"even"` (each row once, shares differ by at
             most one), `"drop"`, `"pad"` (repeats, marked in a column `valid`) or `"wrap"`.
         decode: Field name to `petastore.codecs.ImageDecode`: a part of the images of a field, another size, or gray.
             Transform and predicate see what comes of it; the order and states of readers do not depend on it.
-        transform_spec: A function from a row, as a dict, to a row.
-        filters: Which rows: an expression such as `petastore.col("split") == "train"`, or pyarrow's nested lists of
-            `(column, operator, value)`. Settled before the first batch, so that all counts are exact.
-        predicate: Which of these rows: an object with `get_fields()` and `do_include(values)`, or a function of a row
-            as a dict; asked once for each row.
-        selection_cache: Where the answers of both are remembered: a local directory, True for the user's cache
-            directory (or `PETASTORE_CACHE`), False for nowhere.
-        storage_options: Passed to the fsspec filesystem of the URL's scheme.
-        filesystem: A pyarrow or fsspec filesystem to use instead.
+        selection_cache: Where the answers of `filters` and `predicate` are remembered: a local directory, True for the
+            user's cache directory (or `PETASTORE_CACHE`), False for nowhere.
 
     Returns:
         An iterator of named tuples; use it in a `with` block.
@@ -105,6 +134,22 @@ def make_reader(
         ...         [int(row.id) for row in reader]
         [1, 2]
     """
+    tell_retired(
+        {
+            "pyarrow_serialize": pyarrow_serialize,
+            "results_queue_size": results_queue_size,
+            "shuffle_row_drop_partitions": shuffle_row_drop_partitions,
+            "shard_seed": shard_seed,
+            "cache_type": cache_type,
+            "cache_location": cache_location,
+            "cache_size_limit": cache_size_limit,
+            "cache_row_size_estimate": cache_row_size_estimate,
+            "cache_extra_settings": cache_extra_settings,
+            "hdfs_driver": hdfs_driver,
+            "zmq_copy_buffers": zmq_copy_buffers,
+            "convert_early_to_numpy": convert_early_to_numpy,
+        }
+    )
     dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem).with_decode(decode)
     asked = {
         "columns": schema_fields,
@@ -129,31 +174,43 @@ def make_batch_reader(
     schema_fields: Iterable[str | UnischemaField] | None = None,
     reader_pool_type: str = "thread",
     workers_count: int | None = None,
-    memory_budget: int | None = None,
-    *,
+    results_queue_size: int | None = None,
     seed: int | None = None,
     shuffle_rows: bool = False,
     shuffle_row_groups: bool = True,
+    shuffle_row_drop_partitions: int = 1,
+    predicate: Any = None,
+    num_epochs: int | None = 1,
+    cur_shard: int | None = None,
+    shard_count: int | None = None,
+    shard_seed: int | None = None,
+    cache_type: str | None = "null",
+    cache_location: str | os.PathLike[str] | None = None,
+    cache_size_limit: int | None = None,
+    cache_row_size_estimate: int | None = None,
+    cache_extra_settings: Mapping[str, Any] | None = None,
+    hdfs_driver: str | None = None,
+    transform_spec: TransformSpec | None = None,
+    filters: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    zmq_copy_buffers: bool = True,
+    filesystem: Any = None,
+    convert_early_to_numpy: bool = False,
+    *,
+    memory_budget: int | None = None,
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
     reshuffle: str = "epoch",
-    num_epochs: int | None = 1,
-    cur_shard: int | None = None,
-    shard_count: int | None = None,
     tail: str | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
-    transform_spec: TransformSpec | None = None,
-    filters: Any = None,
-    predicate: Any = None,
     selection_cache: str | os.PathLike[str] | bool = True,
-    storage_options: Mapping[str, Any] | None = None,
-    filesystem: Any = None,
 ) -> Reader:
     """Reads a dataset in batches of columns, as large as its largest row group (at most 65,536 rows).
 
-    All parameters are those of `make_reader`, but `transform_spec` takes and returns a pandas DataFrame of one batch.
-    Columns with codecs are decoded here too. `reader.batches(n)` gives batches of n rows instead.
+    All parameters are those of `make_reader`, without `pyarrow_serialize`; but `transform_spec` takes and returns a
+    pandas DataFrame of one batch. Columns with codecs are decoded here too. `reader.batches(n)` gives batches of n rows
+    instead.
 
     Returns:
         An iterator of named tuples of NumPy arrays; use it in a `with` block.
@@ -172,6 +229,21 @@ def make_batch_reader(
         ...         [batch.id.tolist() for batch in reader]
         [[1, 2, 3]]
     """
+    tell_retired(
+        {
+            "results_queue_size": results_queue_size,
+            "shuffle_row_drop_partitions": shuffle_row_drop_partitions,
+            "shard_seed": shard_seed,
+            "cache_type": cache_type,
+            "cache_location": cache_location,
+            "cache_size_limit": cache_size_limit,
+            "cache_row_size_estimate": cache_row_size_estimate,
+            "cache_extra_settings": cache_extra_settings,
+            "hdfs_driver": hdfs_driver,
+            "zmq_copy_buffers": zmq_copy_buffers,
+            "convert_early_to_numpy": convert_early_to_numpy,
+        }
+    )
     dataset = open_dataset(dataset_url_or_urls, storage_options=storage_options, filesystem=filesystem)
     dataset = dataset.with_decode(decode)
     asked = {

@@ -171,6 +171,11 @@ class Reader:
         return self.plan.request.epochs
 
     @property
+    def is_batched_reader(self) -> bool:
+        """`batched_output`, by its other name in Petastorm."""
+        return self.batched_output
+
+    @property
     def shard(self) -> Shard:
         """Which part of the dataset this reader gives."""
         return self.plan.request.shard
@@ -207,6 +212,11 @@ class Reader:
 
     def __bool__(self) -> bool:
         return True  # a reader without rows is a reader all the same
+
+    @property
+    def rows_per_batch(self) -> int:
+        """Rows of what one `next` gives: 1, or in a batched reader those of the largest row group, at most 65,536."""
+        return self._own_batch_size
 
     @functools.cached_property
     def _own_batch_size(self) -> int:
@@ -422,6 +432,22 @@ class Reader:
             self._buffers.close()
             if self._processes is not None:
                 self._processes.join()
+
+    def cleanup_cache(self) -> None:
+        """Does nothing: what other readers may use is not removed when one of them ends."""
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        """Whether reading keeps up, as a new dict of JSON values, at any time and from any thread.
+
+        `waited_s` is for how many seconds this pass has waited for rows: near 0 where reading is ahead of training.
+        `workers` is how many tasks run at a time.
+        """
+        pipeline = self._pipeline
+        return {
+            "waited_s": 0.0 if pipeline is None else pipeline.waited_s,
+            "workers": self.workers.at_a_time,
+        }
 
     def __enter__(self) -> Self:
         return self

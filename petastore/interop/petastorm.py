@@ -1,0 +1,116 @@
+"""The switch: `import petastorm` gives petastore, for code that cannot be changed.
+
+```bash
+python -m petastore.interop.petastorm train.py --epochs 3
+python -m petastore.interop.petastorm -m their_package.train --epochs 3
+```
+
+or, before anything imports Petastorm:
+
+```python
+from petastore.interop import petastorm
+
+petastorm.install()
+```
+
+Modules and names are those of one table, `petastore.interop.petastorm_names`. Nothing is changed in Petastorm itself,
+which need not be installed. Code that can be changed needs no switch: write `petastore` for `petastorm` in its imports.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from petastore.errors import RequestError
+from petastore.interop.petastorm_modules import LegacyModule, LegacyModules
+
+__all__ = ["install", "is_installed", "main", "uninstall"]
+
+_FINDER = LegacyModules("petastorm")
+_USAGE = "usage: python -m petastore.interop.petastorm SCRIPT [ARGUMENT …]\n       … -m MODULE [ARGUMENT …]"
+
+
+def install() -> None:
+    """Make `import petastorm` give petastore, in this process, until `uninstall`. May be called again.
+
+    Raises:
+        RequestError: The real Petastorm was imported already; its objects would mix with ours.
+
+    Example:
+        >>> install()
+        >>> from petastorm.unischema import Unischema
+        >>> Unischema.__module__
+        'petastore.schema.unischema'
+        >>> from petastorm.reader_impl.shuffling_buffer import RandomShufflingBuffer
+        Traceback (most recent call last):
+        petastore.errors.LegacyNameError: petastore has no petastorm.reader_impl.shuffling_buffer.RandomShufflingBuffer:
+        readers shuffle by themselves: make_reader(shuffle_rows=True, shuffle_memory=…)
+        >>> uninstall()
+    """
+    imported = sys.modules.get("petastorm")
+    if imported is not None and not isinstance(imported, LegacyModule):
+        where = getattr(imported, "__file__", None) or "an unknown place"
+        raise RequestError(
+            f"the real petastorm was imported already, from {where}, and some of its objects may be in use; call "
+            "petastore.interop.petastorm.install() before the first `import petastorm`"
+        )
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
+
+
+def is_installed() -> bool:
+    """Whether `import petastorm` gives petastore."""
+    return _FINDER in sys.meta_path
+
+
+def uninstall() -> None:
+    """Undo `install`: a later `import petastorm` finds what is installed under that name. May be called again."""
+    if _FINDER in sys.meta_path:
+        sys.meta_path.remove(_FINDER)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "petastorm"]:
+        if isinstance(sys.modules[name], LegacyModule):
+            del sys.modules[name]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a script or module as `python` would, with the switch on, here and in the processes that it starts.
+
+    Args:
+        arguments: `SCRIPT [ARGUMENT …]` or `-m MODULE [ARGUMENT …]`; None takes the command line's.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    is_module = given[:1] == ["-m"]
+    given = given[1:] if is_module else given
+    if not given or given[0].startswith("-"):
+        raise SystemExit(_USAGE)
+    install()
+    sys.argv = given
+    # Python's own `-m` has put the working directory first; a script has its own folder there.
+    if not is_module:
+        sys.path[0] = str(Path(given[0]).resolve().parent)
+    _switch_on_in_children()
+    if is_module:
+        runpy.run_module(given[0], run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(given[0], run_name="__main__")
+
+
+def _switch_on_in_children() -> None:
+    """Child processes begin without the switch: there the first `import petastorm` finds a file that turns it on.
+
+    Those of multiprocessing take this process's path, others what the environment says.
+    """
+    folder = str(Path(__file__).parent / "_path")
+    sys.path.insert(1, folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+if __name__ == "__main__":
+    # This very file, under the name by which others import it: there is one finder in a process.
+    from petastore.interop.petastorm import main as run
+
+    run()

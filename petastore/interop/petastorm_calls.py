@@ -1,0 +1,175 @@
+"""Petastorm's functions whose calls differ from ours: each hands over to what does the job here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.codecs.registry import codec_of
+from petastore.dataset import Dataset, open_dataset
+from petastore.errors import CodecError, RequestError
+from petastore.readers.retired import tell_retired
+from petastore.schema.field import UnischemaField
+from petastore.schema.row import row_type
+from petastore.schema.unischema import Unischema
+from petastore.storage.location import open_location
+
+__all__ = [
+    "decode_row",
+    "generate_datapoint",
+    "get_filesystem_and_path_or_paths",
+    "get_schema",
+    "get_schema_from_dataset_url",
+    "make_petastorm_dataset",
+]
+
+_FREE_SIZE = 10
+"""A dimension that differs from row to row has up to this many places in made-up values."""
+
+
+def get_schema(dataset: Dataset) -> Unischema:
+    """The schema of a dataset that `petastore.open_dataset` opened.
+
+    Raises:
+        RequestError: It is something else, such as a `pyarrow.parquet.ParquetDataset`.
+    """
+    if not isinstance(dataset, Dataset):
+        raise RequestError(
+            f"get_schema takes what petastore.open_dataset gave, but a {type(dataset).__name__} was given; "
+            "get_schema_from_dataset_url takes a URL"
+        )
+    return dataset.schema
+
+
+def get_schema_from_dataset_url(
+    dataset_url_or_urls: str | Sequence[str],
+    hdfs_driver: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+) -> Unischema:
+    """The schema of the dataset at a URL: as it was declared, or as plain Parquet says.
+
+    Raises:
+        DatasetNotFoundError: There is no dataset there.
+
+    Example:
+        >>> import petastore, tempfile
+        >>> schema = Unischema("user", [UnischemaField("id", "int64")])
+        >>> url = tempfile.mkdtemp() + "/users"
+        >>> _ = petastore.write_dataset(url, schema, [{"id": 1}])
+        >>> get_schema_from_dataset_url(url) == schema
+        True
+    """
+    tell_retired({"hdfs_driver": hdfs_driver})
+    return open_dataset(dataset_url_or_urls, storage_options=storage_options, filesystem=filesystem).schema
+
+
+def get_filesystem_and_path_or_paths(
+    url_or_urls: str | Sequence[str],
+    hdfs_driver: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+) -> tuple[Any, str | list[str]]:
+    """The `pyarrow.fs.FileSystem` of a URL and the path in it, or the list of paths where a list was given.
+
+    Example:
+        >>> get_filesystem_and_path_or_paths("memory://bucket/frames")[1]
+        '/bucket/frames'
+    """
+    tell_retired({"hdfs_driver": hdfs_driver})
+    urls = [url_or_urls] if isinstance(url_or_urls, str) else url_or_urls
+    found = [open_location(url, storage_options=storage_options, filesystem=filesystem) for url in urls]
+    paths = [at.root if at.paths is None else at.join(at.paths[0]) for at in found]
+    return found[0].filesystem, paths[0] if isinstance(url_or_urls, str) else paths
+
+
+def decode_row(row: Mapping[str, Any], schema: Unischema) -> dict[str, Any]:
+    """The values of one row, given its stored cells; cells that the schema does not know are left out.
+
+    Raises:
+        DecodeError: A cell is not what its field declares.
+
+    Example:
+        >>> decode_row({"id": 7, "other": 8}, Unischema("user", [UnischemaField("id", "int64")]))
+        {'id': np.int64(7)}
+    """
+    values = {}
+    for field in schema:
+        if field.name not in row:
+            continue
+        cell = row[field.name]
+        try:
+            values[field.name] = None if cell is None else codec_of(field).decode(field, cell)
+        except CodecError as problem:
+            raise problem.at(column=field.name) from problem.__cause__
+    return values
+
+
+def generate_datapoint(schema: Unischema, rng: np.random.Generator | None = None) -> dict[str, Any]:
+    """One made-up row, for tests of code that takes rows.
+
+    Args:
+        schema: What the row is. Nullable fields have values, too; free dimensions have 1 to 10 places.
+        rng: Where the values come from; None is another row each time.
+
+    Example:
+        >>> row = generate_datapoint(Unischema("point", [UnischemaField("xy", "float32", (None, 2))]))
+        >>> row["xy"].dtype, row["xy"].shape[1]
+        (dtype('float32'), 2)
+    """
+    dice = np.random.default_rng() if rng is None else rng
+    return {field.name: _made_up(field, dice) for field in schema}
+
+
+def _made_up(field: UnischemaField, dice: np.random.Generator) -> Any:
+    if field.is_scalar:
+        return _scalar(field, dice)
+    shape = tuple(int(dice.integers(1, _FREE_SIZE + 1)) if size is None else size for size in field.shape)
+    if field.dtype != np.dtype(object):
+        return _numbers(field.dtype, shape, dice)
+    values = np.empty(shape, dtype=object)
+    for place in np.ndindex(shape):
+        values[place] = _scalar(field, dice)
+    return values if field.numpy_dtype is Decimal else values.astype(field.numpy_dtype)
+
+
+def _scalar(field: UnischemaField, dice: np.random.Generator) -> Any:
+    number = int(dice.integers(0, 100))
+    if field.numpy_dtype is Decimal:
+        return Decimal(number)
+    if field.dtype == np.dtype(object):
+        return f"{field.name} {number}".encode() if field.numpy_dtype is np.bytes_ else f"{field.name} {number}"
+    return _numbers(field.dtype, (), dice)[()]
+
+
+def _numbers(dtype: np.dtype[Any], shape: tuple[int, ...], dice: np.random.Generator) -> NDArray[Any]:
+    if dtype.kind in "fc":
+        return np.asarray(dice.random(shape), dtype=dtype)
+    # Of a byte, so that each dtype has room; as for times, the first moments of 1970.
+    return np.asarray(dice.integers(0, 2 if dtype.kind == "b" else 100, shape)).astype(dtype)
+
+
+def make_petastorm_dataset(reader: Any) -> Any:
+    """A `tf.data.Dataset` of named tuples of tensors: rows, or of a batched reader batches as long as its row groups.
+
+    `petastore.adapters.tensorflow.make_tf_dataset` is what does it, and what batches of n rows are asked of: there it
+    costs much less than `batch(n)` of rows here.
+
+    Raises:
+        RequestError: A column is of a type that TensorFlow does not have.
+        MissingExtraError: TensorFlow is not installed.
+    """
+    from petastore.adapters.tensorflow import make_tf_dataset
+
+    dataset = make_tf_dataset(reader, reader.rows_per_batch if reader.batched_output else None)
+    names = tuple(dataset.element_spec)
+    row = row_type(reader.schema.name if reader.schema.name.isidentifier() else "Row", names)
+
+    def named(columns: dict[str, Any]) -> Any:
+        return row(*(columns[name] for name in names))
+
+    return dataset.map(named)

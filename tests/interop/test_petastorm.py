@@ -1,0 +1,231 @@
+"""The switch, and the old names under `petastore`: objects of ours, loaded when asked for, and nothing else changed."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import petastore
+from petastore.errors import LegacyNameError, RequestError
+from petastore.interop import petastorm as switch
+from petastore.interop.petastorm_names import NAMES, Instead
+
+# What a user of Petastorm 0.13.1 can import: written down from its documentation and its modules.
+KNOWN = {
+    "": "make_reader make_batch_reader NoDataAvailableError TransformSpec",
+    "reader": "Reader make_reader make_batch_reader normalize_dataset_url_or_urls NULL_CACHE LOCAL_DISK_CACHE",
+    "unischema": "Unischema UnischemaField dict_to_spark_row insert_explicit_nulls match_unischema_fields",
+    "codecs": "DataframeColumnCodec ScalarCodec NdarrayCodec CompressedNdarrayCodec CompressedImageCodec",
+    "predicates": "PredicateBase in_set in_intersection in_lambda in_negate in_reduce in_pseudorandom_split",
+    "selectors": "RowGroupSelectorBase SingleIndexSelector IntersectIndexSelector UnionIndexSelector",
+    "ngram": "NGram",
+    "transform": "TransformSpec edit_field transform_schema",
+    "weighted_sampling_reader": "WeightedSamplingReader",
+    "pytorch": "DataLoader BatchedDataLoader InMemBatchedDataLoader LoaderBase decimal_friendly_collate",
+    "tf_utils": "make_petastorm_dataset tf_tensors RANDOM_SHUFFLING_QUEUE_SIZE",
+    "spark": "make_spark_converter SparkDatasetConverter",
+    "spark.spark_dataset_converter": "make_spark_converter SparkDatasetConverter register_delete_dir_handler",
+    "spark_utils": "dataset_as_rdd",
+    "etl": "RowGroupIndexerBase",
+    "etl.dataset_metadata": "materialize_dataset get_schema get_schema_from_dataset_url infer_or_load_unischema "
+    "load_row_groups PetastormMetadataError PetastormMetadataGenerationError",
+    "etl.legacy": "RestrictedUnpickler restricted_loads depickle_legacy_package_name_compatible",
+    "etl.metadata_util": "",
+    "etl.petastorm_generate_metadata": "generate_petastorm_metadata",
+    "etl.rowgroup_indexers": "SingleFieldIndexer FieldNotNullIndexer",
+    "etl.rowgroup_indexing": "build_rowgroup_index get_row_group_indexes",
+    "errors": "NoDataAvailableError",
+    "utils": "decode_row DecodeFieldError run_in_subprocess add_to_dataset_metadata",
+    "generator": "generate_datapoint",
+    "cache": "CacheBase NullCache",
+    "local_disk_cache": "LocalDiskCache",
+    "fs_utils": "FilesystemResolver get_filesystem_and_path_or_paths normalize_dir_url get_dataset_path",
+    "hdfs.namenode": "HdfsNamenodeResolver HdfsConnector HAHdfsClient MaxFailoversExceeded HdfsConnectError",
+    "benchmark.throughput": "reader_throughput BenchmarkResult",
+    "benchmark.dummy_reader": "DummyReader",
+    "tools.copy_dataset": "copy_dataset",
+    "tools.spark_session_cli": "configure_spark add_configure_spark_arguments",
+    "reader_impl.shuffling_buffer": "NoopShufflingBuffer RandomShufflingBuffer",
+    "reader_impl.pytorch_shuffling_buffer": "BatchedNoopShufflingBuffer BatchedRandomShufflingBuffer",
+    "reader_impl.pickle_serializer": "PickleSerializer",
+    "reader_impl.arrow_table_serializer": "ArrowTableSerializer",
+    "pyarrow_helpers.batching_table_queue": "BatchingTableQueue",
+    "workers_pool": "EmptyResultError TimeoutWaitingForResultError VentilatedItemProcessedMessage",
+    "workers_pool.thread_pool": "ThreadPool",
+    "workers_pool.process_pool": "ProcessPool",
+    "workers_pool.dummy_pool": "DummyPool",
+    "workers_pool.ventilator": "ConcurrentVentilator",
+    "workers_pool.worker_base": "WorkerBase",
+    "test_util.reader_mock": "ReaderMock",
+    "test_util.shuffling_analysis": "generate_shuffle_analysis_dataset compute_correlation_distribution",
+}
+PAIRS = [(inside, name) for inside, names in KNOWN.items() for name in names.split()]
+AT_HOME = [
+    pytest.param(inside, name, marks=pytest.mark.tf if inside == "tf_utils" else ())
+    for inside, names in NAMES.items()
+    for name, entry in names.items()
+    if isinstance(entry, str)
+]
+
+
+@pytest.fixture
+def switched() -> Iterator[None]:
+    """`import petastorm` gives petastore, for one test."""
+    switch.install()
+    yield
+    switch.uninstall()
+
+
+def module_of(root: str, inside: str) -> ModuleType:
+    return importlib.import_module(f"{root}.{inside}" if inside else root)
+
+
+def test_every_module_and_name_of_petastorm_is_at_home_here_or_has_a_reason() -> None:
+    assert [pair for pair in PAIRS if pair[1] not in NAMES.get(pair[0], {})] == []
+    assert set(KNOWN) <= set(NAMES)
+
+
+@pytest.mark.parametrize(("inside", "name"), AT_HOME)
+def test_a_name_at_home_is_the_object_of_ours(inside: str, name: str, switched: None) -> None:
+    home, _, attribute = str(NAMES[inside][name]).partition(":")
+    ours = getattr(importlib.import_module(home), attribute)
+    assert getattr(module_of("petastorm", inside), name) is ours
+    assert getattr(module_of("petastore", inside), name) is ours
+
+
+@pytest.mark.parametrize(
+    ("inside", "name"),
+    [(inside, name) for inside, names in NAMES.items() for name, entry in names.items() if isinstance(entry, Instead)],
+)
+def test_a_name_that_is_not_here_says_what_to_use_instead(inside: str, name: str, switched: None) -> None:
+    entry = NAMES[inside][name]
+    assert isinstance(entry, Instead)
+    with pytest.raises(LegacyNameError) as caught:
+        exec(f"from {f'petastorm.{inside}'.rstrip('.')} import {name}")  # noqa: S102 - the statement that users write
+    assert entry.advice in str(caught.value)
+    assert name in str(caught.value)
+
+
+def test_a_name_that_petastorm_never_had_is_an_ordinary_error(switched: None) -> None:
+    module = module_of("petastorm", "unischema")
+    assert not hasattr(module, "Unischemata")
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'petastorm.unischemata'"):
+        importlib.import_module("petastorm.unischemata")
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'petastore.unischemata'"):
+        importlib.import_module("petastore.unischemata")
+
+
+def test_modules_reach_each_other_as_attributes_without_an_import_of_each(switched: None) -> None:
+    root = importlib.import_module("petastorm")
+    assert root.etl.dataset_metadata.materialize_dataset is petastore.materialize_dataset
+    assert root.__version__ == "0.13.1"
+    assert "Unischema" in dir(root.unischema)
+    assert root.unischema.__all__ == sorted(root.unischema.__all__)
+
+
+def test_installing_twice_is_once_and_uninstalling_leaves_nothing() -> None:
+    before = list(sys.meta_path)
+    switch.install()
+    switch.install()
+    assert len(sys.meta_path) == len(before) + 1
+    importlib.import_module("petastorm.etl.dataset_metadata")
+    switch.uninstall()
+    switch.uninstall()
+    assert sys.meta_path == before
+    assert [name for name in sys.modules if name.split(".")[0] == "petastorm"] == []
+
+
+def test_a_petastorm_that_was_imported_already_is_not_mixed_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = ModuleType("petastorm")
+    real.__file__ = "/somewhere/petastorm/__init__.py"
+    monkeypatch.setitem(sys.modules, "petastorm", real)
+    with pytest.raises(RequestError, match="imported already, from /somewhere/petastorm"):
+        switch.install()
+    assert not switch.is_installed()
+    switch.uninstall()
+    assert sys.modules["petastorm"] is real
+
+
+def test_what_is_pickled_needs_no_switch_where_it_is_read(switched: None) -> None:
+    unischema = importlib.import_module("petastorm.unischema")
+    schema = unischema.Unischema("user", [unischema.UnischemaField("id", "int64")])
+    assert b"petastorm" not in pickle.dumps(schema)
+    assert pickle.loads(pickle.dumps(schema)) == schema  # noqa: S301 - made on the line above
+
+
+def test_a_module_that_is_pickled_brings_the_switch_along(switched: None) -> None:
+    """As cloudpickle does with modules that a function of the user's refers to."""
+    pickled = pickle.dumps(importlib.import_module("petastorm.unischema"))
+    program = (
+        "import pickle, sys\n"
+        "module = pickle.loads(bytes.fromhex(sys.argv[1]))\n"
+        "print(module.__name__, module.Unischema.__module__)\n"
+    )
+    assert _python("-c", program, pickled.hex()) == "petastorm.unischema petastore.schema.unischema\n"
+
+
+def test_petastore_by_itself_loads_nothing_of_this() -> None:
+    program = (
+        "import sys, petastore\n"
+        "print([name for name in sys.modules if name.startswith('petastore.interop')])\n"
+        "from petastore.unischema import Unischema\n"
+        "import petastore.etl.dataset_metadata\n"
+        "print(Unischema is petastore.Unischema, 'petastorm' in sys.modules)\n"
+    )
+    assert _python("-c", program) == "[]\nTrue False\n"
+
+
+def test_modules_that_petastore_has_itself_are_not_stood_in_for() -> None:
+    for name in ("codecs", "errors", "spark"):
+        assert importlib.import_module(f"petastore.{name}").__file__ is not None
+
+
+SCRIPT = """
+import concurrent.futures, multiprocessing, sys
+from petastorm.unischema import Unischema
+import local_to_the_script
+def in_a_child(_):
+    import petastorm.codecs
+    return petastorm.codecs.ScalarCodec.__module__
+if __name__ == "__main__":
+    print(sys.argv, __name__, Unischema.__module__)
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        print(*pool.map(in_a_child, [0]))
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """A program that knows Petastorm alone, and a module beside it."""
+    (tmp_path / "local_to_the_script.py").write_text("")
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def _python(*arguments: str, cwd: Path | None = None) -> str:
+    command = [sys.executable, "-W", "error", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout
+
+
+def test_a_script_runs_as_it_is_and_so_do_its_child_processes(script: Path) -> None:
+    said = _python("-m", "petastore.interop.petastorm", str(script), "--epochs", "3")
+    assert said == f"['{script}', '--epochs', '3'] __main__ petastore.schema.unischema\npetastore.codecs.scalar\n"
+
+
+def test_a_module_runs_as_it_is(script: Path) -> None:
+    said = _python("-m", "petastore.interop.petastorm", "-m", "train", "3", cwd=script.parent)
+    assert said == f"['{script}', '3'] __main__ petastore.schema.unischema\npetastore.codecs.scalar\n"
+
+
+def test_nothing_to_run_is_a_line_of_usage() -> None:
+    with pytest.raises(SystemExit, match=r"usage: python -m petastore.interop.petastorm SCRIPT"):
+        switch.main([])
+    assert not switch.is_installed()

@@ -1,0 +1,109 @@
+"""Petastorm's functions whose calls differ from ours do what they did."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+from petastore import Unischema, UnischemaField
+from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
+from petastore.errors import DecodeError, RequestError
+from petastore.interop import petastorm_calls as calls
+
+SCHEMA = Unischema(
+    "Everything",
+    [
+        UnischemaField("id", np.int64, (), ScalarCodec("bigint")),
+        UnischemaField("name", np.str_),
+        UnischemaField("raw", np.bytes_),
+        UnischemaField("price", Decimal, (), ScalarCodec("decimal(10,2)")),
+        UnischemaField("seen", np.datetime64),
+        UnischemaField("is_new", np.bool_, nullable=True),
+        UnischemaField("image", np.uint8, (6, 4, 3), CompressedImageCodec("png")),
+        UnischemaField("cloud", np.float32, (None, 3), NdarrayCodec()),
+        UnischemaField("packed", np.int16, (2, None), CompressedNdarrayCodec()),
+        UnischemaField("words", np.str_, (None,)),
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Twelve made-up rows in four row groups."""
+    url = str(tmp_path_factory.mktemp("calls") / "everything")
+    rng = np.random.default_rng(0)
+    rows = [calls.generate_datapoint(SCHEMA, rng) | {"id": np.int64(number)} for number in range(12)]
+    petastore.write_dataset(url, SCHEMA, rows, rows_per_row_group=3)
+    return url
+
+
+def test_made_up_rows_are_rows_of_the_schema(url: str) -> None:
+    """They were written, so each value fits its field."""
+    with petastore.make_reader(url) as reader:
+        rows = list(reader)
+    assert sorted(int(row.id) for row in rows) == list(range(12))
+    assert {row.cloud.shape[1] for row in rows} == {3}
+    assert len({row.cloud.shape[0] for row in rows}) > 1
+
+
+def test_two_made_up_rows_differ() -> None:
+    first, second = (calls.generate_datapoint(SCHEMA) for _ in range(2))
+    assert not np.array_equal(first["image"], second["image"])
+
+
+def test_the_schema_of_a_url_is_the_declared_one(url: str) -> None:
+    assert calls.get_schema_from_dataset_url(url) == SCHEMA
+    assert calls.get_schema(petastore.open_dataset(url)) == SCHEMA
+
+
+def test_a_dataset_of_pyarrow_is_not_taken_for_ours(url: str) -> None:
+    with pytest.raises(RequestError, match="get_schema_from_dataset_url takes a URL"):
+        calls.get_schema(pq.ParquetDataset(url))
+
+
+def test_a_row_of_stored_cells_is_decoded(url: str) -> None:
+    file = petastore.open_dataset(url).paths[0]
+    cells = pq.read_table(file).slice(0, 1).to_pylist()[0]
+    with petastore.make_reader(url, shuffle_row_groups=False) as reader:
+        row = next(reader)
+    decoded = calls.decode_row(cells, SCHEMA)
+    assert set(decoded) == set(SCHEMA.fields)
+    for name, value in decoded.items():
+        np.testing.assert_array_equal(value, row[name])
+
+
+def test_a_damaged_cell_names_its_column() -> None:
+    with pytest.raises(DecodeError, match="column 'cloud'"):
+        calls.decode_row({"cloud": b"none of ours"}, SCHEMA)
+
+
+def test_filesystems_and_paths_are_found_for_one_url_and_for_many(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").touch()
+    filesystem, path = calls.get_filesystem_and_path_or_paths(f"file://{tmp_path}")
+    assert (filesystem.type_name, path) == ("local", str(tmp_path))
+    _, paths = calls.get_filesystem_and_path_or_paths([f"file://{tmp_path}/a.parquet", str(tmp_path)])
+    assert paths == [f"{tmp_path}/a.parquet", str(tmp_path)]
+
+
+@pytest.mark.tf
+def test_tensorflow_is_given_rows_as_named_tuples(url: str) -> None:
+    with petastore.make_reader(url, ["id", "image", "name"], shuffle_row_groups=False) as reader:
+        dataset = calls.make_petastorm_dataset(reader)
+        assert dataset.element_spec._fields == ("id", "name", "image")
+        assert dataset.element_spec.image.shape == (6, 4, 3)
+        rows = list(dataset.map(lambda row: (row.id, row.image, row.name)))
+        assert [int(row[0]) for row in rows] == list(range(12))
+        assert [int(row.id) for row in dataset.repeat(2)] == list(range(12)) * 2
+
+
+@pytest.mark.tf
+def test_tensorflow_is_given_row_groups_of_a_batch_reader(url: str) -> None:
+    with petastore.make_batch_reader(url, ["id"], shuffle_row_groups=False) as reader:
+        dataset = calls.make_petastorm_dataset(reader)
+        assert [batch.id.numpy().tolist() for batch in dataset] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+        assert len(list(dataset.unbatch())) == 12

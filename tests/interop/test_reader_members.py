@@ -1,0 +1,65 @@
+"""What Petastorm's users and Horovod ask of a reader is there, with its meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import petastore
+from petastore.errors import ReaderClosedError
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = str(tmp_path_factory.mktemp("members") / "ids")
+    schema = petastore.Unischema("ids", [petastore.UnischemaField("id", "int64")])
+    petastore.write_dataset(url, schema, [{"id": number} for number in range(10)], rows_per_row_group=4)
+    return url
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_reader_says_what_it_is(url: str, batched: bool) -> None:
+    make = petastore.make_batch_reader if batched else petastore.make_reader
+    with make(url, num_epochs=2) as reader:
+        assert reader.is_batched_reader is reader.batched_output is batched
+        assert reader.num_epochs == 2
+        assert list(reader.schema.fields) == ["id"]
+        assert [Path(path).suffix for path in reader.dataset.paths] == [".parquet"]  # type: ignore[attr-defined]
+        assert reader.rows_per_batch == (4 if batched else 1)
+
+
+def test_a_reader_says_when_all_rows_were_given_and_begins_again(url: str) -> None:
+    with petastore.make_reader(url, num_epochs=None, shuffle_row_groups=False) as reader:
+        assert [int(reader.next().id) for _ in range(12)] == [*range(10), 0, 1]
+        assert not reader.last_row_consumed
+    with petastore.make_reader(url) as reader:
+        assert len(list(reader)) == 10
+        assert reader.last_row_consumed
+        reader.reset()
+        assert not reader.last_row_consumed
+        assert len(list(reader)) == 10
+
+
+def test_a_stopped_reader_says_so(url: str) -> None:
+    with petastore.make_reader(url) as reader:
+        next(reader)
+        assert not reader.stopped
+    assert reader.stopped
+    with pytest.raises(ReaderClosedError):
+        next(reader)
+
+
+def test_diagnostics_may_be_asked_for_at_any_time(url: str) -> None:
+    with petastore.make_reader(url, workers_count=2) as reader:
+        assert reader.diagnostics == {"waited_s": 0.0, "workers": 2}
+        next(reader)
+        assert reader.diagnostics["waited_s"] > 0
+    assert reader.diagnostics["workers"] == 2
+
+
+def test_cleaning_up_leaves_other_readers_alone(url: str) -> None:
+    with petastore.make_reader(url) as first, petastore.make_reader(url) as second:
+        next(second)
+        first.cleanup_cache()
+        assert len(list(second)) == 9
