@@ -209,8 +209,8 @@ def make_batch_reader(
     """Reads a dataset in batches of columns, as large as its largest row group (at most 65,536 rows).
 
     All parameters are those of `make_reader`, without `pyarrow_serialize`; but `transform_spec` takes and returns a
-    pandas DataFrame of one batch. Columns with codecs are decoded here too. `reader.batches(n)` gives batches of n rows
-    instead.
+    pandas DataFrame of one batch, and `do_include` of a predicate takes one and returns a boolean Series. Columns with
+    codecs are decoded here too. `reader.batches(n)` gives batches of n rows instead.
 
     Returns:
         An iterator of named tuples of NumPy arrays; use it in a `with` block.
@@ -259,7 +259,7 @@ def make_batch_reader(
         "epochs": num_epochs,
         "tail": tail,
     }
-    rows = {"filters": filters, "predicate": predicate, "selection_cache": selection_cache}
+    rows = {"filters": filters, "predicate": predicate, "selection_cache": selection_cache, "batched": True}
     workers = Workers(reader_pool_type, workers_count, memory_budget)
     plan = _planned(dataset, asked, rows, workers)
     return Reader(dataset, plan, workers=workers, transform=transform_spec, batched=True)

@@ -32,6 +32,7 @@ from petastore.plan.prune import Verdict, prune
 from petastore.plan.selection import Pruned, Selection
 from petastore.plan.unit import ReadUnit
 from petastore.readers.decode import decode_cells
+from petastore.readers.divide import divide
 from petastore.readers.options import Workers
 from petastore.readers.pools import Pool
 from petastore.readers.predicate import RowPredicate, parse_predicate
@@ -57,6 +58,7 @@ def select_rows(
     predicate: Any = None,
     workers: Workers | None = None,
     selection_cache: str | os.PathLike[str] | bool = True,
+    batched: bool = False,
 ) -> Selection | None:
     """Which rows of a dataset are wanted; the one step of asking that may read.
 
@@ -67,12 +69,13 @@ def select_rows(
         dataset: Where.
         filters: An expression such as `petastore.col("split") == "train"`, or pyarrow's nested lists of `(column,
             operator, value)`. Its columns need not be among those that are read. Rows are kept where it is true.
-        predicate: An object with `get_fields()` and `do_include(values)`, or a function of a row as a dict of all
-            fields; asked about each row that `filters` leaves, in threads, several at a time. Remembered only where it
-            has `cache_key()`.
+        predicate: One of `petastore.predicates`, or any object with `get_fields()` and `do_include(values)`, or a
+            function of a row as a dict of all fields; asked about each row that `filters` leaves, in threads, several
+            at a time. What of it is a filter is treated as one. Remembered only where it has `cache_key()`.
         workers: Who reads; None is threads, one for each CPU.
         selection_cache: Where answers are remembered: a local directory, True for the user's cache directory or the one
             that the environment variable `PETASTORE_CACHE` names, False for nowhere.
+        batched: Whether the predicate is that of a batch reader: `do_include` is then given pandas DataFrames.
 
     Returns:
         The selection for `dataset.plan(selection=…)`; None where nothing was asked.
@@ -97,23 +100,34 @@ def select_rows(
     if filters is None and predicate is None:
         return None
     asked = None if filters is None else parse_filters(filters)
+    predicates: list[RowPredicate] = []
+    if predicate is not None:
+        zones = _zones(dataset) if batched else None
+        parse_predicate(predicate, dataset.schema, zones=zones)  # refused as a whole, before it is divided
+        divided = divide(predicate, dataset.schema, dataset.partition_names)
+        asked = divided.filter if asked is None else asked if divided.filter is None else asked & divided.filter
+        predicates = [parse_predicate(part, dataset.schema, zones=zones) for part in divided.predicates]
     bound = None if asked is None else bind(asked, dataset.schema.fields, among=dataset.url)
-    included = None if predicate is None else parse_predicate(predicate, dataset.schema)
     # A version without digests may be another one that looks alike.
     is_version_known = all(file.digest for file in dataset.inventory.files)
     memory = RememberedSelections(directory) if directory is not None and is_version_known else None
     search = _Search(dataset, workers or Workers(), memory)
     selection = Selection(dataset.inventory.rows, {})
-    key = _key(dataset, "all", ())
+    key: str | None = _key(dataset, "all", ())
     if asked is not None and bound is not None:
-        key = _key(dataset, asked.describe(), asked.columns)
-        selection = search.filtered(bound, key)
-    if included is not None:
+        of_filter = key = _key(dataset, asked.describe(), asked.columns)
+        selection = search.filtered(bound, of_filter)
+    for included in predicates:
         names = [field.name for field in included.fields]
-        known = included.cache_key is not None
-        key_after = _key(dataset, ["predicate", key, included.cache_key, names], names) if known else None
-        selection = search.included(included, selection, key_after)
+        known = key is not None and included.cache_key is not None
+        key = _key(dataset, ["predicate", key, included.cache_key, names], names) if known else None
+        selection = search.included(included, selection, key)
     return selection
+
+
+def _zones(dataset: Dataset) -> dict[str, str]:
+    """Time zones of the columns that are stored with one."""
+    return {field.name: field.type.tz for field in dataset.arrow_schema if getattr(field.type, "tz", None)}
 
 
 def _key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:

@@ -9,24 +9,33 @@ class LongEnough:
 ```
 
 `do_include_batch(columns)`, where there is one, is given whole columns instead and returns booleans. `cache_key()`
-promises that equal keys mean equal answers, so that answers are remembered.
+promises that equal keys mean equal answers, so that answers are remembered. In a batch reader `do_include` is given a
+pandas DataFrame and returns a boolean Series, as Petastorm's users wrote it. The parts of `in_negate` and `in_reduce`
+are asked each in its own way.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import RequestError, TransformError
+from petastore.predicates.column import each_value
+from petastore.predicates.combined import CombinedPredicate
 from petastore.readers.decode import Decoded
+from petastore.readers.frame import frame_answers, frame_of
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
 __all__ = ["RowPredicate", "parse_predicate"]
+
+Ask: TypeAlias = Callable[[dict[str, NDArray[Any]], int], NDArray[np.bool_]]
+"""Answers, shape (rows,), for columns of that many rows."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -36,11 +45,8 @@ class RowPredicate:
     fields: tuple[UnischemaField, ...]
     """The fields that it looks at, in schema order."""
 
-    do_include: Callable[[dict[str, Any]], Any] | None
-    """Of one row."""
-
-    do_include_batch: Callable[[dict[str, Any]], Any] | None
-    """Of many rows; preferred."""
+    ask: Ask
+    """Asks it about many rows."""
 
     cache_key: str | None
     """What its answers depend on besides the data, or None where nobody knows."""
@@ -58,26 +64,45 @@ class RowPredicate:
         Raises:
             TransformError: It raised, or returned no truth for each row.
         """
-        arrays = {name: column.rows(0, rows) for name, column in columns.items()}
-        if self.do_include_batch is not None:
-            return _batch_answer(_called(self.do_include_batch, arrays), rows)
-        values = {name: _each(array) for name, array in arrays.items()}
-        answers = (
-            _row_answer(_called(self.do_include, {name: column[row] for name, column in values.items()}))
-            for row in range(rows)
-        )
-        return np.fromiter(answers, np.bool_, count=rows)
+        return self.ask({name: column.rows(0, rows) for name, column in columns.items()}, rows)
 
 
-def _each(array: NDArray[Any]) -> Any:
-    """Values that can be asked for one by one; None where one is missing."""
-    if not isinstance(array, np.ma.MaskedArray):
-        return array
-    gone: Any = np.ma.getmaskarray(array).reshape(len(array), -1).any(axis=1)
-    return [None if none else value for none, value in zip(gone.tolist(), array.data, strict=True)]
+def _way_to_ask(predicate: Any, zones: Mapping[str, str] | None) -> Ask:
+    if isinstance(predicate, CombinedPredicate):
+        return functools.partial(_ask_parts, predicate, [_way_to_ask(part, zones) for part in predicate.parts])
+    batch = getattr(predicate, "do_include_batch", None)
+    if callable(batch):
+        return functools.partial(_ask_batch, batch)
+    if zones is not None:
+        return functools.partial(_ask_frame, predicate.do_include, zones)
+    return functools.partial(_ask_rows, predicate.do_include)
 
 
-def _called(function: Any, argument: dict[str, Any]) -> Any:
+def _ask_parts(
+    predicate: CombinedPredicate, parts: Sequence[Ask], columns: dict[str, NDArray[Any]], rows: int
+) -> NDArray[np.bool_]:
+    return _batch_answer(_called(predicate.combined, [ask(columns, rows) for ask in parts]), rows)
+
+
+def _ask_batch(function: Any, columns: dict[str, NDArray[Any]], rows: int) -> NDArray[np.bool_]:
+    return _batch_answer(_called(function, columns), rows)
+
+
+def _ask_frame(
+    function: Any, zones: Mapping[str, str], columns: dict[str, NDArray[Any]], rows: int
+) -> NDArray[np.bool_]:
+    return _batch_answer(frame_answers(_called(function, frame_of(columns, zones))), rows)
+
+
+def _ask_rows(function: Any, columns: dict[str, NDArray[Any]], rows: int) -> NDArray[np.bool_]:
+    values = {name: each_value(column) for name, column in columns.items()}
+    answers = (
+        _row_answer(_called(function, {name: column[row] for name, column in values.items()})) for row in range(rows)
+    )
+    return np.fromiter(answers, np.bool_, count=rows)
+
+
+def _called(function: Any, argument: Any) -> Any:
     try:
         return function(argument)
     except Exception as problem:
@@ -94,19 +119,22 @@ def _batch_answer(answer: Any, rows: int) -> NDArray[np.bool_]:
     found = np.asarray(answer)
     if found.shape != (rows,) or found.dtype != np.dtype(np.bool_):
         raise TransformError(
-            f"do_include_batch must return {rows:,} booleans, one for each row, but it returned {found.dtype}"
-            f"{list(found.shape)}"
+            f"the predicate was asked about many rows at once and must return {rows:,} booleans, but it returned "
+            f"{found.dtype}{list(found.shape)}. In a batch reader, do_include is given a DataFrame; a function of a "
+            "row, or do_include_batch, works in every reader"
         )
     return found
 
 
-def parse_predicate(predicate: Any, schema: Unischema) -> RowPredicate:
+def parse_predicate(predicate: Any, schema: Unischema, *, zones: Mapping[str, str] | None = None) -> RowPredicate:
     """The predicate that `predicate=` means.
 
     Args:
         predicate: An object with `get_fields()` and with `do_include(values)` or `do_include_batch(columns)`, and
             perhaps `cache_key()`; or a function of a dict of all fields.
         schema: The fields that there are.
+        zones: Given for a batch reader, whose predicates are asked about DataFrames: time zones of columns that have
+            one, by name.
 
     Raises:
         RequestError: It is none, or names a field that there is not.
@@ -121,14 +149,14 @@ def parse_predicate(predicate: Any, schema: Unischema) -> RowPredicate:
                 f"predicate={predicate!r:.80} is none: give an object with get_fields() and do_include(values), or a "
                 "function of a row"
             )
-        return RowPredicate(tuple(schema), predicate, None, _cache_key(predicate))
+        return RowPredicate(tuple(schema), functools.partial(_ask_rows, predicate), _cache_key(predicate))
     names = _names(get_fields())
     unknown = sorted(names - set(schema.fields))
     if unknown:
         known = ", ".join(map(repr, schema.fields))
         raise RequestError(f"the predicate looks at the field {unknown[0]!r}, but the dataset has {known}")
     fields = tuple(field for field in schema if field.name in names)
-    return RowPredicate(fields, row, batch, _cache_key(predicate))
+    return RowPredicate(fields, _way_to_ask(predicate, zones), _cache_key(predicate))
 
 
 def _names(found: Any) -> set[str]:

@@ -1,0 +1,97 @@
+"""Divide: a predicate's parts, by how much has to be read to decide them. Pure.
+
+What is a filter joins the filters, where partition values and statistics leave out row groups. What looks at partition
+columns alone is asked once for each row group. Only the rest is asked about rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from petastore.errors import RequestError
+from petastore.expressions import Expression, bind
+from petastore.predicates.combined import in_negate, in_reduce
+from petastore.schema.unischema import Unischema
+
+__all__ = ["Divided", "divide"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Divided:
+    """The parts of a predicate; a row is included where all of them include it."""
+
+    filter: Expression | None
+    """What is a filter."""
+
+    predicates: tuple[Any, ...]
+    """What has to be asked, in this order."""
+
+
+def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) -> Divided:
+    """The parts of a predicate.
+
+    Args:
+        predicate: It fits the schema.
+        schema: The fields that there are.
+        partition_names: Those that come from directory names.
+
+    Example:
+        >>> from petastore.predicates import in_lambda, in_set
+        >>> from petastore.schema import UnischemaField
+        >>> schema = Unischema("s", [UnischemaField("day", "str"), UnischemaField("id", "int64")])
+        >>> both = in_reduce([in_set({"mon"}, "day"), in_lambda(["id"], lambda id: id > 3)], all)
+        >>> found = divide(both, schema, {"day"})
+        >>> found.filter, len(found.predicates)
+        (col('day').isin(['mon']) & col('day').is_valid(), 1)
+    """
+    filters: list[Expression] = []
+    by_partitions: list[Any] = []
+    by_rows: list[Any] = []
+    for part in _parts(predicate):
+        found = _filter(part, schema)
+        if found is not None:
+            filters.append(found)
+        elif callable(getattr(part, "get_fields", None)) and _names(part) <= set(partition_names):
+            by_partitions.append(part)
+        else:
+            by_rows.append(part)
+    joined = functools.reduce(operator.and_, filters) if filters else None
+    return Divided(joined, tuple(_joined(parts) for parts in (by_partitions, by_rows) if parts))
+
+
+def _parts(predicate: Any) -> Iterator[Any]:
+    """Predicates that all have to include a row, so that this one includes it."""
+    if isinstance(predicate, in_reduce) and predicate.is_all:
+        for part in predicate.parts:
+            yield from _parts(part)
+    elif isinstance(predicate, in_negate) and isinstance(predicate.parts[0], in_reduce) and predicate.parts[0].is_any:
+        for part in predicate.parts[0].parts:
+            yield from _parts(in_negate(part))
+    else:
+        yield predicate
+
+
+def _filter(predicate: Any, schema: Unischema) -> Expression | None:
+    """The filter that a predicate is; None where there is none, or where values could never be compared with it."""
+    tell = getattr(predicate, "as_expression", None)
+    found = tell() if callable(tell) else None
+    if not isinstance(found, Expression):
+        return None
+    try:
+        bind(found, schema.fields, among="the dataset")
+    except RequestError:
+        return None
+    return found
+
+
+def _names(predicate: Any) -> set[str]:
+    fields: Iterable[Any] = predicate.get_fields()
+    return {field if isinstance(field, str) else field.name for field in fields}
+
+
+def _joined(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else in_reduce(parts, all)

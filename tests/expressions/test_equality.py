@@ -1,0 +1,52 @@
+"""Equal values share a key, however they are written."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from petastore.errors import RequestError
+from petastore.expressions.equality import equality_key, equality_keys
+
+
+@pytest.mark.parametrize(
+    "alike",
+    [
+        [1, 1.0, np.uint8(1), np.float16(1), Decimal(1)],
+        ["a", np.str_("a")],
+        [b"a", np.bytes_(b"a"), bytearray(b"a")],
+        [
+            dt.datetime(2026, 1, 31, 12),  # noqa: DTZ001
+            np.datetime64("2026-01-31T12", "h"),
+            np.datetime64("2026-01-31T12", "ns"),
+            pd.Timestamp("2026-01-31T12"),
+            pd.Timestamp("2026-01-31T13", tz="Europe/Berlin"),
+        ],
+        [dt.date(2026, 1, 31), np.datetime64("2026-01-31"), np.datetime64("2026-01-31", "us")],
+        [dt.timedelta(hours=1), np.timedelta64(3600, "s"), pd.Timedelta(hours=1)],
+        [None],
+        [(1, "a")],
+    ],
+)
+def test_a_value_has_one_key_however_it_is_written(alike: list[Any]) -> None:
+    assert len({equality_key(value) for value in alike}) == 1
+
+
+def test_other_values_have_other_keys() -> None:
+    others = [1, 2, "1", b"1", None, np.datetime64(1, "s"), np.datetime64(1, "ms"), np.timedelta64(1, "s"), 0.1]
+    assert len({equality_key(value) for value in [*others, np.float32(0.1)]}) == 10
+
+
+def test_nan_and_nat_are_equal_to_nothing() -> None:
+    assert equality_keys([float("nan"), np.datetime64("NaT"), Decimal("NaN"), 1], name="values") == {1}
+
+
+@pytest.mark.parametrize("values", ["text", b"bytes", 7, None, [np.zeros(2)], [[1]]])
+def test_what_cannot_be_looked_up_is_refused(values: Any) -> None:
+    with pytest.raises(RequestError, match="inclusion_values"):
+        equality_keys(values, name="inclusion_values")

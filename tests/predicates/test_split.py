@@ -1,0 +1,108 @@
+"""A split by hash is Petastorm's, bit for bit, row by row and by columns alike."""
+
+from __future__ import annotations
+
+import hashlib
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from petastore.errors import RequestError
+from petastore.predicates import in_pseudorandom_split
+from tests.predicates.columns_to_ask import rows_of, scalars
+
+# What Petastorm 0.13.1 said of these values for [0.5, 0.2, 0.3], written down once.
+OF_PETASTORM: list[tuple[Any, int]] = [
+    (np.int64(0), 0),
+    (np.int64(1), 0),
+    (np.int64(-7), 0),
+    (np.int32(12345), 1),
+    (np.uint64(2**64 - 1), 2),
+    (np.float32(0.1), 1),
+    (np.float64(0.1), 1),
+    (np.float64("nan"), 2),
+    (np.float64(-0.0), 0),
+    (np.bool_(True), 2),
+    ("train/0001.jpg", 0),
+    ("é中", 0),
+    ("", 0),
+    (b"ab", 1),
+    (Decimal("1.0"), 0),
+    (Decimal("1.00"), 2),
+    (np.datetime64("2026-01-31"), 0),
+    (np.datetime64("2026-01-31T10:11:12.345678"), 0),
+    (None, 0),
+]
+# And of the ids 0 to 39 for ten parts of 0.1, whose sums are rounded.
+TENTHS_OF_PETASTORM = [
+    [0, 3],
+    [1, 13, 22, 25],
+    [5, 6, 10],
+    [12, 20, 34, 37],
+    [19, 21, 38],
+    [14, 23, 30],
+    [15, 16, 24, 28, 39],
+    [4, 31, 32, 36],
+    [8, 18, 27, 33, 35],
+    [2, 7, 9, 11, 17, 26, 29],
+]
+
+
+@pytest.mark.parametrize(("value", "part"), OF_PETASTORM, ids=repr)
+def test_each_value_falls_where_petastorm_puts_it(value: Any, part: int) -> None:
+    parts = [in_pseudorandom_split([0.5, 0.2, 0.3], index, "x") for index in range(3)]
+    assert [predicate.do_include({"x": value}) for predicate in parts] == [index == part for index in range(3)]
+
+
+def test_rounded_shares_are_petastorms_too() -> None:
+    ids = np.arange(40)
+    parts = [in_pseudorandom_split([0.1] * 10, index, "x").do_include_batch({"x": ids}) for index in range(10)]
+    assert [np.flatnonzero(part).tolist() for part in parts] == TENTHS_OF_PETASTORM
+
+
+def test_the_place_of_a_value_is_its_md5_modulo_the_largest_index() -> None:
+    place = int(hashlib.md5(b"17", usedforsecurity=False).hexdigest(), 16) % (2**63 - 1)
+    share = place / (2**63 - 2)
+    for fractions, index, expected in [
+        ([share - 1e-9, 1e-6], 0, False),
+        ([share - 1e-9, 1e-6], 1, True),
+        ([share + 1e-9, 1e-6], 0, True),
+        ([share + 1e-9, 1e-6], 1, False),
+    ]:
+        assert in_pseudorandom_split(fractions, index, "x").do_include({"x": np.int64(17)}) is expected
+
+
+@given(column=scalars(), index=st.integers(0, 2))
+def test_columns_are_answered_as_rows_are(column: NDArray[Any], index: int) -> None:
+    predicate = in_pseudorandom_split([0.3, 0.4, 0.3], index, "x")
+    columns = {"x": column}
+    assert predicate.do_include_batch(columns).tolist() == [predicate.do_include(row) for row in rows_of(columns)]
+
+
+def test_parts_are_disjoint_and_cover_what_their_shares_cover() -> None:
+    ids = {"x": np.arange(5000)}
+    parts = [in_pseudorandom_split([0.25, 0.25, 0.5], index, "x").do_include_batch(ids) for index in range(3)]
+    assert (np.sum(parts, axis=0) == 1).all()
+    assert [round(float(part.mean()) * 4) for part in parts] == [1, 1, 2]
+
+
+def test_equal_parts_have_equal_cache_keys() -> None:
+    def key(fractions: list[float], index: int) -> str | None:
+        return in_pseudorandom_split(fractions, index, "x").cache_key()
+
+    assert key([0.5, 0.5], 0) == key([0.5, 0.2, 0.3], 0)
+    assert len({key([0.5, 0.5], 0), key([0.5, 0.5], 1), key([0.4, 0.6], 0)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("fractions", "index"),
+    [([0.5, 0.5], 2), ([0.5], -1), ([0.5], True), ([0.5], "0"), ([], 0), ([0.6, 0.6], 0), ([-0.1, 1], 0), ("1", 0)],
+)
+def test_a_split_that_cannot_be_is_refused(fractions: Any, index: Any) -> None:
+    with pytest.raises(RequestError, match=r"subset_index|fraction_list"):
+        in_pseudorandom_split(fractions, index, "x")
