@@ -1,18 +1,23 @@
-"""Spark: write datasets from Spark sessions, classic and Connect. Importing this loads no pyspark."""
+"""Spark: datasets from Spark sessions, classic and Connect, and DataFrames for trainers. Importing loads no pyspark."""
 
 from __future__ import annotations
 
+from petastore.spark.converter import SparkDatasetConverter, make_spark_converter
+from petastore.spark.converter_cache import register_delete_dir_handler
 from petastore.spark.dataframe import encode_dataframe, rows_to_dataframe
 from petastore.spark.materialize import materialize_dataset
 from petastore.spark.rows import dict_to_spark_row, insert_explicit_nulls
 from petastore.spark.session import connect_session, local_session
 
 __all__ = [
+    "SparkDatasetConverter",
     "connect_session",
     "dict_to_spark_row",
     "encode_dataframe",
     "insert_explicit_nulls",
     "local_session",
+    "make_spark_converter",
     "materialize_dataset",
+    "register_delete_dir_handler",
     "rows_to_dataframe",
 ]

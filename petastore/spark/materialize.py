@@ -13,13 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
-
-from pyarrow import fs
 
 from petastore.errors import DatasetExistsError, RequestError
 from petastore.inventory import Inventory
@@ -27,8 +24,9 @@ from petastore.schema import Unischema
 from petastore.spark.additions import BlockCommit
 from petastore.spark.settings import TIMESTAMP_TYPE, parquet_settings
 from petastore.spark.turns import settings_held
+from petastore.spark.urls import spark_url
 from petastore.spark.writable import check_writable
-from petastore.storage.location import Location, open_location
+from petastore.storage.location import open_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,7 +101,7 @@ def materialize_dataset(
     location = open_location(dataset_url, storage_options=storage_options, filesystem=opened)
     if location.paths is not None:
         raise DatasetExistsError(f"{location.url} is a file; a dataset is a directory, so choose another URL")
-    writer = DatasetWriter(_spark_url(os.fspath(dataset_url), location), settings)
+    writer = DatasetWriter(spark_url(os.fspath(dataset_url), location), settings)
     commit = BlockCommit(location, schema, f"Spark {spark.version} via materialize_dataset", rows_per_row_group)
     return _block(spark, writer, commit, session_settings=session_settings)
 
@@ -142,9 +140,3 @@ def _block(
     with settings_held(spark, held, reason=writer.url) if session_settings else contextlib.nullcontext():
         yield writer
     writer.inventory = commit.finish()
-
-
-def _spark_url(given: str, location: Location) -> str:
-    """The URL as Spark takes it: a local path with its scheme, so that no default filesystem is put in front."""
-    local = isinstance(location.filesystem, fs.LocalFileSystem) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", given)
-    return location.url if local else given

@@ -1,0 +1,261 @@
+"""What becomes of DataFrames on one Spark session of the kind named on the command line; facts go into a JSON file.
+
+Run by `test_frames.py`, for the same reason as `scenario.py`: `python -m tests.spark.frames KIND FOLDER`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+import petastore
+from petastore.spark import SparkDatasetConverter, make_spark_converter, register_delete_dir_handler
+from tests.spark.scenario import problem_of, session_of
+
+ROWS = 24
+CRASHED = "20260102030405-appid-crashed-0b0c5f10-3a52-4a77-9a1e-0d6a1c1f2b3c"
+
+
+def vector_of(number: int) -> list[float]:
+    return [float(number), 0.0, number / 3]
+
+
+def mixed_frame(spark: Any, rows: int = ROWS) -> Any:
+    """A DataFrame of everything that has a tensor, and of columns that have not."""
+    from pyspark.ml.linalg import Vectors, VectorUDT
+    from pyspark.sql import types
+
+    fields = {
+        "id": types.LongType(),
+        "features": VectorUDT(),
+        "maybe": VectorUDT(),
+        "x": types.DoubleType(),
+        "f": types.FloatType(),
+        "even": types.ArrayType(types.DoubleType()),
+        "uneven": types.ArrayType(types.DoubleType()),
+        "grid.2": types.ArrayType(types.ArrayType(types.DoubleType())),
+        "small": types.ByteType(),
+        "text": types.StringType(),
+        "when": types.TimestampType(),
+        "price": types.DecimalType(10, 2),
+    }
+    values = [
+        (
+            number,
+            Vectors.dense(vector_of(number)) if number % 2 else Vectors.sparse(3, {0: number, 2: number / 3}),
+            Vectors.dense([1.0]) if number % 3 else None,
+            number / 7,
+            float(number),
+            [number / 9, 1.0],
+            [1.0] * (number % 4),
+            [[float(number), 1.0, 2.0], [3.0, 4.0, 5.0]],
+            number,
+            f"row {number}",
+            dt.datetime(1500, 1, 2, tzinfo=dt.UTC) + dt.timedelta(days=number),
+            Decimal(number) / 4,
+        )
+        for number in range(rows)
+    ]
+    schema = types.StructType([types.StructField(name, kind) for name, kind in fields.items()])
+    return spark.createDataFrame(values, schema)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist() if value.dtype.kind not in "mM" else str(value)
+    return str(value) if isinstance(value, Decimal) else value
+
+
+def rows_of(url: str) -> dict[str, list[Any]]:
+    """All columns of a dataset, in the order of the ids."""
+    with petastore.make_reader(url, shuffle_row_groups=False) as reader:
+        rows = sorted(reader, key=lambda row: row.id)
+    return {name: [plain(row[name]) for row in rows] for name in rows[0]._column_names}
+
+
+class Frames:
+    """Each public method is a step; it returns facts for the JSON file."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.parent = folder / "parent"
+        self.frame = mixed_frame(spark)
+
+    def no_parent(self) -> str:
+        return problem_of(lambda: make_spark_converter(self.frame))
+
+    def petastorms_key(self) -> bool:
+        other = self.folder / "other parent"
+        self.spark.conf.set("petastorm.spark.converter.parentCacheDirUrl", other.as_uri().replace("%20", " "))
+        made = make_spark_converter(self.spark.range(3))
+        self.spark.conf.set(SparkDatasetConverter.PARENT_CACHE_DIR_URL_CONF, str(self.parent))
+        lies_there = [path.name for path in other.iterdir() if path.is_dir()] == [made.cache_dir_url.rpartition("/")[2]]
+        made.delete()
+        return lies_there and not list(other.iterdir())
+
+    def what_a_crash_left(self) -> dict[str, Any]:
+        """A process that is killed leaves a directory; the next converter of that parent removes it."""
+        left = self.parent / CRASHED
+        code = f"""if True:
+            import os, pathlib, signal
+            from petastore.spark.leases import Leases
+            from petastore.storage.location import open_location
+            Leases().take(open_location({str(self.parent)!r}), {CRASHED!r})
+            pathlib.Path({str(left)!r}).mkdir()
+            os.kill(os.getpid(), signal.SIGKILL)
+        """
+        subprocess.run([sys.executable, "-c", code], check=False)
+        (self.parent / "somebody's").mkdir()
+        was_there = left.exists()
+        made = make_spark_converter(self.spark.range(2))
+        found = {path.name for path in self.parent.iterdir()}
+        made.delete()
+        return {"was there": was_there, "removed": not {CRASHED, f"_{CRASHED}.lease"} & found,
+                "others stay": "somebody's" in found}  # fmt: skip
+
+    def stored(self) -> dict[str, Any]:
+        made = make_spark_converter(self.frame)
+        dataset = petastore.open_dataset(made.cache_dir_url)
+        again = pickle.loads(pickle.dumps(made))  # noqa: S301 - our own bytes
+        with again.make_torch_dataloader(batch_size=ROWS, num_epochs=1, schema_fields=["id", "features"]) as loader:
+            (batch,) = list(loader)
+        by_id = np.argsort(batch["id"])
+        files = [pq.read_metadata(url.removeprefix("file://")).row_group(0).column(0) for url in made.file_urls]
+        return {
+            "len": len(made),
+            "url": made.cache_dir_url.startswith(self.parent.as_uri()),
+            "name": Path(made.cache_dir_url).name,
+            "fields": {field.name: [field.dtype_name, list(field.shape)] for field in dataset.schema},
+            "declared": dataset.has_schema_document,
+            "rows": rows_of(made.cache_dir_url),
+            "tensor": [str(batch["features"].dtype), batch["features"][by_id].tolist()],
+            "compression": sorted({file.compression for file in files}),
+        }
+
+    def dtypes(self) -> dict[str, Any]:
+        """By `dtype`, the dtypes of the columns of floats."""
+        frame = self.frame.select("id", "features", "x", "f", "even", "`grid.2`")
+        facts = {}
+        for dtype in (None, "float64"):
+            made = make_spark_converter(frame, dtype=dtype, compression_codec="SNAPPY")
+            schema = petastore.open_dataset(made.cache_dir_url).schema
+            facts[str(dtype)] = {field.name: field.dtype_name for field in schema}
+            made.delete()
+        return facts
+
+    def reuse(self) -> dict[str, Any]:
+        """The same plan over the same files is stored once for each way of storing it."""
+        source = (self.folder / "source").as_uri()
+        self.spark.range(5).write.parquet(source)
+
+        def read() -> Any:
+            return self.spark.read.parquet(source)
+
+        first, second = make_spark_converter(read()), make_spark_converter(read())
+        others = [
+            make_spark_converter(read(), dtype=None),
+            make_spark_converter(read(), compression_codec="gzip"),
+            make_spark_converter(read(), parquet_row_group_size_bytes=1 << 20),
+            make_spark_converter(read().where("id > 1")),
+        ]
+        self.spark.range(7).write.mode("append").parquet(source)
+        changed = make_spark_converter(read())
+        directory = Path(first.cache_dir_url.removeprefix("file://"))
+        first.delete()
+        still_there = directory.exists()
+        second.delete()
+        facts = {
+            "same": first.cache_dir_url == second.cache_dir_url,
+            "others": len({made.cache_dir_url for made in [first, *others, changed]}),
+            "rows": [len(made) for made in [first, *others, changed]],
+            "shared one outlives the first delete": still_there and not directory.exists(),
+            "new after delete": self._stored_again(),
+        }
+        for made in [*others, changed]:
+            made.delete()
+        return facts
+
+    def _stored_again(self) -> bool:
+        frame = self.spark.range(6)
+        urls = []
+        for _ in range(2):
+            made = make_spark_converter(frame)
+            urls.append(made.cache_dir_url)
+            made.delete()
+        return urls[0] != urls[1]
+
+    def kinds_of_columns(self) -> dict[str, Any]:
+        """Columns without a tensor, no rows, and no tensor at all."""
+        from pyspark.ml.linalg import Matrices, MatrixUDT
+        from pyspark.sql import types
+
+        mapped = make_spark_converter(self.spark.sql("select map('a', 1) as m, 7 as id"))
+        empty = make_spark_converter(self.frame.where("id < 0"))
+        matrix = types.StructType([types.StructField("m", MatrixUDT())])
+        frame = self.spark.createDataFrame([(Matrices.dense(1, 1, [1.0]),)], matrix)
+        return {
+            "map": [len(mapped), petastore.open_dataset(mapped.cache_dir_url).has_schema_document],
+            "map's rows": rows_of(mapped.cache_dir_url)["id"],
+            "empty": [len(empty), [*petastore.open_dataset(empty.cache_dir_url).schema["features"].shape]],
+            "matrix": problem_of(lambda: make_spark_converter(frame)),
+        }
+
+    def a_job_that_fails(self) -> dict[str, Any]:
+        """Leaves nothing behind, and the next one of the same plan tries again."""
+        before = set(self.parent.iterdir())
+        frame = self.spark.range(3).selectExpr("raise_error('the user''s own problem') as x", "id")
+        problems = [problem_of(lambda: make_spark_converter(frame)) for _ in range(2)]
+        return {
+            "raised": ["the user's own problem" in problem for problem in problems],
+            "left": [path.name for path in set(self.parent.iterdir()) - before],
+        }
+
+    def refusals(self) -> dict[str, str]:
+        return {
+            "dtype": problem_of(lambda: make_spark_converter(self.frame, dtype="float16")),  # type: ignore[arg-type]
+            "bzip2": problem_of(lambda: make_spark_converter(self.frame, compression_codec="bzip2")),
+            "codec": problem_of(lambda: make_spark_converter(self.frame, compression_codec="best")),
+            "size": problem_of(lambda: make_spark_converter(self.frame, parquet_row_group_size_bytes=0)),
+        }
+
+    def another_way_to_delete(self) -> bool:
+        asked: list[str] = []
+        made = make_spark_converter(self.spark.range(4))
+        register_delete_dir_handler(asked.append)
+        made.delete()
+        register_delete_dir_handler(None)
+        return asked == [made.cache_dir_url]
+
+    def steps(self) -> Iterator[Any]:
+        """The steps of every kind of session, in their order."""
+        yield from (self.no_parent, self.petastorms_key, self.what_a_crash_left, self.stored, self.dtypes, self.reuse)
+        yield from (self.kinds_of_columns, self.a_job_that_fails, self.refusals, self.another_way_to_delete)
+
+
+if __name__ == "__main__":
+    session = session_of("connect-without-java" if sys.argv[1] == "connect" else sys.argv[1])
+    frames = Frames(session, Path(sys.argv[2]))
+    facts = {"session": type(session).__module__, **{step.__name__: step() for step in frames.steps()}}
+    kept = make_spark_converter(session.range(9))
+    facts["kept until the end"] = kept.cache_dir_url.removeprefix("file://")
+    assert Path(facts["kept until the end"]).exists()
+    child = os.fork()
+    if child == 0:
+        sys.exit(0)  # ends as Python ends, and removes nothing
+    os.waitpid(child, 0)
+    facts["a fork removes nothing"] = Path(facts["kept until the end"]).exists()
+    session.stop()
+    Path(sys.argv[2], "facts.json").write_text(json.dumps(facts), encoding="utf-8")

@@ -1,0 +1,183 @@
+"""DataFrames become batches, and datasets become DataFrames, alike on classic and Connect sessions: see `frames.py`."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from petastore.spark.leases import is_directory_name
+from tests.spark.frames import ROWS, vector_of
+
+KINDS = ["classic", "connect"]
+CHILD_SECONDS = 300
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(360)]
+
+
+def run(kind: str, folder: Path, repository: Path) -> Path:
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.spark.frames", kind, str(folder)],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=CHILD_SECONDS,
+    )
+    assert ran.returncode == 0, ran.stderr[-5000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(
+    tmp_path_factory: pytest.TempPathFactory, repository: Path
+) -> Iterator[dict[str, concurrent.futures.Future[Path]]]:
+    """What each kind of session left; both run at once."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        yield {kind: pool.submit(run, kind, tmp_path_factory.mktemp(kind), repository) for kind in KINDS}
+
+
+@pytest.fixture(params=KINDS)
+def folder(request: pytest.FixtureRequest, folders: dict[str, concurrent.futures.Future[Path]]) -> Path:
+    return folders[request.param].result()
+
+
+@pytest.fixture
+def facts(folder: Path) -> Any:
+    return json.loads((folder / "facts.json").read_text())
+
+
+def test_the_sessions_are_of_both_kinds(folders: dict[str, concurrent.futures.Future[Path]]) -> None:
+    found = {kind: json.loads((folders[kind].result() / "facts.json").read_text())["session"] for kind in KINDS}
+    assert found == {"classic": "pyspark.sql.session", "connect": "pyspark.sql.connect.session"}
+
+
+def test_a_converter_needs_a_parent_directory_and_says_which_key_names_it(facts: Any) -> None:
+    assert facts["no_parent"].startswith("RequestError: ")
+    assert "petastore.spark.converter.parentCacheDirUrl" in facts["no_parent"]
+
+
+def test_petastorms_key_names_the_parent_too(facts: Any) -> None:
+    assert facts["petastorms_key"]
+
+
+def test_what_a_crash_left_is_removed_by_the_next_converter_and_nothing_else_is(facts: Any) -> None:
+    assert facts["what_a_crash_left"] == {"was there": True, "removed": True, "others stay": True}
+
+
+def test_all_rows_are_stored_in_a_directory_of_their_own(facts: Any) -> None:
+    stored = facts["stored"]
+    assert stored["len"] == ROWS
+    assert stored["url"]
+    assert is_directory_name(stored["name"])
+    assert stored["declared"]
+    assert stored["compression"] == ["UNCOMPRESSED"]
+
+
+def test_vectors_and_arrays_of_one_length_have_a_shape_and_floats_one_dtype(facts: Any) -> None:
+    assert facts["stored"]["fields"] == {
+        "id": ["int64", []],
+        "features": ["float32", [3]],
+        "maybe": ["float32", [1]],
+        "x": ["float32", []],
+        "f": ["float32", []],
+        "even": ["float32", [2]],
+        "uneven": ["float32", [None]],
+        "grid.2": ["float32", [2, 3]],
+        "small": ["int8", []],
+        "text": ["str", []],
+        "when": ["datetime64[us]", []],
+        "price": ["decimal", []],
+    }
+
+
+def test_the_values_are_those_of_the_dataframe(facts: Any) -> None:
+    rows = facts["stored"]["rows"]
+    numbers = range(ROWS)
+    assert rows["id"] == rows["small"] == list(numbers)
+    assert rows["maybe"] == [[1.0] if number % 3 else None for number in numbers]
+    assert rows["x"] == [float(np.float32(number / 7)) for number in numbers]
+    assert rows["even"] == [[float(np.float32(number / 9)), 1.0] for number in numbers]
+    assert rows["uneven"] == [[1.0] * (number % 4) for number in numbers]
+    assert rows["grid.2"] == [[[float(number), 1.0, 2.0], [3.0, 4.0, 5.0]] for number in numbers]
+    assert rows["text"] == [f"row {number}" for number in numbers]
+    assert [float(price) for price in rows["price"]] == [number / 4 for number in numbers]
+
+
+def test_time_stamps_of_any_year_are_kept(facts: Any) -> None:
+    """INT96, in which Spark would write them, ends in 1677."""
+    when = np.array(facts["stored"]["rows"]["when"], "datetime64[us]")
+    assert np.array_equal(when, np.datetime64("1500-01-02", "us") + np.arange(ROWS).astype("timedelta64[D]"))
+
+
+def test_dense_and_sparse_vectors_become_one_tensor(facts: Any) -> None:
+    dtype, values = facts["stored"]["tensor"]
+    assert dtype == "torch.float32"
+    assert np.array_equal(np.array(values, "float32"), np.array([vector_of(n) for n in range(ROWS)], "float32"))
+
+
+def test_floats_are_cast_only_as_asked(facts: Any) -> None:
+    floats = {"features": "float64", "x": "float64", "even": "float64", "grid.2": "float64"}
+    assert facts["dtypes"] == {
+        "None": {"id": "int64", **floats, "f": "float32"},
+        "float64": {"id": "int64", **floats, "f": "float64"},
+    }
+
+
+def test_rows_are_stored_once_for_each_plan_its_files_and_the_way_of_storing(facts: Any) -> None:
+    reuse = facts["reuse"]
+    assert reuse["same"]
+    assert reuse["others"] == 6
+    assert reuse["rows"] == [5, 5, 5, 5, 3, 12]
+
+
+def test_a_directory_lives_until_its_last_converter_is_deleted(facts: Any) -> None:
+    assert facts["reuse"]["shared one outlives the first delete"]
+    assert facts["reuse"]["new after delete"]
+
+
+def test_columns_without_a_tensor_leave_the_others_readable(facts: Any) -> None:
+    kinds = facts["kinds_of_columns"]
+    assert kinds["map"] == [1, False]
+    assert kinds["map's rows"] == [7]
+    assert kinds["empty"] == [0, [None]]
+    assert re.search("RequestError: column 'm' is of the type MatrixUDT", kinds["matrix"])
+
+
+def test_a_job_that_fails_leaves_nothing(facts: Any) -> None:
+    assert facts["a_job_that_fails"] == {"raised": [True, True], "left": []}
+
+
+@pytest.mark.parametrize(
+    ("case", "part"),
+    [
+        ("dtype", "dtype='float16' cannot be"),
+        ("bzip2", "Parquet has no bzip2"),
+        ("codec", "choose one of uncompressed, gzip, lz4, snappy, zstd, deflate"),
+        ("size", "parquet_row_group_size_bytes=0"),
+    ],
+)
+def test_what_cannot_be_is_refused(facts: Any, case: str, part: str) -> None:
+    assert facts["refusals"][case].startswith("RequestError: ")
+    assert part in facts["refusals"][case]
+
+
+def test_directories_may_be_deleted_in_another_way(facts: Any) -> None:
+    assert facts["another_way_to_delete"]
+
+
+def test_the_end_of_the_process_removes_its_directories_and_the_end_of_a_fork_none(folder: Path, facts: Any) -> None:
+    assert facts["a fork removes nothing"]
+    assert not Path(facts["kept until the end"]).exists()
+    left = {path.name for path in (folder / "parent").iterdir()}
+    # Whoever deletes in another way has to do it; everything else is gone, leases too.
+    assert {name for name in left if not is_directory_name(name)} == {"somebody's"}
+    assert len(left) == 2

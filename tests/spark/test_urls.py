@@ -1,0 +1,32 @@
+"""A directory has one URL for Spark and one for Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from petastore.spark.urls import driver_url, spark_url
+from petastore.storage.location import open_location
+
+
+@pytest.mark.parametrize(
+    ("given", "opened"),
+    [
+        ("dbfs:/a/b", "file:/dbfs/a/b"),
+        ("dbfs:///a/b", "file:/dbfs/a/b"),
+        ("dbfs://workspace/a", "dbfs://workspace/a"),
+        ("file:///dbfs/a", "file:///dbfs/a"),
+        ("s3a://bucket/a", "s3a://bucket/a"),
+        ("/dbfs:/a", "/dbfs:/a"),
+    ],
+)
+def test_databricks_files_are_opened_where_they_are_mounted(given: str, opened: str) -> None:
+    assert driver_url(given) == opened
+
+
+def test_spark_is_given_a_scheme_for_a_local_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert spark_url("cache", open_location("cache")) == f"file://{tmp_path}/cache"
+    assert spark_url("file:/dbfs/a", open_location("file:/dbfs/a")) == "file:/dbfs/a"
+    assert spark_url("memory://a", open_location("memory://a")) == "memory://a"
