@@ -1,9 +1,9 @@
 """Filter: which rows are wanted, settled once and exactly before anything is planned.
 
-Partition values decide first, then the statistics in the footers of the files that are left, and what is still
-undecided is settled by reading the filter's columns alone. A predicate is asked last, about the rows that the filter
-leaves. What comes out is a `Selection`, on which the plan runs: epochs under a filter are as even, elastic and
-resumable as without.
+A selector of row groups, where there is one, narrows down what all else is asked about. Partition values decide first,
+then the statistics in the footers of the files that are left, and what is still undecided is settled by reading the
+filter's columns alone. A predicate is asked last, about the rows that the filter leaves. What comes out is a
+`Selection`, on which the plan runs: epochs under a filter are as even, elastic and resumable as without.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from petastore.readers.options import Workers
 from petastore.readers.pools import Pool
 from petastore.readers.predicate import RowPredicate, parse_predicate
 from petastore.readers.remembered import RememberedSelections, selection_directory, selection_of
+from petastore.readers.selected_groups import selected_groups
 from petastore.readers.selection_file import Kept, as_kept
 from petastore.readers.shared_scan import SharedScan
 from petastore.readers.truth import true_rows
@@ -56,6 +57,7 @@ def select_rows(
     *,
     filters: Any = None,
     predicate: Any = None,
+    rowgroup_selector: Any = None,
     workers: Workers | None = None,
     selection_cache: str | os.PathLike[str] | bool = True,
     batched: bool = False,
@@ -72,6 +74,7 @@ def select_rows(
         predicate: One of `petastore.predicates`, or any object with `get_fields()` and `do_include(values)`, or a
             function of a row as a dict of all fields; asked about each row that `filters` leaves, in threads, several
             at a time. What of it is a filter is treated as one. Remembered only where it has `cache_key()`.
+        rowgroup_selector: One of `petastore.selectors`: only the row groups that it picks are looked at.
         workers: Who reads; None is threads, one for each CPU.
         selection_cache: Where answers are remembered: a local directory, True for the user's cache directory or the one
             that the environment variable `PETASTORE_CACHE` names, False for nowhere.
@@ -97,7 +100,7 @@ def select_rows(
         (Selection(3 rows in 2 of 3 row groups), 3)
     """
     directory = selection_directory(selection_cache)
-    if filters is None and predicate is None:
+    if filters is None and predicate is None and rowgroup_selector is None:
         return None
     asked = None if filters is None else parse_filters(filters)
     predicates: list[RowPredicate] = []
@@ -111,11 +114,17 @@ def select_rows(
     # A version without digests may be another one that looks alike.
     is_version_known = all(file.digest for file in dataset.inventory.files)
     memory = RememberedSelections(directory) if directory is not None and is_version_known else None
-    search = _Search(dataset, workers or Workers(), memory)
-    selection = Selection(dataset.inventory.rows, {})
-    key: str | None = _key(dataset, "all", ())
+    among, question = dataset.inventory.rows, "all"
+    if rowgroup_selector is not None:
+        picked = selected_groups(dataset, rowgroup_selector)
+        among, question = np.where(picked, among, 0), hashlib.sha256(np.packbits(picked).tobytes()).hexdigest()
+        _log.info("row-group selector: %s of %s row groups picked", picked.sum(), len(picked))
+    search = _Search(dataset, workers or Workers(), memory, among)
+    selection = Selection(among, {})
+    key: str | None = _key(dataset, question, ())
     if asked is not None and bound is not None:
-        of_filter = key = _key(dataset, asked.describe(), asked.columns)
+        described = asked.describe() if rowgroup_selector is None else ["among", question, asked.describe()]
+        of_filter = key = _key(dataset, described, asked.columns)
         selection = search.filtered(bound, of_filter)
     for included in predicates:
         names = [field.name for field in included.fields]
@@ -153,6 +162,7 @@ class _Search:
     dataset: Dataset
     workers: Workers
     memory: RememberedSelections | None
+    among: NDArray[np.int64]  # rows of each row group that may be wanted: all of it or none, shape (groups,)
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -164,12 +174,12 @@ class _Search:
         fields = {name: dataset.schema[name] for name in names}
         partitions = dataset.partition_values(names)
         known = {name: _constant(fields[name], cells, self.rows) for name, cells in partitions.items()}
-        by_partition = prune(bound, known, self.rows)
+        by_partition = prune(bound, known, self.among)
         if len(by_partition.undecided) == 0:
             _log.info(
                 "filter decided by partition values: %s of %s row groups kept", by_partition.all.sum(), len(self.rows)
             )
-            return Selection(np.where(by_partition.all, self.rows, 0), {}, self._pruned(by_partition))
+            return Selection(np.where(by_partition.all, self.among, 0), {}, self._pruned(by_partition))
         found = self._remembered(key)
         if found is not None:
             return found
@@ -177,7 +187,7 @@ class _Search:
         known |= read_statistics(
             dataset.location, dataset.inventory, stored, groups=by_partition.undecided, footers=dataset.footers
         )
-        verdict = prune(bound, known, self.rows)
+        verdict = prune(bound, known, self.among)
         _log.info(
             "filter over %s row groups: %s dropped by partition values, %s by statistics, %s kept whole, %s to be read",
             *(len(self.rows), by_partition.none.sum(), verdict.none.sum() - by_partition.none.sum()),
@@ -193,8 +203,8 @@ class _Search:
 
     def _pruned(self, by_partition: Verdict, by_statistics: Verdict | None = None) -> tuple[Pruned, ...]:
         """What was left out before anything was looked at."""
-        left = np.where(by_partition.none, 0, self.rows)
-        pruned = _left_out("partition values", self.rows, left)
+        left = np.where(by_partition.none, 0, self.among)
+        pruned = _left_out("partition values", self.among, left)
         if by_statistics is None:
             return pruned
         return pruned + _left_out("statistics", left, np.where(by_statistics.none, 0, left))

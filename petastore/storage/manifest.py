@@ -14,7 +14,6 @@ import dataclasses
 import hashlib
 import itertools
 import re
-import uuid
 from collections.abc import Mapping
 
 import numpy as np
@@ -30,6 +29,7 @@ from petastore.schema.document import DOCUMENT_KEY
 from petastore.storage.footers import document_in, list_data_files, read_footer
 from petastore.storage.location import Location
 from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
+from petastore.storage.whole_files import delete_quietly, read_whole, replace_whole
 
 __all__ = [
     "COMMON_METADATA",
@@ -89,7 +89,7 @@ def write_manifest(location: Location, manifest: Manifest) -> None:
         StorageError: The storage refused; the old manifest still stands.
     """
     data = _encoded(manifest)
-    _replace(location, MANIFEST, data)
+    replace_whole(location, MANIFEST, data)
 
 
 def read_manifest(location: Location) -> Manifest | None:
@@ -101,13 +101,13 @@ def read_manifest(location: Location) -> Manifest | None:
     """
     if location.paths is not None:
         return None
-    data = _read_whole(location, MANIFEST)
+    data = read_whole(location, MANIFEST, max_bytes=_MAX_BYTES)
     return None if data is None else _decoded(data, f"{location.url}/{MANIFEST}")
 
 
 def manifest_token(location: Location) -> str | None:
     """What tells one version of the manifest from another, without parsing it; None where there is none."""
-    data = _read_whole(location, MANIFEST)
+    data = read_whole(location, MANIFEST, max_bytes=_MAX_BYTES)
     return None if data is None else hashlib.sha256(data).hexdigest()
 
 
@@ -289,8 +289,8 @@ def write_common_metadata(location: Location, arrow_schema: pa.Schema, document:
     # `store_schema` would repeat all keys inside ARROW:schema.
     with pq.ParquetWriter(sink, arrow_schema.remove_metadata(), store_schema=False) as writer:
         writer.add_key_value_metadata({**kept, DOCUMENT_KEY.encode(): document.encode()})
-    _replace(location, COMMON_METADATA, sink.getvalue().to_pybytes())
-    _delete_quietly(location, f".{COMMON_METADATA}.crc")  # Hadoop's checksum of the old file
+    replace_whole(location, COMMON_METADATA, sink.getvalue().to_pybytes())
+    delete_quietly(location, f".{COMMON_METADATA}.crc")  # Hadoop's checksum of the old file
 
 
 def _old_keys(location: Location) -> dict[bytes, bytes]:
@@ -298,42 +298,3 @@ def _old_keys(location: Location) -> dict[bytes, bytes]:
         return dict(read_footer(location, COMMON_METADATA).metadata.metadata or {})
     except StorageError:
         return {}
-
-
-def _read_whole(location: Location, relative: str) -> bytes | None:
-    try:
-        with location.filesystem.open_input_file(location.join(relative)) as source:
-            size = source.size()
-            if size > _MAX_BYTES:
-                raise MetadataError(f"{location.url}/{relative} has {size:,} bytes; at most {_MAX_BYTES:,} are read")
-            data: bytes = source.read(size)
-            return data
-    except FileNotFoundError:
-        return None
-    except MetadataError:
-        raise
-    except OSError as problem:
-        raise StorageError(f"{location.url}/{relative} cannot be read: {problem}") from problem
-
-
-def _replace(location: Location, relative: str, data: bytes) -> None:
-    """Put a small file in place in one step: written aside and renamed, or one put on an object store."""
-    directory, _, name = relative.rpartition("/")
-    aside = f"{directory}/.{name}.{uuid.uuid4().hex}".lstrip("/") if location.has_cheap_rename else relative
-    try:
-        location.filesystem.create_dir(location.join(directory) if directory else location.root, recursive=True)
-        with location.filesystem.open_output_stream(location.join(aside)) as sink:
-            sink.write(data)
-        if aside != relative:
-            location.filesystem.move(location.join(aside), location.join(relative))
-    except OSError as problem:
-        if aside != relative:
-            _delete_quietly(location, aside)
-        raise StorageError(f"{location.url}/{relative} cannot be written: {problem}") from problem
-
-
-def _delete_quietly(location: Location, relative: str) -> None:
-    try:
-        location.filesystem.delete_file(location.join(relative))
-    except OSError:
-        return

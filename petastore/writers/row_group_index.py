@@ -1,0 +1,172 @@
+"""Build row-group indexes: each row group is read once, its indexed fields are decoded, and indexers look at them."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import logging
+import operator
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from petastore.codecs.registry import codec_of
+from petastore.dataset import Dataset, open_dataset
+from petastore.errors import DecodeError, PetastoreError, RequestError, TransformError
+from petastore.indexers import FieldNotNullIndexer, RowGroupIndex, RowGroupIndexerBase
+from petastore.plan.unit import ReadUnit
+from petastore.predicates.column import each_value
+from petastore.readers.decode import decode_cells
+from petastore.readers.options import Workers
+from petastore.storage.row_group_index import write_index
+
+__all__ = ["build_rowgroup_index"]
+
+_log = logging.getLogger(__name__)
+
+
+def build_rowgroup_index(
+    dataset_url: str | os.PathLike[str],
+    spark_context: Any = None,
+    indexers: Sequence[RowGroupIndexerBase] = (),
+    hdfs_driver: str | None = None,
+    *,
+    workers_count: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+) -> None:
+    """Build indexes of a dataset and store them in it, each in place of the one of that name.
+
+    Row groups are read in parallel by threads of this process; only the fields that indexers look at are. Afterwards
+    the indexes hold for exactly this version of the data: when files are added, rewritten or deleted they are refused
+    until they are built again.
+
+    Args:
+        dataset_url: A directory: petastore's dataset, Petastorm's, or plain Parquet.
+        spark_context: Accepted, because Petastorm needs it, and not used.
+        indexers: What to look for, with names of their own; they stay as they are.
+        hdfs_driver: Accepted and not used.
+        workers_count: Row groups that are read at a time; None is one for each CPU that the process may use.
+        storage_options: Passed to the fsspec filesystem of the URL's scheme.
+        filesystem: A pyarrow or fsspec filesystem to use instead.
+
+    Raises:
+        RequestError: There is no indexer, two share a name, one looks at a field that there is not or found a value
+            that cannot be stored, or the URL names single files.
+        DecodeError: A cell is not what its field declares.
+        TransformError: A user's indexer raised.
+        StorageError: The storage refused.
+
+    Example:
+        >>> import tempfile, petastore
+        >>> from petastore.indexing import SingleFieldIndexer, get_row_group_indexes
+        >>> schema = petastore.Unischema("user", [petastore.UnischemaField("city", "str")])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     cities = [{"city": "Oslo"}, {"city": "Rome"}, {"city": "Oslo"}]
+        ...     _ = petastore.write_dataset(folder + "/users", schema, cities, rows_per_row_group=1)
+        ...     build_rowgroup_index(folder + "/users", indexers=[SingleFieldIndexer("by_city", "city")])
+        ...     found = get_row_group_indexes(petastore.open_dataset(folder + "/users"))
+        >>> found["by_city"].get_row_group_indexes("Oslo")
+        {0, 2}
+    """
+    del spark_context, hdfs_driver
+    dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
+    given = _checked(indexers, dataset)
+    found = list(given)
+    for of_group in _built(dataset, given, Workers(count=workers_count)):
+        found = [_called(total, operator.add, total, part) for total, part in zip(found, of_group, strict=True)]
+    for index in [_stored(indexer) for indexer in found]:
+        write_index(dataset.location, dataset.inventory, index)
+        _log.info("stored %r of %s", index, dataset.url)
+
+
+def _checked(indexers: Iterable[Any], dataset: Dataset) -> list[Any]:
+    """Copies of the indexers, which can be filled."""
+    if isinstance(indexers, RowGroupIndexerBase) or not isinstance(indexers, Iterable):
+        raise RequestError(f"indexers is a list of indexers, not {indexers!r:.80}")
+    if dataset.location.paths is not None:
+        raise RequestError(f"row-group indexes belong to whole datasets, but {dataset.url} names single files")
+    given = list(indexers)
+    if not given:
+        raise RequestError("indexers is empty; give at least one, such as SingleFieldIndexer('by_id', 'id')")
+    names = set()
+    for indexer in given:
+        if isinstance(indexer, type) or not callable(getattr(indexer, "build_index", None)):
+            raise RequestError(f"{indexer!r:.80} is no indexer; derive it from RowGroupIndexerBase")
+        if indexer.index_name in names:
+            raise RequestError(f"two of the indexers are named {indexer.index_name!r}; names tell indexes apart")
+        names.add(indexer.index_name)
+        for column in indexer.column_names:
+            if column not in dataset.schema:
+                known = ", ".join(map(repr, dataset.schema.fields))
+                raise RequestError(f"{indexer!r:.80} looks at the field {column!r}, but {dataset.url} has {known}")
+    return copy.deepcopy(given)
+
+
+def _built(dataset: Dataset, indexers: list[Any], workers: Workers) -> Iterator[list[Any]]:
+    """Of each row group: copies of the indexers that have seen it."""
+    names = tuple(dict.fromkeys(name for indexer in indexers for name in indexer.column_names))
+    partitions = dataset.partition_values(names)
+    empty = copy.deepcopy(indexers)
+    pool = workers.pool()
+    waiting: deque[Any] = deque()
+    try:
+        for group, rows in enumerate(dataset.inventory.rows.tolist()):
+            if rows:
+                task = functools.partial(_look, dataset, group, names, partitions, empty)
+                waiting.append(pool.submit(task, priority=group))
+            if len(waiting) > pool.workers:
+                yield waiting.popleft().result()
+        for built in waiting:
+            yield built.result()
+    finally:
+        pool.close()
+        pool.join()
+
+
+def _look(
+    dataset: Dataset, group: int, names: tuple[str, ...], partitions: Mapping[str, Any], empty: list[Any]
+) -> list[Any]:
+    inventory = dataset.inventory
+    file, ordinal = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
+    rows = int(inventory.rows[group])
+    stored = tuple(name for name in names if name not in partitions)
+    table = dataset.read(ReadUnit(group, file, ordinal, (0, rows), stored))
+    columns = {}
+    for name in names:
+        field = dataset.schema[name]
+        cells = pa.repeat(partitions[name][group], rows) if name in partitions else table.column(name).combine_chunks()
+        try:
+            columns[name] = decode_cells(cells, field, codec_of(field)).rows(0, rows)
+        except DecodeError as problem:
+            raise problem.at(file=file.path, row_group=ordinal) from problem.__cause__
+    built = copy.deepcopy(empty)
+    values = {name: each_value(column) for name, column in columns.items()}
+    for indexer in built:
+        batch = getattr(indexer, "build_index_batch", None)
+        if callable(batch):
+            _called(indexer, batch, columns, group)
+        else:
+            decoded = [{name: of_name[row] for name, of_name in values.items()} for row in range(rows)]
+            _called(indexer, indexer.build_index, decoded, group)
+    return built
+
+
+def _called(indexer: Any, function: Any, *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except PetastoreError:
+        raise
+    except Exception as problem:
+        raise TransformError(f"the indexer {indexer!r:.80} raised {type(problem).__name__}: {problem}") from problem
+
+
+def _stored(indexer: Any) -> RowGroupIndex:
+    name, columns = indexer.index_name, tuple(indexer.column_names)
+    if isinstance(indexer, FieldNotNullIndexer):
+        return RowGroupIndex(name, columns, None, [sorted(indexer.get_row_group_indexes())])
+    values = indexer.indexed_values
+    return RowGroupIndex(name, columns, values, [sorted(indexer.get_row_group_indexes(value)) for value in values])
