@@ -17,6 +17,7 @@ equal size, which `SourceTurns` counts.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import numbers
@@ -36,6 +37,7 @@ __all__ = [
     "LONGEST_PERIOD",
     "MOST_SOURCES",
     "MixedLine",
+    "SourceRows",
     "SourceTurns",
     "common_lanes",
     "fractions_of",
@@ -133,6 +135,20 @@ def fractions_of(state: int, words: NDArray[np.int64]) -> NDArray[np.float64]:
     return (mix_array(state, words.astype(np.uint64)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class SourceRows:
+    """The rows of one source among some rows of a mixture."""
+
+    source: int
+    """Its number."""
+
+    where: NDArray[np.int64]
+    """Where they stand among these rows, ascending, shape (n,)."""
+
+    places: NDArray[np.int64] | range
+    """How many rows the source gives before each of them in this epoch of the mixture, shape (n,)."""
+
+
 class MixedLine:
     """Which source stands at which position.
 
@@ -193,6 +209,20 @@ class MixedLine:
         places += self._before.take(inside, mode="clip")
         return sources, places
 
+    def between(self, first: int, stop: int) -> list[SourceRows]:
+        """Of each source that has any: its positions in [first, stop), which is not empty; no division a position."""
+        parts = []
+        for source, in_table in enumerate(self._places):
+            places = range(self.count(source, first), self.count(source, stop))
+            if not places:
+                continue
+            round_first, round_stop = places.start // len(in_table), -(-places.stop // len(in_table))
+            rounds = np.arange(round_first, round_stop, dtype=np.int64) * len(self._sources) - first
+            skipped = places.start - round_first * len(in_table)
+            where = (rounds[:, None] + in_table).reshape(-1)[skipped : skipped + len(places)]
+            parts.append(SourceRows(source, where, places))
+        return parts
+
     def count(self, source: int, position: int) -> int:
         """How many positions of a source lie before a position."""
         rounds, inside = divmod(position, len(self._sources))
@@ -201,6 +231,12 @@ class MixedLine:
     def counts(self, position: int) -> tuple[int, ...]:
         """How many positions of each source lie before a position."""
         return tuple(self.count(source, position) for source in range(len(self.proportions)))
+
+    def counts_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same of several positions, shape (positions, sources)."""
+        rounds, inside = _divided(positions, len(self._sources))
+        in_table = np.stack([np.searchsorted(places, inside) for places in self._places], axis=1)
+        return rounds[:, None] * self._counts + in_table
 
     def position(self, source: int, place: int) -> int:
         """The position before which a source has `place` positions, and which is its own."""

@@ -8,6 +8,7 @@ in this epoch of the mixture; `Walk` finds it in the source's own epochs.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import heapq
 import itertools
@@ -18,15 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.plan.cursor import Cursor
+from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.mix import mix
-from petastore.plan.mixed_line import BATCHES, MixedLine, SourceTurns, fractions_of
+from petastore.plan.mixed_line import BATCHES, MixedLine, SourceRows, SourceTurns, fractions_of
 from petastore.plan.order import EpochOrder
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard
 from petastore.plan.spans import Span, distinct, turns_of
 from petastore.plan.tail import EpochBatches
 
-__all__ = ["MixedBatches", "MixedCursor", "MixedSpan", "Source", "SourceBatches", "Walk"]
+__all__ = ["Ends", "MixedBatches", "MixedCursor", "MixedSpan", "Source", "SourceBatches", "Walk"]
 
 _KEYS_AT_A_TIME = 256
 
@@ -42,7 +44,7 @@ class MixedCursor(Cursor):
     """Rows of each source that were consumed in this epoch; their sum is `position`."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class MixedSpan(Span):
     """A span of a mixture; its row groups are numbered through all sources."""
 
@@ -55,6 +57,14 @@ class MixedSpan(Span):
         if self.taken is None or cursor.epoch != self.epoch:
             return cursor
         return MixedCursor(cursor.epoch, cursor.position, cursor.first_epoch, tuple(self.taken[batch].tolist()))
+
+
+class Ends(enum.Enum):
+    """What ends with a span."""
+
+    NOTHING = enum.auto()
+    EPOCH = enum.auto()
+    ALL = enum.auto()
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -86,11 +96,8 @@ class Source:
 class Batches:
     """One rank's rows of some consecutive batches."""
 
-    sources: NDArray[np.int16]
-    """Of each row: its source, shape (rows,)."""
-
-    places: NDArray[np.int64]
-    """Of each row: how many rows its source gives before it in this epoch of the mixture, shape (rows,)."""
+    parts: Sequence[SourceRows]
+    """Each source that they have rows of, ascending."""
 
     offsets: NDArray[np.int64]
     """Where batches begin, as in `Span`."""
@@ -101,11 +108,24 @@ class Batches:
     consumed: NDArray[np.int64]
     """Positions consumed after each batch, as in `Span`."""
 
-    given: Sequence[int]
-    """Rows of each source consumed after the last batch."""
+    given: NDArray[np.int64]
+    """Rows of each source consumed before the first batch, and after each, shape (batches + 1, sources)."""
 
-    taken: NDArray[np.int64] | None
-    """As in `MixedSpan`."""
+    of_one_source: bool
+    """Whether each batch is of one source, so that cursors have to say what was consumed of each."""
+
+    def cut(self, steps: range) -> Batches:
+        """Some consecutive ones of them."""
+        begin, end = self.offsets[[steps.start, steps.stop]].tolist()
+        parts = []
+        for part in self.parts:
+            low, high = np.searchsorted(part.where, [begin, end]).tolist()
+            if low < high:
+                parts.append(SourceRows(part.source, part.where[low:high] - begin, part.places[low:high]))
+        valid = None if self.valid is None else self.valid[begin:end]
+        offsets, given = self.offsets[steps.start : steps.stop + 1] - begin, self.given[steps.start : steps.stop + 1]
+        here = slice(steps.start, steps.stop)
+        return Batches(parts, offsets, valid, self.consumed[here], given, self.of_one_source)
 
 
 class MixedBatches:
@@ -124,10 +144,12 @@ class MixedBatches:
         steps = range(self._done, self._done + count)
         self._done = steps.stop
         share = self._batches.share(self._shard, steps.start, steps.stop)
-        sources, places = self._line.at(share.positions)
+        run = share.run
+        parts = _by_source(*self._line.at(share.positions)) if run is None else self._line.between(run.start, run.stop)
         consumed = self._batches.consumed_after(steps)
-        given = self._line.counts(int(consumed[-1]))
-        return Batches(sources, places, share.offsets, share.valid, consumed, given, None)
+        before = self._batches.start + steps.start * self._batches.global_batch
+        given = self._line.counts_at(np.concatenate([[before], consumed]))
+        return Batches(parts, share.offsets, share.valid, consumed, given, of_one_source=False)
 
 
 class SourceBatches:
@@ -166,21 +188,24 @@ class SourceBatches:
         order = [source for _, source in itertools.islice(self._order, count)]
         shares = {source: iter(self._shares(source, order.count(source))) for source in set(order)}
         pieces = []
-        taken = np.empty((count, len(self._batches)), dtype=np.int64)
+        taken = np.empty((count + 1, len(self._batches)), dtype=np.int64)
+        taken[0] = self._taken
         for batch, source in enumerate(order):
             positions, valid, consumed = next(shares[source])
             self._taken[source] = consumed
-            taken[batch] = self._taken
+            taken[batch + 1] = self._taken
             pieces.append((positions, valid))
         sizes = [len(positions) for positions, _ in pieces]
         return Batches(
-            sources=np.repeat(np.array(order, dtype=np.int16), sizes),
-            places=np.concatenate([positions for positions, _ in pieces]),
+            parts=_by_source(
+                np.repeat(np.array(order, dtype=np.int16), sizes),
+                np.concatenate([positions for positions, _ in pieces]),
+            ),
             offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             valid=None if pieces[0][1] is None else np.concatenate([valid for _, valid in pieces]),
-            consumed=taken.sum(axis=1),
-            given=self._taken.tolist(),
-            taken=taken,
+            consumed=taken[1:].sum(axis=1),
+            given=taken,
+            of_one_source=True,
         )
 
     def _shares(self, source: int, count: int) -> list[tuple[Any, Any, int]]:
@@ -194,6 +219,23 @@ class SourceBatches:
         return list(zip(positions, valid, part.consumed_after(steps).tolist(), strict=True))
 
 
+@dataclasses.dataclass(slots=True)
+class _Use:
+    """Until when a row group is needed."""
+
+    source: int
+    """Whose it is."""
+
+    first_epoch: int
+    """The epoch of its source that comes to it first."""
+
+    last_epoch: int
+    """The last one that is known to come to it."""
+
+    until: int
+    """How many rows the source will have given when no row of it is needed any more by then."""
+
+
 class Walk:
     """Turns batches into spans, one after the other: finds their rows, and keeps track of the row groups at hand."""
 
@@ -202,106 +244,153 @@ class Walk:
         self._order = functools.lru_cache(maxsize=2 * len(sources) + 2)(
             lambda source, epoch: sources[source].order(epoch)
         )
-        # row group → its source, the epoch of its source that needs it, and how many rows the source will have given
-        # when no row of it is needed any more
-        self._at_hand: dict[int, tuple[int, int, int]] = {}
+        self._uses: dict[int, _Use] = {}  # of row groups that are at hand, or will be
+        self._at_hand: set[int] = set()
 
-    def span(self, batches: Batches, at: Cursor, *, ends_epoch: bool, ends_all: bool) -> MixedSpan:
-        """The span of some batches.
+    def spans(self, batches: Batches, sizes: Sequence[int], at: Cursor, *, ends: Ends) -> Iterator[MixedSpan]:
+        """The spans of some batches.
 
         Args:
-            batches: Those that follow the ones of the span before.
+            batches: Those that follow the ones of the spans before.
+            sizes: How many of them each span has.
             at: The epoch of the mixture, and that with which the pass began.
-            ends_epoch: Whether the last of them is the last one of its epoch.
-            ends_all: Whether it is the last one of the last epoch.
+            ends: What ends with the last of them.
         """
-        groups = np.empty(len(batches.sources), dtype=np.int32)
-        rows = np.empty(len(batches.sources), dtype=np.int64)
-        needed: list[NDArray[np.int32]] = []
-        fetch: list[int] = []
-        for source, where in _by_source(batches.sources, len(self._sources)):
-            given = at.epoch * self._sources[source].rows + batches.places[where]
-            for epoch, here in self._by_epoch(source, given):
-                own_groups, rows[where[here]] = self._rows_at(source, epoch, given[here])
-                groups[where[here]] = own_groups
-                needed.append(distinct(own_groups))
-                fetch += self._keep(source, epoch, needed[-1])
+        steps = [range(*pair) for pair in itertools.pairwise(itertools.accumulate(sizes, initial=0))]
+        for together in self._stretches(batches, steps, at.epoch):
+            begin = together[0].start
+            picked = self._picked(batches.cut(range(begin, together[-1].stop)), at.epoch, together)
+            for some, rows in zip(together, picked, strict=True):
+                yield self._span(batches, some, rows, at, ends if some is steps[-1] else Ends.NOTHING)
+
+    def _stretches(self, batches: Batches, steps: Sequence[range], epoch: int) -> Iterator[list[range]]:
+        """Consecutive steps whose rows are found all at once.
+
+        No source starts over within several of them: row groups would be kept from one of its epochs to the next.
+        """
+        num_rows = np.array([source.plan.num_rows for source in self._sources])
+        given = batches.given + epoch * np.array([source.rows for source in self._sources])
+        # of_first, of_last: (batches, sources) the epochs of each source that the first and last row of a batch are of
+        of_first = given[:-1] // num_rows
+        of_last = np.maximum(given[1:] - 1, given[:-1]) // num_rows
+        together: list[range] = []
+        for some in steps:
+            if together and (of_first[together[0].start] != of_last[some.stop - 1]).any():
+                yield together
+                together = []
+            together.append(some)
+        yield together
+
+    def _picked(self, batches: Batches, epoch: int, steps: Sequence[range]) -> list[GroupedRows]:
+        """The rows of some steps, which all of the batches are of."""
+        self._uses = {group: self._uses[group] for group in self._at_hand}
+        found: list[GroupedRows] = []
+        for part in batches.parts:
+            for of_source, places, where in self._by_epoch(part, epoch):
+                rows = self._rows_at(part.source, of_source, places)
+                self._note(part.source, of_source, distinct(rows.groups))
+                found.append(GroupedRows(rows.groups, rows.rows, where if rows.where is None else where[rows.where]))
+        borders = [steps[0].start, *(some.stop for some in steps)]
+        return _joined(found).cut(batches.offsets[np.array(borders) - steps[0].start])
+
+    def _span(self, batches: Batches, steps: range, picked: GroupedRows, at: Cursor, ends: Ends) -> MixedSpan:
+        cut = slice(steps.start, steps.stop)
+        offsets = batches.offsets[steps.start : steps.stop + 1]
+        needed = distinct(picked.groups)
+        fetch = [group for group in needed.tolist() if group not in self._at_hand]
+        self._at_hand.update(fetch)
         return MixedSpan(
-            groups=groups,
-            rows=rows,
-            by_lane=None,
-            offsets=batches.offsets,
-            valid=batches.valid,
+            picked=picked,
+            offsets=offsets - offsets[0],
+            valid=None if batches.valid is None else batches.valid[offsets[0] : offsets[-1]],
             epoch=at.epoch,
             first_epoch=at.first_epoch,
-            consumed=batches.consumed,
-            ends_epoch=ends_epoch,
-            needed=np.unique(np.concatenate(needed)) if needed else np.empty(0, dtype=np.int32),
+            consumed=batches.consumed[cut],
+            ends_epoch=ends is not Ends.NOTHING,
+            needed=needed,
             fetch=tuple(fetch),
             turns=tuple(map(self._turns, fetch)),
-            release=self._let_go(self._given(batches, at.epoch, ends_epoch=ends_epoch), ends_all=ends_all),
-            taken=batches.taken,
+            release=self._let_go(self._given(batches.given[steps.stop], at.epoch, ends), ends),
+            taken=batches.given[1:][cut] if batches.of_one_source else None,
         )
 
-    def _by_epoch(self, source: int, given: NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
-        """Epochs of a source, and which of its rows are of each."""
-        num_rows = self._sources[source].plan.num_rows
-        first, last = int(given.min()) // num_rows, int(given.max()) // num_rows
-        if first == last:
-            yield first, slice(None)
+    def _by_epoch(self, part: SourceRows, epoch: int) -> Iterator[tuple[int, Any, NDArray[np.int64]]]:
+        """Epochs of a source, which places of them are meant in an epoch of the mixture, and where these stand."""
+        source, num_rows = self._sources[part.source], self._sources[part.source].plan.num_rows
+        before = epoch * source.rows
+        if isinstance(part.places, range):
+            first = stop = before + part.places.start
+            while stop < before + part.places.stop:
+                epoch, stop = first // num_rows, min((first // num_rows + 1) * num_rows, before + part.places.stop)
+                here = slice(first - before - part.places.start, stop - before - part.places.start)
+                yield epoch, range(first - epoch * num_rows, stop - epoch * num_rows), part.where[here]
+                first = stop
             return
+        given = part.places + before
         epochs = given // num_rows
-        for epoch in range(first, last + 1):
-            here = np.flatnonzero(epochs == epoch)
-            if len(here):
-                yield epoch, here
+        for epoch in range(int(epochs.min()), int(epochs.max()) + 1):
+            here = epochs == epoch
+            if here.any():
+                yield epoch, given[here] - epoch * num_rows, part.where[here]
 
-    def _rows_at(self, source: int, epoch: int, given: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Row groups, numbered through all sources, and rows inside them, of rows of one epoch of a source."""
-        plan = self._sources[source].plan
-        groups, rows = self._order(source, epoch).rows_at(given - epoch * plan.num_rows)
-        if plan.selection is not None:
-            rows = plan.selection.rows_at(groups, rows)
-        return groups + np.int32(self._sources[source].first_group), rows
+    def _rows_at(self, source: int, epoch: int, places: NDArray[np.int64] | range) -> GroupedRows:
+        """Some rows of one epoch of a source; row groups are numbered through all sources."""
+        own = self._sources[source]
+        found = self._order(source, epoch).by_lane(places)
+        rows = found.rows if own.plan.selection is None else own.plan.selection.rows_at(found.groups, found.rows)
+        return GroupedRows(found.groups + np.int32(own.first_group), rows, found.where)
 
-    def _keep(self, source: int, epoch: int, groups: NDArray[np.int32]) -> list[int]:
-        """Notes until when an epoch of a source needs some row groups; gives those that were not at hand."""
-        new = [group for group in groups.tolist() if self._at_hand.get(group, (source, -1, 0))[1] != epoch]
+    def _note(self, source: int, epoch: int, groups: NDArray[np.int32]) -> None:
+        """Notes until when an epoch of a source needs some row groups."""
+        uses = [(group, self._uses.get(group)) for group in groups.tolist()]
+        new = [group for group, use in uses if use is None or use.last_epoch != epoch]
         if not new:
-            return []
-        fetch = [group for group in new if group not in self._at_hand]
-        own, numbers = self._sources[source], np.array(new, dtype=np.int32)
-        last = self._order(source, epoch).last_positions(numbers - np.int32(own.first_group), lanes=own.own_lanes)
+            return
+        own = self._sources[source]
+        numbers = np.array(new, dtype=np.int32) - np.int32(own.first_group)
+        last = self._order(source, epoch).last_positions(numbers, lanes=own.own_lanes)
         for group, until in zip(new, (epoch * own.plan.num_rows + last + 1).tolist(), strict=True):
-            self._at_hand[group] = (source, epoch, max(self._at_hand.get(group, (source, epoch, 0))[2], until))
-        return fetch
+            use = self._uses.setdefault(group, _Use(source, epoch, epoch, until))
+            use.last_epoch, use.until = epoch, max(use.until, until)
 
     def _turns(self, group: int) -> NDArray[np.int64] | None:
         """In what order the rows of a row group, which was just found to be needed, are come to."""
-        source, epoch, _ = self._at_hand[group]
-        own = self._sources[source]
-        return turns_of(self._order(source, epoch), group - own.first_group, own.own_lanes, own.plan.selection)
+        use = self._uses[group]
+        own = self._sources[use.source]
+        order = self._order(use.source, use.first_epoch)
+        return turns_of(order, group - own.first_group, own.own_lanes, own.plan.selection)
 
-    def _given(self, batches: Batches, epoch: int, *, ends_epoch: bool) -> list[int]:
+    def _given(self, given: NDArray[np.int64], epoch: int, ends: Ends) -> list[int]:
         """Rows that each source has given since the first epoch; `tail="drop"` leaves some out at the end of one."""
-        if ends_epoch:
-            return [(epoch + 1) * source.rows for source in self._sources]
-        return [epoch * source.rows + given for source, given in zip(self._sources, batches.given, strict=True)]
+        rows = [source.rows for source in self._sources]
+        in_epoch = given.tolist() if ends is Ends.NOTHING else rows
+        return [epoch * of_epoch + now for of_epoch, now in zip(rows, in_epoch, strict=True)]
 
-    def _let_go(self, given: Sequence[int], *, ends_all: bool) -> tuple[int, ...]:
+    def _let_go(self, given: Sequence[int], ends: Ends) -> tuple[int, ...]:
         """Forgets row groups that no later span needs."""
-        release = [group for group, (source, _, until) in self._at_hand.items() if ends_all or until <= given[source]]
+        release = [
+            group
+            for group in self._at_hand
+            if ends is Ends.ALL or self._uses[group].until <= given[self._uses[group].source]
+        ]
         for group in release:
-            del self._at_hand[group]
+            self._at_hand.remove(group)
         return tuple(release)
 
 
-def _by_source(sources: NDArray[np.int16], count: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Each source that there are rows of, ascending, with the places where they stand, ascending too."""
+def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[SourceRows]:
+    """Rows by their sources, given the source of each and its place there."""
+    count = int(sources.max(initial=-1)) + 1
     if count <= _COMPARED_SOURCES:
         each = [np.flatnonzero(sources == source) for source in range(count)]
     else:
         each = np.split(np.argsort(sources, kind="stable"), np.cumsum(np.bincount(sources, minlength=count))[:-1])
-    for source, where in enumerate(each):
-        if len(where):
-            yield source, where
+    return [SourceRows(source, where, places[where]) for source, where in enumerate(each) if len(where)]
+
+
+def _joined(picked: Sequence[GroupedRows]) -> GroupedRows:
+    if not picked:
+        return GroupedRows(np.empty(0, np.int32), np.empty(0, np.int64), None)
+    parts = [(rows.groups, rows.rows, rows.where) for rows in picked]
+    groups, rows, where = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return GroupedRows(groups, rows, where)

@@ -36,11 +36,12 @@ from petastore.plan.explain import Ranks, checked_column_bytes, explain_source, 
 from petastore.plan.explanation import MixtureExplanation, SourceExplanation
 from petastore.plan.feeds import MOST_BATCHES, Feeds, feeds_of_spans
 from petastore.plan.mixed_line import MixedLine, SourceTurns, common_lanes, mixed_line, proportions
-from petastore.plan.mixed_spans import MixedBatches, MixedCursor, MixedSpan, Source, SourceBatches, Walk
+from petastore.plan.mixed_spans import Ends, MixedBatches, MixedCursor, MixedSpan, Source, SourceBatches, Walk
 from petastore.plan.picture import draw
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, whole_number
 from petastore.plan.residency import at_hand_bytes
+from petastore.plan.spans import Pace
 from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
 from petastore.plan.visits import lane_of_visit
@@ -354,8 +355,7 @@ class Mixture:
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[MixedSpan]:
         """This rank's batches from a cursor on, several at a time, through all epochs; see `Plan.spans`."""
         cursor = after or Cursor()
-        largest = max(rows_per_span // batch_size, 1)
-        steps = 1
+        pace = Pace(rows_per_span, batch_size)
         epoch = cursor.epoch
         walk = Walk(self._sources)
         while self.epochs is None or epoch < cursor.first_epoch + self.epochs:
@@ -366,11 +366,11 @@ class Mixture:
             if left == 0 and begin.position == 0:
                 return  # an epoch without batches is followed by others like it
             while left:
-                some = batches.take(min(steps, left))
-                left -= len(some.consumed)
+                sizes = pace.next(left)
+                left -= sum(sizes)
+                ends = Ends.NOTHING if left else Ends.ALL if is_last else Ends.EPOCH
                 at = Cursor(epoch, 0, cursor.first_epoch)
-                yield walk.span(some, at, ends_epoch=left == 0, ends_all=left == 0 and is_last)
-                steps = min(2 * steps, largest)
+                yield from walk.spans(batches.take(sum(sizes)), sizes, at, ends=ends)
             epoch += 1
 
     def _epoch_batches(self, batch_size: int, begin: Cursor) -> MixedBatches | SourceBatches:

@@ -33,12 +33,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.line import ROWS, line_of_groups
 from petastore.plan.mix import hashed_permutation, mix
 from petastore.plan.request import Order
 from petastore.plan.visits import LaneVisits, Rounds
 
-__all__ = ["EpochOrder", "Pieces", "RowsByLane"]
+__all__ = ["EpochOrder", "Pieces"]
 
 _BLOCKS_BESIDES = 16
 """Blocks that are remembered besides one a lane: those that the next rows are of."""
@@ -59,20 +60,6 @@ class Pieces:
 
     last_positions: NDArray[np.int64]
     """The last position of its block."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class RowsByLane:
-    """Rows in the order of their lanes, and of each lane in that of its blocks: those of a row group are together."""
-
-    groups: NDArray[np.int32]
-    """Row groups, shape (n,)."""
-
-    rows: NDArray[np.int64]
-    """Rows inside them, shape (n,)."""
-
-    places: NDArray[np.int64] | None
-    """Where the row of each position stands here, shape (n,); None where positions come in this order."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -148,22 +135,21 @@ class EpochOrder:
         Returns:
             Row groups (int32) and rows inside the row group (int64), both of shape (n,).
         """
-        found = self.by_lane(positions)
-        return (
-            (found.groups, found.rows)
-            if found.places is None
-            else (found.groups[found.places], found.rows[found.places])
-        )
+        return self.by_lane(positions).in_order()
 
-    def by_lane(self, positions: NDArray[np.int64]) -> RowsByLane:
-        """The rows at some positions, lane after lane.
+    def by_lane(self, positions: NDArray[np.int64] | range) -> GroupedRows:
+        """The rows at some positions, lane after lane, and of each lane in the order of its blocks.
 
         Args:
-            positions: Positions in [0, num_rows), in any order, shape (n,).
+            positions: Positions in [0, num_rows), in any order, shape (n,); a range is faster than its numbers.
         """
+        if isinstance(positions, range):
+            if self.lanes == 1 and not self._order.shuffle_rows:
+                return self._run_of_line(positions.start, positions.stop)
+            positions = np.arange(positions.start, positions.stop, dtype=np.int64)
         lanes, offsets = self._visits.at(positions)
         if not self._order.shuffle_rows:
-            return RowsByLane(*self._on_line(self._lane_starts[lanes] + offsets), None)
+            return GroupedRows(*self._on_line(self._lane_starts[lanes] + offsets), None)
         by_lane = _stable_order(lanes)
         groups = np.empty(len(positions), dtype=np.int32)
         rows = np.empty(len(positions), dtype=np.int64)
@@ -172,9 +158,7 @@ class EpochOrder:
         for number, (first, stop) in enumerate(itertools.pairwise(borders)):
             if first < stop:
                 self._lane_rows(self._lane(number), offsets[first:stop], groups[first:stop], rows[first:stop])
-        places = np.empty(len(positions), dtype=np.int64)
-        places[by_lane] = np.arange(len(positions))
-        return RowsByLane(groups, rows, places)
+        return GroupedRows(groups, rows, by_lane)
 
     def _lane_rows(
         self, lane: _Lane, offsets: NDArray[np.int64], groups: NDArray[np.int32], rows: NDArray[np.int64]
@@ -202,6 +186,17 @@ class EpochOrder:
         # index: (n,) place of each row's row group on the line
         index = np.searchsorted(self._line_starts, line, side="right") - 1
         return self._line_groups[index], line - self._line_starts[index]
+
+    def _run_of_line(self, first: int, stop: int) -> GroupedRows:
+        """The rows of the places [first, stop) of the line: no row is looked for, as they lie side by side."""
+        low = int(np.searchsorted(self._line_starts, first, side="right")) - 1
+        high = int(np.searchsorted(self._line_starts, stop, side="left"))
+        borders: NDArray[np.int64] = np.clip(self._line_starts[low : high + 1], first, stop)
+        counts = borders[1:] - borders[:-1]
+        groups = np.repeat(self._line_groups[low:high], counts)
+        rows = np.arange(first, stop, dtype=np.int64)
+        rows -= np.repeat(self._line_starts[low:high], counts)
+        return GroupedRows(groups, rows, None)
 
     def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:
         """The last position of any block in some lanes with rows of each row group; -1 where those lanes have none."""

@@ -186,7 +186,7 @@ class Plan:
         """
         cursor = after or Cursor()
         epoch = cursor.epoch
-        pace = Pace(rows_per_span // batch_size)
+        pace = Pace(rows_per_span, batch_size)
         while self.request.epochs is None or epoch < cursor.first_epoch + self.request.epochs:
             batches = self._batches(batch_size, start=cursor.position if epoch == cursor.epoch else 0)
             walk = self._walk(Cursor(epoch, 0, cursor.first_epoch), batches)

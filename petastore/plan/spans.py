@@ -7,35 +7,32 @@ row groups are fetched, and which are let go of, is settled span by span.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.plan.cursor import Cursor
-from petastore.plan.order import EpochOrder, RowsByLane
+from petastore.plan.grouped_rows import GroupedRows
+from petastore.plan.order import EpochOrder
 from petastore.plan.request import Shard
 from petastore.plan.selection import Selection
-from petastore.plan.tail import EpochBatches, lanes_of
+from petastore.plan.tail import EpochBatches, Share, lanes_of
 
 __all__ = ["EpochWalk", "Pace", "Span", "distinct", "turns_of"]
 
-_ROWS_AT_ONCE = 4096
-"""Rows that are found at once, where spans have fewer."""
+_ROWS_AT_ONCE = 16_384
+"""Rows that are found at once, where spans have fewer: what finding costs is mostly paid once a lane and source."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Span:
     """One rank's rows of some consecutive batches of one epoch: what is assembled in one go."""
 
-    groups: NDArray[np.int32]
-    """Row group of each row, shape (rows,), batch after batch."""
-
-    rows: NDArray[np.int64]
-    """Row inside its row group of each row, shape (rows,)."""
-
-    by_lane: RowsByLane | None
-    """The same rows in an order in which those of a row group are together, if the plan knows one."""
+    picked: GroupedRows
+    """Its rows; they are asked for batch after batch."""
 
     offsets: NDArray[np.int64]
     """Batch i holds rows [offsets[i], offsets[i + 1]); shape (batches + 1,)."""
@@ -74,6 +71,26 @@ class Span:
         """Batches in the span."""
         return len(self.consumed)
 
+    @property
+    def num_rows(self) -> int:
+        """Rows in the span."""
+        return len(self.picked.rows)
+
+    @property
+    def groups(self) -> NDArray[np.int32]:
+        """Row group of each row, shape (rows,), batch after batch."""
+        return self._in_order[0]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Row inside its row group of each row, shape (rows,), batch after batch."""
+        return self._in_order[1]
+
+    @functools.cached_property
+    def _in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        # Worked out by whoever asks: most columns are copied by row group, and planning is the consumer's time.
+        return self.picked.in_order()
+
     def cursor_after(self, batch: int) -> Cursor:
         """The cursor after a batch, given by its place in the span."""
         if self.ends_epoch and batch == self.num_batches - 1:
@@ -103,34 +120,36 @@ def turns_of(order: EpochOrder, group: int, lanes: range, selection: Selection |
 
 
 class Pace:
-    """How many batches the next span has: one, then twice as many, up to a largest number.
+    """How many batches the next spans have: one, then twice as many, up to a largest number.
+
+    Args:
+        rows_per_span: Rows that a span is to have at most.
+        batch_size: Rows of a batch.
 
     Example:
-        >>> pace = Pace(6)
-        >>> [pace.next() for _ in range(5)]
-        [1, 2, 4, 6, 6]
+        >>> pace = Pace(rows_per_span=6000, batch_size=1000)
+        >>> [pace.next(left) for left in (100, 99, 97, 93, 87, 3)]
+        [[1], [2], [4], [6], [6, 6], [3]]
     """
 
-    def __init__(self, largest: int) -> None:
-        self.largest = max(largest, 1)
-        self._steps = 1
+    def __init__(self, rows_per_span: int, batch_size: int) -> None:
+        self._largest = max(rows_per_span // batch_size, 1)
+        self._most = max(_ROWS_AT_ONCE // (self._largest * batch_size), 1)
+        self._steps = 0
 
-    def next(self) -> int:
-        """Batches of the next span."""
-        steps, self._steps = self._steps, min(2 * self._steps, self.largest)
-        return steps
+    def next(self, left: int) -> list[int]:
+        """Batches of each of the next spans, whose rows are found together.
 
-
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class _Found:
-    """The rows of some consecutive steps."""
-
-    steps: range
-    groups: NDArray[np.int32]
-    rows: NDArray[np.int64]
-    valid: NDArray[np.bool_] | None
-    offsets: NDArray[np.int64]
-    by_lane: RowsByLane
+        Args:
+            left: Batches that there are, at least 1.
+        """
+        spans = self._most if self._steps == self._largest else 1  # the first batch does not wait for others
+        self._steps = min(max(2 * self._steps, 1), self._largest)
+        sizes: list[int] = []
+        while left and len(sizes) < spans:
+            sizes.append(min(self._steps, left))
+            left -= sizes[-1]
+        return sizes
 
 
 class EpochWalk:
@@ -157,31 +176,23 @@ class EpochWalk:
 
     def spans(self, steps: range, pace: Pace) -> Iterator[Span]:
         """The spans of some consecutive steps, of which the last one is the last one of the epoch."""
-        found: _Found | None = None
         first = steps.start
         while first < steps.stop:
-            stop = min(first + pace.next(), steps.stop)
-            if found is None or stop > found.steps.stop:
-                rows = (stop - first) * self._batches.batch_size
-                # The first batch does not wait for others.
-                at_once = (stop - first) * (1 if found is None else max(_ROWS_AT_ONCE // rows, 1))
-                found = self._found(range(first, min(first + at_once, steps.stop)))
-            yield self._span(found, range(first, stop), ends_epoch=stop == steps.stop)
-            first = stop
+            sizes = pace.next(steps.stop - first)
+            borders = first + np.cumsum([0, *sizes])
+            share = self._batches.share(self._shard, first, int(borders[-1]))
+            found = self._order.by_lane(share.positions)
+            if self._selection is not None:
+                found = dataclasses.replace(found, rows=self._selection.rows_at(found.groups, found.rows))
+            parts = found.cut(share.offsets[borders - first])
+            for picked, (start, stop) in zip(parts, itertools.pairwise(borders.tolist()), strict=True):
+                in_share = range(start - first, stop - first)
+                yield self._span(picked, range(start, stop), share, in_share, ends_epoch=stop == steps.stop)
+            first = int(borders[-1])
 
-    def _found(self, steps: range) -> _Found:
-        share = self._batches.share(self._shard, steps.start, steps.stop)
-        found = self._order.by_lane(share.positions)
-        if self._selection is not None:
-            found = dataclasses.replace(found, rows=self._selection.rows_at(found.groups, found.rows))
-        in_order = slice(None) if found.places is None else found.places
-        return _Found(steps, found.groups[in_order], found.rows[in_order], share.valid, share.offsets, found)
-
-    def _span(self, found: _Found, steps: range, *, ends_epoch: bool) -> Span:
-        offsets = found.offsets[steps.start - found.steps.start : steps.stop - found.steps.start + 1]
-        cut = slice(int(offsets[0]), int(offsets[-1]))
-        groups = found.groups[cut]
-        needed = distinct(groups)
+    def _span(self, picked: GroupedRows, steps: range, share: Share, in_share: range, *, ends_epoch: bool) -> Span:
+        offsets = share.offsets[in_share.start : in_share.stop + 1]
+        needed = distinct(picked.groups)
         fetch = [group for group in needed.tolist() if group not in self._at_hand]
         last = self._order.last_positions(np.array(fetch, dtype=np.int32), lanes=self._own_lanes)
         self._at_hand.update(zip(fetch, last.tolist(), strict=True))
@@ -190,11 +201,9 @@ class EpochWalk:
         for group in release:
             del self._at_hand[group]
         return Span(
-            groups=groups,
-            rows=found.rows[cut],
-            by_lane=found.by_lane if steps == found.steps else None,
+            picked=picked,
             offsets=offsets - offsets[0],
-            valid=None if found.valid is None else found.valid[cut],
+            valid=None if share.valid is None else share.valid[offsets[0] : offsets[-1]],
             epoch=self._begin.epoch,
             first_epoch=self._begin.first_epoch,
             consumed=consumed,

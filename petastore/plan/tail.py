@@ -33,6 +33,16 @@ class Share:
     valid: NDArray[np.bool_] | None
     """With `Tail.PAD`: False where a row is a repeat, shape (rows,). Else None."""
 
+    is_one_lane: bool = False
+    """Whether the epoch has one lane, and so one rank's positions come in ascending order, unless rows repeat."""
+
+    @property
+    def run(self) -> range | None:
+        """The positions as a range, where they are known to follow each other."""
+        first, count = int(self.positions[0]), len(self.positions)
+        follow = self.is_one_lane and int(self.positions[-1]) - first == count - 1
+        return range(first, first + count) if follow else None
+
 
 @dataclasses.dataclass(frozen=True)
 class EpochBatches:
@@ -125,7 +135,7 @@ class EpochBatches:
         offsets = np.arange(first, stop + 1, dtype=np.int64) - first
         offsets *= self.batch_size
         offsets[-1] = len(positions)
-        return Share(positions, offsets, valid if self.tail is Tail.PAD else None)
+        return Share(positions, offsets, valid if self.tail is Tail.PAD else None, self.lanes == 1)
 
     def _full_batches(self, shard: Shard, first: int, stop: int) -> NDArray[np.int64]:
         begins = self.start + np.arange(first, stop, dtype=np.int64) * self.global_batch

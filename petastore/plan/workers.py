@@ -160,7 +160,7 @@ class WorkerPlan(Plan):
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
         """The worker's batches from a cursor of its own on, several at a time, through all epochs."""
         cursor = after or self.begin
-        pace = Pace(rows_per_span // batch_size)
+        pace = Pace(rows_per_span, batch_size)
         for epoch, batches in self._epochs(batch_size):
             if epoch < cursor.epoch:
                 continue

@@ -117,7 +117,7 @@ class Assembler:
         """
         columns: dict[str, Decoded] = {}
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]] = []
-        tasks = self._tasks(span, residents, columns, stacks) if len(span.rows) else []
+        tasks = self._tasks(span, residents, columns, stacks) if span.num_rows else []
         return SpanWork(tasks, functools.partial(self._finish, span, columns, tuple(stacks)))
 
     def _tasks(
@@ -127,10 +127,8 @@ class Assembler:
         columns: dict[str, Decoded],
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]],
     ) -> list[Task]:
-        picks = Picks(span.groups, span.rows)
-        lanes = span.by_lane
-        together = picks if lanes is None else Picks(lanes.groups, lanes.rows, lanes.places)
-        placed = together.placed({group: resident.places for group, resident in residents.items()})
+        picks = Picks(span.picked.groups, span.picked.rows, span.picked.where)
+        placed = picks.placed({group: resident.places for group, resident in residents.items()})
         # What is stacked in all of the row groups, and whole there, comes out as a stack too.
         loose = set().union(*(resident.cells for resident in residents.values()))
         missing = set().union(*(resident.missing for resident in residents.values()))
@@ -138,7 +136,7 @@ class Assembler:
         for numbers in self.layout.kinds:
             names = tuple(name for number in numbers for name in self.layout.stacks[number].names)
             stack = self.layout.stacks[numbers[0]]
-            whole = self.buffers.empty((len(names), len(span.rows), *stack.shape), stack.dtype)
+            whole = self.buffers.empty((len(names), span.num_rows, *stack.shape), stack.dtype)
             first = 0
             for number in numbers:
                 kept = {group: resident.stacks[number] for group, resident in residents.items()}
@@ -148,7 +146,7 @@ class Assembler:
                 if name in loose:
                     tasks += self.loose_tasks(self.view[name], span, residents, columns)
                 else:
-                    of_rows = _missing(name, picks, residents) if name in missing else None
+                    of_rows = _missing(name, span, residents) if name in missing else None
                     columns[name] = Decoded(values, of_rows)
             if loose.isdisjoint(names) and missing.isdisjoint(names):
                 stacks.append((names, whole))
@@ -168,7 +166,7 @@ class Assembler:
             residents: The row groups that the span needs.
             columns: Where the column is put.
         """
-        rows = len(span.rows)
+        rows = span.num_rows
         values = empty_column(field, rows, self.buffers)
         missing = None if values.dtype == np.dtype(object) else np.zeros(rows, dtype=np.bool_)
         columns[field.name] = Decoded(values, missing)
@@ -197,7 +195,7 @@ class Assembler:
         columns: Mapping[str, Decoded],
         stacks: tuple[tuple[tuple[str, ...], NDArray[Any]], ...],
     ) -> AssembledSpan | Future[AssembledSpan]:
-        if len(span.rows) == 0:
+        if span.num_rows == 0:
             empty = {field.name: Decoded(empty_column(field, 0), None) for field in self.schema}
             return AssembledSpan(span, Columns(empty))
         made = {field.name: _without_idle_mask(columns[field.name]) for field in self.view}
@@ -217,13 +215,13 @@ class Assembler:
         return problem
 
 
-def _missing(name: str, picks: Picks, residents: Residents) -> NDArray[np.bool_] | None:
+def _missing(name: str, span: Span, residents: Residents) -> NDArray[np.bool_] | None:
     """Of a stacked column: which of the rows taken are missing; None where none is."""
-    missing = np.zeros(len(picks.rows), dtype=np.bool_)
+    missing = np.zeros(span.num_rows, dtype=np.bool_)
     for group, resident in residents.items():
         if name in resident.missing:
-            where = np.flatnonzero(picks.groups == group)
-            missing[where] = resident.missing[name][picks.rows[where]]
+            where = np.flatnonzero(span.groups == group)
+            missing[where] = resident.missing[name][span.rows[where]]
     return missing if missing.any() else None
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow_memory import arrow_numbers
+from petastore.plan.grouped_rows import inverse
 from petastore.readers.buffers import Buffers
 
 __all__ = ["Picks"]
@@ -38,8 +39,8 @@ class Picks:
 
     Example:
         >>> picks = Picks(np.array([7, 2, 7], np.int32), np.array([0, 5, 1]))
-        >>> [(group, rows.tolist()) for group, rows in picks.segments], picks.permutation.tolist()
-        ([(2, [5]), (7, [0, 1])], [1, 0, 2])
+        >>> [(group, rows.tolist()) for group, rows in picks.segments]
+        [(2, [5]), (7, [0, 1])]
     """
 
     groups: NDArray[np.int32]
@@ -48,13 +49,13 @@ class Picks:
     rows: NDArray[np.int64]
     """Row inside its row group, shape (rows,)."""
 
-    order: NDArray[np.int64] | None = None
-    """Where the row that comes i-th stands in `groups` and `rows`, shape (rows,); None where they are in order."""
+    where: NDArray[np.int64] | None = None
+    """Where each row comes, a permutation, shape (rows,); None where they are in order."""
 
     @functools.cached_property
     def _borders(self) -> NDArray[np.int64]:
         """Where runs of one row group begin."""
-        return np.flatnonzero(np.diff(self.groups, prepend=-1))
+        return np.concatenate([[0][: len(self.groups)], np.flatnonzero(self.groups[1:] != self.groups[:-1]) + 1])
 
     @functools.cached_property
     def runs(self) -> list[tuple[int, NDArray[np.int64]]]:
@@ -67,7 +68,7 @@ class Picks:
         return _stable_order(self.groups)
 
     @functools.cached_property
-    def where(self) -> list[tuple[int, NDArray[np.int64]]]:
+    def by_group(self) -> list[tuple[int, NDArray[np.int64]]]:
         """Row group after row group, each once: where its rows stand in `groups` and `rows`."""
         ordered = self.groups[self._by_group]
         borders = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -80,7 +81,7 @@ class Picks:
     @functools.cached_property
     def segments(self) -> list[tuple[int, NDArray[np.int64]]]:
         """Rows of one row group after the other: runs where these are long, else each row group once."""
-        return self.runs if self._come_in_runs else [(group, self.rows[where]) for group, where in self.where]
+        return self.runs if self._come_in_runs else [(group, self.rows[where]) for group, where in self.by_group]
 
     @functools.cached_property
     def _where_runs_lie(self) -> list[tuple[int, _Where, slice]]:
@@ -91,15 +92,18 @@ class Picks:
         return _where_they_lie(self.segments)
 
     @functools.cached_property
-    def permutation(self) -> NDArray[np.int64] | None:
-        """Where the row that comes i-th stands in the segments laid end to end; None where they are in order."""
+    def _targets(self) -> NDArray[np.int64] | None:
+        """Where each row of the segments, laid end to end, comes; None where they are in order."""
         if self._come_in_runs:
-            return self.order
-        if self.order is None and (np.diff(self._by_group) == 1).all():
-            return None
-        places = np.empty_like(self._by_group)
-        places[self._by_group] = np.arange(len(self._by_group))
-        return places if self.order is None else places[self.order]
+            return self.where
+        if self.where is not None:
+            return self.where[self._by_group]
+        return None if bool((np.diff(self._by_group) == 1).all()) else self._by_group
+
+    @functools.cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """Where the row that comes i-th stands in the segments laid end to end."""
+        return np.arange(len(self.rows)) if self._targets is None else inverse(self._targets)
 
     def cells(self, columns: Mapping[int, Any]) -> Any:
         """The cells of one column as one `pyarrow.Array`.
@@ -109,7 +113,7 @@ class Picks:
         """
         parts = [_taken(columns[group], rows) for group, rows in self.segments]
         joined = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-        return joined if self.permutation is None else joined.take(arrow_numbers(self.permutation))
+        return joined if self._targets is None else joined.take(arrow_numbers(self._places))
 
     def placed(self, places: Mapping[int, NDArray[np.int32] | None]) -> Picks:
         """The same rows where they lie in row groups whose rows lie in another order.
@@ -122,7 +126,7 @@ class Picks:
         rows = self._placed_runs(places) if self._come_in_runs else self._placed_groups(places)
         if len(rows) and int(rows.min()) < 0:
             raise AssertionError("the plan asks for rows that it did not announce when their row group was fetched")
-        return Picks(self.groups, rows, self.order)
+        return Picks(self.groups, rows, self.where)
 
     def _placed_runs(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
         found = [(places[group], rows) for group, rows in self.runs]
@@ -132,7 +136,7 @@ class Picks:
 
     def _placed_groups(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
         rows = np.empty_like(self.rows)
-        for group, where in self.where:
+        for group, where in self.by_group:
             of_group = places[group]
             rows[where] = self.rows[where] if of_group is None else of_group[self.rows[where]]
         return rows
@@ -145,23 +149,21 @@ class Picks:
             out: Shape (columns, rows taken, …), C-contiguous, of the same dtype; written in place.
             buffers: Where memory comes from that is needed meanwhile.
         """
-        if self.order is None and out.nbytes >= len(self._borders) * len(out) * _RUN_BYTES:
+        if self.where is None and out.nbytes >= len(self._borders) * len(out) * _RUN_BYTES:
             _lay(columns, self._where_runs_lie, out)
-        elif self.permutation is None:
+        elif self._targets is None:
             _lay(columns, self._where_segments_lie, out)
-        elif self.order is None and out[0, :1].nbytes >= _ROW_BYTES:
-            self._scatter(columns, out)
+        elif out[0, :1].nbytes >= _ROW_BYTES:
+            self._scatter(columns, self._targets, out)
         else:
             gathered = buffers.empty(out.shape, out.dtype)
             _lay(columns, self._where_segments_lie, gathered)
-            np.take(gathered, self.permutation, axis=1, out=out, mode="clip")
+            np.take(gathered, self._places, axis=1, out=out, mode="clip")
 
-    def _scatter(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
-        for group, where in self.where:
-            rows = self.rows[where]
-            lie = slice(int(rows[0]), int(rows[0]) + len(rows)) if _is_range(rows) else rows
-            for column, target in zip(columns[group], out, strict=True):
-                target[where] = column[lie]
+    def _scatter(self, columns: Mapping[int, NDArray[Any]], targets: NDArray[np.int64], out: NDArray[Any]) -> None:
+        for group, where, segment in self._where_segments_lie:
+            for column, of_column in zip(columns[group], out, strict=True):
+                of_column[targets[segment]] = column[where]
 
 
 def _lay(columns: Mapping[int, NDArray[Any]], runs: list[tuple[int, _Where, slice]], out: NDArray[Any]) -> None:

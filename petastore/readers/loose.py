@@ -73,7 +73,7 @@ def decode_loose(
 def _group_by_group(
     field: UnischemaField, picks: Picks, residents: Mapping[int, Resident], layout: Layout, out: Decoded
 ) -> None:
-    for group, where in picks.where:
+    for group, where in picks.by_group:
         rows, resident = picks.rows[where], residents[group]
         if field.name in resident.cells:
             made = _cells(field, resident.cells[field.name], rows, where)

@@ -15,6 +15,7 @@ from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.errors import RequestError, SchemaError
 from petastore.inventory import Inventory
+from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Span
 from petastore.plan.unit import ReadUnit
@@ -165,7 +166,7 @@ class MixedAssembler(Assembler):
 
     def begin(self, span: Span, residents: Residents) -> SpanWork:
         """The work of a span; see `Assembler.begin`."""
-        if not self.is_apart or len(span.rows) == 0:
+        if not self.is_apart or span.num_rows == 0:
             return super().begin(span, residents)
         columns: dict[str, Decoded] = {}
 
@@ -178,7 +179,7 @@ class MixedAssembler(Assembler):
                 columns[field.name] = (
                     self._sources(span)
                     if field.name == self.source_column
-                    else _merged(field, len(span.rows), [(where, made[field.name]) for where, made in pieces])
+                    else _merged(field, span.num_rows, [(where, made[field.name]) for where, made in pieces])
                 )
 
         def finish() -> AssembledSpan:
@@ -205,7 +206,7 @@ class MixedAssembler(Assembler):
             return made[field.name]
 
         def merge() -> None:
-            columns[field.name] = _merged(field, len(span.rows), self._of_sources(span, decoded))
+            columns[field.name] = _merged(field, span.num_rows, self._of_sources(span, decoded))
 
         return [merge]
 
@@ -238,9 +239,7 @@ class MixedAssembler(Assembler):
             where = np.flatnonzero(sources == source)
             own = dataclasses.replace(
                 span,
-                groups=span.groups[where],
-                rows=span.rows[where],
-                by_lane=None,
+                picked=GroupedRows(span.groups[where], span.rows[where], None),
                 offsets=np.searchsorted(where, span.offsets),
                 valid=None,
                 needed=np.unique(span.groups[where]),

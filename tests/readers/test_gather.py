@@ -45,10 +45,9 @@ def test_rows_that_lie_in_turns_come_in_the_order_of_the_span(rows: list[int], s
             stacks[group] = np.repeat(100 * group + turns, width).reshape(1, -1, width)
         out = np.empty((1, len(span.rows), width), dtype=np.int64)
         Picks(span.groups, span.rows).placed(places).values(stacks, out, Buffers())
-        if span.by_lane is not None:
-            lanes, by_lane = span.by_lane, np.empty_like(out)
-            Picks(lanes.groups, lanes.rows, lanes.places).placed(places).values(stacks, by_lane, Buffers())
-            assert by_lane.tolist() == out.tolist()
+        picked, grouped = span.picked, np.empty_like(out)
+        Picks(picked.groups, picked.rows, picked.where).placed(places).values(stacks, grouped, Buffers())
+        assert grouped.tolist() == out.tolist()
         assert out[0, :, 0].tolist() == out[0, :, -1].tolist() == (100 * span.groups + span.rows).tolist()
 
 

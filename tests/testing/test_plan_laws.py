@@ -11,6 +11,7 @@ import pytest
 
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard, Tail
+from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Span
 from petastore.testing import mixture_laws, plan_laws
@@ -27,7 +28,7 @@ class GivesARowTwice(Plan):
             rows, groups = span.rows.copy(), span.groups.copy()
             if self.request.shard.index == self.request.shard.count - 1:
                 rows[1:2], groups[1:2] = rows[:1], groups[:1]
-            yield dataclasses.replace(span, rows=rows, groups=groups)
+            yield dataclasses.replace(span, picked=GroupedRows(groups, rows, None))
 
 
 class StopsEarly(Plan):
@@ -173,7 +174,8 @@ class KeepsASourceBack(Mixture):
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Any]:
         for span in super().spans(batch_size, rows_per_span=rows_per_span, after=after):
-            yield dataclasses.replace(span, rows=np.where(span.groups == 0, 0, span.rows))
+            rows = np.where(span.groups == 0, 0, span.rows)
+            yield dataclasses.replace(span, picked=GroupedRows(span.groups, rows, None))
 
 
 @pytest.mark.parametrize("batching", ["mixed", "per_source"])
