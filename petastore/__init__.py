@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from petastore.expressions import col
     from petastore.front import make_batch_reader, make_mixed_reader, make_reader
     from petastore.plan import Plan
+    from petastore.plan.ngram import NGram
     from petastore.readers import Batch, Reader, TransformSpec
     from petastore.readers.filter import select_rows
     from petastore.readers.weighted_sampling import WeightedSamplingReader
@@ -29,6 +30,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "Batch",
     "Dataset",
+    "NGram",
     "NoDataAvailableError",
     "PetastoreError",
     "Plan",
@@ -52,6 +54,7 @@ __all__ = [
 _HOMES = {
     "Batch": "petastore.readers",
     "Dataset": "petastore.dataset",
+    "NGram": "petastore.plan.ngram",
     "NoDataAvailableError": "petastore.errors",
     "PetastoreError": "petastore.errors",
     "Plan": "petastore.plan",

@@ -106,16 +106,23 @@ class NGram:
             >>> NGram({0: ["x.*"]}, 1, "time").resolved(schema).get_field_names_at_timestep(0)
             ['x1', 'x2']
         """
-        among = f"schema {schema.name!r}"
-        found = select_fields(schema, [self._timestamp_field], among=among)
+        fields = {
+            offset: select_fields(schema, of_offset, among=f"schema {schema.name!r}") if of_offset else ()
+            for offset, of_offset in self._fields.items()
+        }
+        return NGram(fields, self._delta_threshold, self.timestamp_in(schema), self._timestamp_overlap)
+
+    def timestamp_in(self, schema: Unischema) -> UnischemaField:
+        """The field of a schema by which rows are sorted.
+
+        Raises:
+            RequestError: None matches, or more than one.
+        """
+        found = select_fields(schema, [self._timestamp_field], among=f"schema {schema.name!r}")
         if len(found) != 1:
             names = ", ".join(repr(field.name) for field in found)
             raise RequestError(f"timestamp_field={self._timestamp_field!r} matches {names}, but only one can be it")
-        fields = {
-            offset: select_fields(schema, of_offset, among=among) if of_offset else ()
-            for offset, of_offset in self._fields.items()
-        }
-        return NGram(fields, self._delta_threshold, found[0], self._timestamp_overlap)
+        return found[0]
 
     def resolve_regex_field_names(self, schema: Unischema) -> None:
         """Replaces names and regular expressions by the fields of a schema, in this object.

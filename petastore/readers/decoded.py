@@ -22,14 +22,16 @@ class Decoded:
     """Shape (rows, *shape) for fields of fixed shape, else (rows,) of dtype object."""
 
     missing: NDArray[np.bool_] | None
-    """True where a value is missing, shape (rows,); None where none is, and always for object columns."""
+    """True where a value is missing, shape (rows,), or of windows (rows, length); None where none is, and always for
+    object columns."""
 
     def rows(self, first: int, stop: int) -> NDArray[Any]:
         """The rows [first, stop), as a view; a masked array where some of them are missing."""
         values = self.values[first:stop]
         if self.missing is None or not self.missing[first:stop].any():
             return values
-        missing = self.missing[first:stop].reshape((-1,) + (1,) * (values.ndim - 1))
+        missing = self.missing[first:stop]
+        missing = missing.reshape(missing.shape + (1,) * (values.ndim - missing.ndim))
         return np.ma.MaskedArray(values, mask=np.broadcast_to(missing, values.shape))
 
 

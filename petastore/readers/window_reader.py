@@ -1,0 +1,223 @@
+"""The window reader: a reader whose rows are windows."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from petastore.dataset import Dataset
+from petastore.errors import RequestError
+from petastore.plan.ngram import NGram
+from petastore.plan.plan import Plan
+from petastore.plan.request import Tail
+from petastore.plan.selection import Selection
+from petastore.plan.windows import Windows
+from petastore.readers.assemble import VALID_COLUMN, Assembler
+from petastore.readers.filter import select_rows
+from petastore.readers.footprint import Footprint
+from petastore.readers.options import Workers
+from petastore.readers.reader import Reader
+from petastore.readers.resident import Admission
+from petastore.readers.transform import TransformSpec, transform_schema
+from petastore.readers.window_starts import select_window_starts
+from petastore.readers.windows import ExtendedAdmission, RowAssembler, WindowAssembler, window_schema
+from petastore.schema.field import UnischemaField
+from petastore.schema.unischema import Unischema
+
+__all__ = ["WindowReader", "open_window_reader"]
+
+
+class WindowReader(Reader):
+    """A reader of windows; all that a `Reader` does with rows, it does with windows.
+
+    Iterating one of `make_reader` gives dicts: offset to named tuple, as Petastorm does, without fields at offsets of
+    which nothing was asked; with `tail="pad"` also `"valid"`. Batches have a column for each field, `(windows, k,
+    *shape)`: k counts the offsets at which the field is asked for, in ascending order. Fields of text, bytes, decimals
+    and free shapes are object arrays `(windows, k)`.
+
+    Args:
+        dataset: Where the plan's row groups are.
+        plan: What is read, in what order; its selection is that of window starts.
+        ngram: What a window is; resolved.
+        selection: Of which rows windows are made; None is all.
+        workers: Who does the work.
+        transform: A function for the rows of windows, or for DataFrames of all rows of a batch's windows.
+        batched: Whether iteration gives column batches, or else windows.
+
+    Raises:
+        RequestError: The transform, or the column `valid` of `tail="pad"`, contradicts the schema.
+        NoDataAvailableError: `tail="even"` with fewer windows than shards.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        plan: Plan,
+        *,
+        ngram: NGram,
+        selection: Selection | None,
+        workers: Workers,
+        transform: TransformSpec | None = None,
+        batched: bool = False,
+    ) -> None:
+        assert plan.selection is not None  # noqa: S101 - made by `open_window_reader`
+        self.ngram = ngram
+        """What a window is, with the fields of the dataset."""
+        self._windows = Windows(dataset.inventory.rows, selection, plan.selection, ngram.length)
+        super().__init__(dataset, plan, workers=workers, transform=transform, batched=batched)
+
+    @functools.cached_property
+    def row_schema(self) -> Unischema:
+        """What the rows of windows are: all fields of all offsets, after the transform."""
+        assembler = self._assembler
+        assert isinstance(assembler, WindowAssembler)  # noqa: S101 - made by the method below
+        return assembler.rows.schema
+
+    def _make_assembler(self) -> Assembler:
+        made = super()._make_assembler()
+        given = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
+        rows = RowAssembler(**given, windows=self._windows)
+        places = _places(self.ngram, rows.schema)
+        calls_function = self.transform is not None and self.transform.func is not None
+        return WindowAssembler(
+            **{**given, "schema": window_schema(rows.schema, places), "transform": None},
+            rows=rows,
+            windows=self._windows,
+            places=places,
+            apart=self.batched_output and calls_function,
+        )
+
+    def _make_admissions(self) -> Callable[[int], Admission]:
+        assembler, windows, plan = self._assembler, self._windows, self.plan
+        assert isinstance(plan, Plan)  # noqa: S101 - nothing else is given to the constructor
+        # Tasks hold what they need and not the reader, as in `Reader`.
+        layout, buffers, read = assembler.layout, self._buffers, self.dataset.read_in_parts
+        stored = {field.name: field for field in assembler.view if field.name not in assembler.partition_values}
+
+        def of_group(group: int) -> Admission:
+            return ExtendedAdmission(layout, stored, buffers, windows.following(group), plan, read)
+
+        return of_group
+
+    @functools.cached_property
+    def _footprint(self) -> Footprint:
+        inventory, more = self.plan.inventory, self.ngram.length - 1
+        row_bytes = -(-int(inventory.decoded_bytes.sum()) // max(inventory.num_rows, 1))
+        extended = dataclasses.replace(
+            inventory, rows=inventory.rows + more, decoded_bytes=inventory.decoded_bytes + more * row_bytes
+        )
+        assembler = self._assembler
+        return _WindowFootprint(assembler.view, self.dataset.schema, assembler.layout, extended, len(self.ngram.fields))
+
+    def _row_tuples(self) -> Iterator[Any]:
+        of_offsets = [
+            (offset, self.ngram.get_schema_at_timestep(self.row_schema, offset)) for offset in self.ngram.offsets
+        ]
+        for span in self._spans(self._own_batch_size):
+            columns = {name: column.rows(0, len(column.values)) for name, column in span.columns.by_name.items()}
+            rows = [self._rows_at(offset, schema, columns, span.span.num_rows) for offset, schema in of_offsets]
+            keys: list[Any] = list(self.ngram.offsets)
+            if VALID_COLUMN in columns and self.plan.request.tail is Tail.PAD:
+                keys.append(VALID_COLUMN)
+                rows.append(columns[VALID_COLUMN].tolist())
+            batch_of_row = np.repeat(np.arange(span.span.num_batches), np.diff(span.span.offsets)).tolist()
+            for batch, window in zip(batch_of_row, zip(*rows, strict=True), strict=True):
+                self._received = span.span, batch
+                yield dict(zip(keys, window, strict=True))
+
+    def _rows_at(self, offset: int, schema: Unischema, columns: Mapping[str, Any], windows: int) -> list[Any]:
+        """The rows that all windows have at an offset."""
+        make = schema.row_type._make
+        if len(schema) == 0:
+            return [make(())] * windows
+        assembler = self._assembler
+        assert isinstance(assembler, WindowAssembler)  # noqa: S101 - made by the method above
+        place = offset - self.ngram.offsets[0]
+        values = [_values(columns[field.name][:, list(assembler.places[field.name]).index(place)]) for field in schema]
+        return [make(row) for row in zip(*values, strict=True)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _WindowFootprint(Footprint):
+    """What windows take: the rows that they are made of, and the same laid side by side."""
+
+    rows_of_window: int
+
+    @functools.cached_property
+    def row_bytes(self) -> int:
+        return 2 * self.rows_of_window * super().row_bytes
+
+
+def open_window_reader(
+    dataset: Dataset,
+    asked: Mapping[str, Any],
+    rows: Mapping[str, Any],
+    *,
+    workers: Workers,
+    transform: TransformSpec | None = None,
+    batched: bool = False,
+) -> WindowReader:
+    """A reader of the windows of a dataset; finds their starts, which may read all timestamps.
+
+    Args:
+        dataset: Where.
+        asked: The parameters of `Dataset.plan`; `columns` is an `NGram`.
+        rows: The parameters of `petastore.select_rows`: of which rows windows are made, and where answers are
+            remembered.
+        workers: Who does the work.
+        transform: A function for rows, or for DataFrames where `batched`.
+        batched: Whether iteration gives column batches, or else windows.
+
+    Raises:
+        RequestError: Something that was asked for cannot be, or rows are not sorted.
+        NoDataAvailableError: `tail="even"` with fewer windows than ranks.
+    """
+    ngram = _resolved(asked["columns"], dataset.schema, transform)
+    names = {field.name for field in ngram.get_field_names_at_all_timesteps() if isinstance(field, UnischemaField)}
+    columns = [field for field in dataset.schema if field.name in names]
+    if not columns:
+        raise RequestError(f"{ngram!r} names no field that {dataset.url} has, so there is nothing to read")
+    of_plan = {**asked, "columns": columns}
+    dataset.plan(**of_plan)  # what cannot be is refused before anything is read
+    selection = select_rows(dataset, workers=workers, **rows)
+    remembered = rows.get("selection_cache", True)
+    starts = select_window_starts(dataset, ngram, selection, workers=workers, selection_cache=remembered)
+    return WindowReader(
+        dataset,
+        dataset.plan(**of_plan, selection=starts),
+        ngram=ngram,
+        selection=selection,
+        workers=workers,
+        transform=transform,
+        batched=batched,
+    )
+
+
+def _resolved(ngram: NGram, schema: Unischema, transform: TransformSpec | None) -> NGram:
+    """The NGram with fields of the dataset, and with those that only a transform makes."""
+    after = schema if transform is None else transform_schema(schema, transform)
+    return ngram.resolved(Unischema(schema.name, [*schema, *(field for field in after if field.name not in schema)]))
+
+
+def _places(ngram: NGram, schema: Unischema) -> dict[str, Sequence[int]]:
+    """Of each field that comes out: at which rows of a window, counted from 0, it is wanted."""
+    places: dict[str, list[int]] = {}
+    for place, offset in enumerate(ngram.offsets):
+        for name in ngram.get_field_names_at_timestep(offset):
+            if name in schema:
+                places.setdefault(name, []).append(place)
+    if not places:
+        raise RequestError(f"after the transform there is none of the fields that {ngram!r} names")
+    return dict(places)
+
+
+def _values(column: Any) -> Any:
+    """The values of a column one by one; None where one is missing."""
+    if isinstance(column, np.ma.MaskedArray):
+        gone: Any = np.ma.getmaskarray(column).reshape(len(column), -1).any(axis=1)
+        return [None if none else value for none, value in zip(gone.tolist(), column.data, strict=True)]
+    return column

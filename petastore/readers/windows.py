@@ -1,0 +1,230 @@
+"""Windows executed: row groups at hand with the rows that follow them, and columns of windows made of columns of rows.
+
+A row group in which windows begin is read together with the rows that they need of those after it: of these little more
+than the first `length - 1` rows is fetched and decoded, once for each row group before them, and where row groups have
+fewer rows than that, several of them. So each row group is fetched once, and its beginning once more.
+
+A span of windows is made in two steps. All rows that its windows cover are assembled as any rows are, each row once
+however many windows of the span it is in, and transformed; then their values are laid side by side window by window. A
+row that windows of several spans cover is decoded once for each of these spans.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from petastore.arrow_memory import arrow_numbers
+from petastore.errors import DecodeError
+from petastore.plan.grouped_rows import GroupedRows
+from petastore.plan.plan import Plan, Span
+from petastore.plan.windows import Following, Windows
+from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork
+from petastore.readers.batch import Columns
+from petastore.readers.buffers import Buffers
+from petastore.readers.decode import Decoded
+from petastore.readers.gather import Picks
+from petastore.readers.resident import Admission, Read, Resident
+from petastore.schema.field import UnischemaField
+from petastore.schema.unischema import Unischema
+from petastore.storage.rowgroups import Part
+
+__all__ = ["ExtendedAdmission", "RowAssembler", "WindowAssembler", "window_schema"]
+
+ReadInParts = Callable[..., Iterator[Any]]
+
+
+def window_schema(rows: Unischema, places: Mapping[str, Sequence[int]]) -> Unischema:
+    """What batches of windows have: of each field an axis in front, as long as the window has rows with the field.
+
+    Args:
+        rows: What rows are, after the transform.
+        places: Of each field that comes out: at which rows of a window, counted from 0, it is wanted.
+
+    Example:
+        >>> rows = Unischema("s", [UnischemaField("image", "uint8", (28, 28)), UnischemaField("label", "int64")])
+        >>> window_schema(rows, {"image": [0, 1, 2], "label": [2]})
+        Unischema('s_windows', [
+          UnischemaField('image', uint8, (3, 28, 28)),
+          UnischemaField('label', int64, (1,)),
+        ])
+    """
+    fields = [
+        UnischemaField(field.name, field.numpy_dtype, (len(places[field.name]), *field.shape), None, field.nullable)
+        for field in rows
+        if field.name in places
+    ]
+    return Unischema(f"{rows.name}_windows", fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExtendedAdmission(Admission):
+    """Takes in one row group with the rows that follow it. Thread-safe: holds no state."""
+
+    following: tuple[Following, ...]
+    """The rows that follow."""
+
+    plan: Plan
+    """Says how these are read."""
+
+    read_in_parts: ReadInParts
+    """`Dataset.read_in_parts`."""
+
+    def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read) -> Resident:
+        """Reads a row group and what follows; rows lie as in the files. See `Admission.admit`."""
+        del turns  # they are those of the rows with which windows begin, and all rows are needed
+        if not self.following:
+            return super().admit(rows, None, read)
+        extended = rows + sum(len(rest.rows) for rest in self.following)
+        return super().admit(extended, None, functools.partial(self._extended, rows, read))
+
+    def _extended(self, rows: int, read: Read, parts: Sequence[Part]) -> Iterator[pa.Table]:
+        """The tables of the row group's parts, each followed by that of the rows that follow."""
+        tables = read(parts)
+        rests = [self._rest(rest, parts) for rest in self.following]
+        for part in parts:
+            found = 0
+            own: list[pa.Table] = []
+            while not own or found < rows:
+                own.append(next(tables))
+                found += own[-1].num_rows
+                if part.rows_at_once is not None:
+                    yield own[-1]
+            after = [next(rest) for rest in rests]
+            if part.rows_at_once is not None:
+                yield from after
+            else:
+                yield pa.concat_tables([*own, *after], promote_options="permissive").combine_chunks()
+
+    def _rest(self, rest: Following, parts: Sequence[Part]) -> Iterator[pa.Table]:
+        first = int(rest.rows[-1]) + 1
+        heads = [Part(part.columns, first=first) for part in parts]
+        for table in self.read_in_parts(self.plan.unit(rest.group), heads):
+            yield table.slice(0, first) if first == len(rest.rows) else table.take(arrow_numbers(rest.rows))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RowAssembler(Assembler):
+    """Makes the rows that windows cover; a row is named by an extended row group and its place there."""
+
+    windows: Windows
+
+    def _decode(self, field: UnischemaField, span: Span, residents: Residents, column: Decoded, where: slice) -> None:
+        if field.name in self.partition_values:  # what follows may lie in another directory
+            groups, rows = self.windows.origin(span.groups, span.rows)
+            span = dataclasses.replace(span, picked=GroupedRows(groups, rows, None))
+        super()._decode(field, span, residents, column, where)
+
+    def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
+        return super()._placed(problem, Picks(*self.windows.origin(picks.groups, picks.rows)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WindowAssembler(Assembler):
+    """Makes spans of windows. Thread-safe, as `Assembler` is."""
+
+    rows: RowAssembler
+    """Makes the rows that they cover."""
+
+    windows: Windows
+    """Which these are."""
+
+    places: Mapping[str, Sequence[int]]
+    """Of each field that comes out: at which rows of a window, counted from 0, it is wanted."""
+
+    apart: bool
+    """Whether the rows of a batch are made for themselves, as functions of whole batches want it."""
+
+    def begin(self, span: Span, residents: Residents) -> SpanWork:
+        """The work of a span; see `Assembler.begin`."""
+        covered, place_of = self._covered(span)
+        work = self.rows.begin(covered, residents)
+        return SpanWork(work.tasks, functools.partial(self._finish_windows, span, place_of, work.finish))
+
+    def _covered(self, span: Span) -> tuple[Span, NDArray[np.int64]]:
+        """The rows that the windows of a span cover, and where those of each window stand among them."""
+        wanted = sorted({place for of_field in self.places.values() for place in of_field})
+        rows = self.windows.covered(span.groups, span.rows)[:, wanted].ravel()
+        groups = np.repeat(span.groups, len(wanted))
+        batches = np.repeat(np.arange(span.num_batches), np.diff(span.offsets) * len(wanted))
+        first, place_of = _each_once(*self.windows.origin(groups, rows), batches if self.apart else None)
+        picked = GroupedRows(groups[first], rows[first], None)
+        offsets = np.array([0, len(first)])
+        if self.apart:
+            offsets = np.searchsorted(batches[first], np.arange(span.num_batches + 1))
+        of_windows = np.full((span.num_rows, self.windows.length), -1, dtype=np.int64)
+        of_windows[:, wanted] = place_of.reshape(-1, len(wanted))
+        return dataclasses.replace(span, picked=picked, offsets=offsets, valid=None), of_windows
+
+    def _finish_windows(
+        self,
+        span: Span,
+        place_of: NDArray[np.int64],
+        finish: Callable[[], AssembledSpan | Future[AssembledSpan]],
+    ) -> AssembledSpan | Future[AssembledSpan]:
+        made = finish()
+        lay = functools.partial(self._laid, span, place_of)
+        return _after(made, lay) if isinstance(made, Future) else lay(made)
+
+    def _laid(self, span: Span, place_of: NDArray[np.int64], rows: AssembledSpan) -> AssembledSpan:
+        columns = {
+            field.name: _window_column(
+                rows.columns.by_name[field.name], place_of[:, list(self.places[field.name])], self.buffers
+            )
+            for field in self.schema
+        }
+        if span.valid is not None:
+            columns[VALID_COLUMN] = Decoded(span.valid, None)
+        return AssembledSpan(span, Columns(columns))
+
+
+def _each_once(
+    groups: NDArray[np.int32], rows: NDArray[np.int64], batches: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of rows of which some come several times: where each stands first, and which of these each one is.
+
+    They are in the order of the dataset, or of batches and then of the dataset.
+    """
+    key = groups * (rows.max(initial=0) + 1) + rows
+    if batches is not None:
+        key += batches * (key.max(initial=0) + 1)
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    return first, which
+
+
+def _window_column(rows: Decoded, place_of: NDArray[np.int64], buffers: Buffers) -> Decoded:
+    """The values of rows laid side by side, shape (windows, rows of each, …)."""
+    places = place_of.ravel()
+    shape = (*place_of.shape, *rows.values.shape[1:])
+    if rows.values.dtype.hasobject or len(places) == 0:
+        values = rows.values[places].reshape(shape)
+    else:
+        values = buffers.empty(shape, rows.values.dtype)
+        flat = values.reshape(len(places), *rows.values.shape[1:])
+        np.take(rows.values, places, axis=0, out=flat, mode="clip")
+    missing = None if rows.missing is None else rows.missing[place_of]
+    return Decoded(values, missing if missing is not None and missing.any() else None)
+
+
+def _after(made: Future[AssembledSpan], lay: Callable[[AssembledSpan], AssembledSpan]) -> Future[AssembledSpan]:
+    """The future of what is laid out of the result of another one."""
+    future: Future[AssembledSpan] = Future()
+
+    def settle(made: Future[AssembledSpan]) -> None:
+        if made.cancelled():
+            future.cancel()
+            return
+        try:
+            future.set_result(lay(made.result()))
+        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
+            future.set_exception(problem)
+
+    made.add_done_callback(settle)
+    return future
