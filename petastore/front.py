@@ -12,7 +12,7 @@ from typing import Any
 from petastore.codecs.image_hint import ImageDecode
 from petastore.dataset import Dataset, open_dataset
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
-from petastore.plan.plan import Plan
+from petastore.plan.ngram import NGram
 from petastore.plan.request import Shard, Tail
 from petastore.readers.filter import select_rows
 from petastore.readers.mixed import MixedReader
@@ -21,6 +21,7 @@ from petastore.readers.options import Workers
 from petastore.readers.reader import Reader
 from petastore.readers.retired import tell_retired
 from petastore.readers.transform import TransformSpec
+from petastore.readers.window_reader import open_window_reader
 from petastore.schema.field import UnischemaField
 
 __all__ = ["make_batch_reader", "make_mixed_reader", "make_reader"]
@@ -28,7 +29,7 @@ __all__ = ["make_batch_reader", "make_mixed_reader", "make_reader"]
 
 def make_reader(
     dataset_url: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    schema_fields: Iterable[str | UnischemaField] | None = None,
+    schema_fields: Iterable[str | UnischemaField] | NGram | None = None,
     reader_pool_type: str = "thread",
     workers_count: int | None = None,
     pyarrow_serialize: bool = False,
@@ -38,6 +39,7 @@ def make_reader(
     shuffle_row_groups: bool = True,
     shuffle_row_drop_partitions: int = 1,
     predicate: Any = None,
+    rowgroup_selector: Any = None,
     num_epochs: int | None = 1,
     cur_shard: int | None = None,
     shard_count: int | None = None,
@@ -72,7 +74,8 @@ def make_reader(
     Args:
         dataset_url: A directory, one Parquet file, or a list of either: petastore's datasets, Petastorm's, and plain
             Parquet.
-        schema_fields: Names, regular expressions over whole names, or fields; None is all.
+        schema_fields: Names, regular expressions over whole names, or fields; None is all. Or a `petastore.NGram`: then
+            what is read, counted, shuffled and shared are windows of consecutive rows.
         reader_pool_type: `"thread"`; `"process"`, which runs the function of `transform_spec` in worker processes and
             all else in threads; or `"dummy"` for everything in the caller's thread. The order does not depend on it.
         workers_count: Tasks that run at a time, or worker processes; None is one for each CPU that the process may use.
@@ -85,6 +88,8 @@ def make_reader(
         shuffle_row_drop_partitions: Retired: `shuffle_rows` mixes over row groups.
         predicate: Which of the rows that `filters` leaves: an object with `get_fields()` and `do_include(values)`, or a
             function of a row as a dict; asked once for each row.
+        rowgroup_selector: One of `petastore.selectors`: only the row groups that it picks by stored indexes
+            (`petastore.indexing`) are looked at.
         num_epochs: Epochs of one iteration; None is without end.
         cur_shard: This rank, from 0; give it together with `shard_count`.
         shard_count: Ranks. Each row belongs to exactly one of them, and all get the same number of batches.
@@ -164,14 +169,19 @@ def make_reader(
         "epochs": num_epochs,
         "tail": tail,
     }
-    rows = {"filters": filters, "predicate": predicate, "selection_cache": selection_cache}
+    rows = {
+        "filters": filters,
+        "predicate": predicate,
+        "rowgroup_selector": rowgroup_selector,
+        "selection_cache": selection_cache,
+    }
     workers = Workers(reader_pool_type, workers_count, memory_budget)
-    return Reader(dataset, _planned(dataset, asked, rows, workers), workers=workers, transform=transform_spec)
+    return _opened(dataset, asked, rows, workers=workers, transform=transform_spec)
 
 
 def make_batch_reader(
     dataset_url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    schema_fields: Iterable[str | UnischemaField] | None = None,
+    schema_fields: Iterable[str | UnischemaField] | NGram | None = None,
     reader_pool_type: str = "thread",
     workers_count: int | None = None,
     results_queue_size: int | None = None,
@@ -180,6 +190,7 @@ def make_batch_reader(
     shuffle_row_groups: bool = True,
     shuffle_row_drop_partitions: int = 1,
     predicate: Any = None,
+    rowgroup_selector: Any = None,
     num_epochs: int | None = 1,
     cur_shard: int | None = None,
     shard_count: int | None = None,
@@ -259,10 +270,15 @@ def make_batch_reader(
         "epochs": num_epochs,
         "tail": tail,
     }
-    rows = {"filters": filters, "predicate": predicate, "selection_cache": selection_cache, "batched": True}
+    rows = {
+        "filters": filters,
+        "predicate": predicate,
+        "rowgroup_selector": rowgroup_selector,
+        "selection_cache": selection_cache,
+        "batched": True,
+    }
     workers = Workers(reader_pool_type, workers_count, memory_budget)
-    plan = _planned(dataset, asked, rows, workers)
-    return Reader(dataset, plan, workers=workers, transform=transform_spec, batched=True)
+    return _opened(dataset, asked, rows, workers=workers, transform=transform_spec, batched=True)
 
 
 def make_mixed_reader(
@@ -378,8 +394,10 @@ def make_mixed_reader(
     )
 
 
-def _planned(dataset: Dataset, asked: dict[str, Any], rows: dict[str, Any], workers: Workers) -> Plan:
-    """The plan of a reader; what cannot be is refused before a filter reads anything."""
+def _opened(dataset: Dataset, asked: dict[str, Any], rows: dict[str, Any], **how: Any) -> Reader:
+    """The reader of rows or of windows; what cannot be is refused before a filter reads anything."""
+    if isinstance(asked["columns"], NGram):
+        return open_window_reader(dataset, asked, rows, **how)
     plan = dataset.plan(**asked)
-    selection = select_rows(dataset, workers=workers, **rows)
-    return plan if selection is None else dataset.plan(**asked, selection=selection)
+    selection = select_rows(dataset, workers=how["workers"], **rows)
+    return Reader(dataset, plan if selection is None else dataset.plan(**asked, selection=selection), **how)
