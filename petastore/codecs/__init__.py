@@ -7,6 +7,7 @@
 | `NdarrayCodec()` | an array | `.npy` bytes |
 | `CompressedNdarrayCodec()` | an array | `.npz` bytes (deflate) |
 | `CompressedImageCodec("png" or "jpeg", quality)` | an image, (H, W) or (H, W, 3) RGB | the image file |
+| `VectorCodec()` | a vector of Spark ML, as an array (n,) | the struct of Spark's own files |
 
 `ImageDecode` says which part of images is wanted when they are read, and at what size.
 
@@ -20,6 +21,7 @@ from petastore.codecs.ndarray import NdarrayCodec
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import register
 from petastore.codecs.scalar import ScalarCodec
+from petastore.codecs.vector import VectorCodec
 
 __all__ = [
     "CompressedImageCodec",
@@ -28,5 +30,6 @@ __all__ = [
     "NdarrayCodec",
     "PlainCodec",
     "ScalarCodec",
+    "VectorCodec",
     "register",
 ]

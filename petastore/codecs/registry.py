@@ -12,6 +12,7 @@ from petastore.codecs.image_reversed import ReversedImageCodec
 from petastore.codecs.ndarray import NdarrayCodec
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.scalar import ScalarCodec
+from petastore.codecs.vector import VectorCodec
 from petastore.errors import MetadataError, SchemaError
 from petastore.schema.codec import Codec
 from petastore.schema.field import UnischemaField
@@ -24,7 +25,14 @@ _PLAIN = PlainCodec()
 _lock = threading.Lock()
 _classes: dict[str, type] = {
     codec.codec_id: codec
-    for codec in (ScalarCodec, NdarrayCodec, CompressedNdarrayCodec, CompressedImageCodec, ReversedImageCodec)
+    for codec in (
+        ScalarCodec,
+        NdarrayCodec,
+        CompressedNdarrayCodec,
+        CompressedImageCodec,
+        ReversedImageCodec,
+        VectorCodec,
+    )
 }
 
 

@@ -1,0 +1,232 @@
+"""VectorCodec keeps the laws of codecs, and reads what Spark writes; what is no vector is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import petastore
+from petastore import Unischema
+from petastore.codecs import VectorCodec
+from petastore.codecs.vector_cells import MAX_ELEMENTS, STORED
+from petastore.errors import DecodeError, EncodeError, SchemaError
+from petastore.schema import UnischemaField
+from petastore.testing.codec_laws import Case, CodecLaws, empty_column
+
+CODEC = VectorCodec()
+FIXED = UnischemaField("v", "float64", (3,), CODEC)
+SINGLE = UnischemaField("v", "float32", (3,), CODEC)
+FREE = UnischemaField("v", "float64", (None,), CODEC, nullable=True)
+
+
+class Dense:
+    """Has what `pyspark.ml.linalg.DenseVector` has."""
+
+    def __init__(self, values: Sequence[float]) -> None:
+        self._values = np.array(values, np.float64)
+
+    def toArray(self) -> Any:  # noqa: N802 - Spark's name
+        return self._values
+
+
+class Sparse(Dense):
+    """Has what `pyspark.ml.linalg.SparseVector` has."""
+
+    def __init__(self, size: int, indices: Sequence[int], values: Sequence[float]) -> None:
+        self.size = size
+        self.indices = np.array(indices, np.int32)
+        self.values = np.array(values, np.float64)
+
+
+class TestVectorLaws(CodecLaws):
+    def cases(self) -> Mapping[str, Case]:
+        refused = [np.zeros(4), np.zeros((3, 1)), np.zeros(3, "int64"), [0.0, 0.0, 0.0], Sparse(4, [0], [1.0])]
+        return {
+            "fixed": Case(FIXED, hnp.arrays("float64", 3), [*refused, np.zeros(3, "float32")]),
+            "float32": Case(SINGLE, hnp.arrays("float32", 3), [*refused, np.zeros(3, "float64")]),
+            "free": Case(FREE, hnp.arrays("float64", hnp.array_shapes(max_dims=1, min_side=0)), [np.zeros((2, 2))]),
+        }
+
+    def golden_folder(self) -> Path:
+        return Path(__file__).parent / "golden" / "vector"
+
+    def golden_values(self, name: str) -> Sequence[Any]:
+        dtype = "float32" if name == "float32" else "float64"
+        values = [np.array(value, dtype) for value in ([1.5, 0, -2], [0, 0, 0], [0, 7, np.inf])]
+        return [*values, np.zeros(0), np.array([0, 0.25])] if name == "free" else values
+
+
+def cell(kind: int | None, size: int | None, indices: Any, values: Any) -> dict[str, Any]:
+    return {"type": kind, "size": size, "indices": indices, "values": values}
+
+
+def both(field: UnischemaField, cells: list[Any]) -> list[Any]:
+    """Rows by the column face, once they are those of the cell face."""
+    column = pa.array(cells, STORED)
+    out = empty_column(field, len(cells))
+    CODEC.decode_column(column, field, out)
+    for row, found in enumerate(out):
+        expected = CODEC.decode(field, cells[row])
+        assert expected.dtype == found.dtype
+        assert np.array_equal(expected, found, equal_nan=True)
+    return list(out)
+
+
+@st.composite
+def vectors(draw: st.DrawFn, size: int | None) -> tuple[dict[str, Any], np.ndarray[Any, Any]]:
+    """A cell, dense or sparse, and the array that it means."""
+    length = draw(st.integers(0, 6)) if size is None else size
+    floats = st.floats(width=32)
+    if draw(st.booleans()):
+        values = draw(st.lists(floats, min_size=length, max_size=length))
+        ignored = draw(st.sampled_from([None, [], [0]]))
+        return cell(1, draw(st.sampled_from([None, 9])), ignored, values), np.array(values, np.float64)
+    places = sorted(draw(st.sets(st.integers(0, length - 1)))) if length else []
+    values = draw(st.lists(floats, min_size=len(places), max_size=len(places)))
+    array = np.zeros(length)
+    array[places] = values
+    return cell(0, length, places, values), array
+
+
+@given(st.data(), st.sampled_from([FIXED, SINGLE, FREE]))
+def test_dense_and_sparse_cells_of_one_column_are_dense_arrays(data: st.DataObject, field: UnischemaField) -> None:
+    drawn = data.draw(st.lists(vectors(field.shape[0]), max_size=8))
+    found = both(field, [stored for stored, _ in drawn])
+    for (_, expected), array in zip(drawn, found, strict=True):
+        assert np.array_equal(expected.astype(field.dtype), array, equal_nan=True)
+
+
+@given(st.lists(vectors(3), max_size=6), st.data())
+def test_a_slice_of_a_column_is_its_rows(drawn: list[Any], data: st.DataObject) -> None:
+    column = pa.array([stored for stored, _ in drawn], STORED)
+    start = data.draw(st.integers(0, len(column)))
+    part = column.slice(start, data.draw(st.integers(0, len(column) - start)))
+    out = empty_column(FIXED, len(part))
+    CODEC.decode_column(part, FIXED, out)
+    expected = [array for _, array in drawn][start : start + len(part)]
+    assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(expected, out, strict=True))
+
+
+def test_vectors_of_spark_are_written_as_they_are() -> None:
+    values = [Dense([1, 2, 3]), None, Sparse(3, [0, 2], [5, 6]), np.array([7.0, 8.0, 9.0])]
+    column = CODEC.encode_column(values, FREE)
+    assert column.type == STORED
+    assert column.to_pylist() == [
+        cell(1, None, None, [1, 2, 3]),
+        None,
+        cell(0, 3, [0, 2], [5, 6]),
+        cell(1, None, None, [7, 8, 9]),
+    ]
+    assert CODEC.decode(FIXED, CODEC.encode(FIXED, Sparse(3, [1], [4]))).tolist() == [0, 4, 0]
+
+
+@pytest.mark.parametrize("value", [Sparse(3, [2, 1], [1, 1]), Sparse(3, [0], [1, 2]), Sparse(3, [3], [1]), Dense([1])])
+def test_vectors_that_contradict_themselves_or_the_field_are_not_written(value: Any) -> None:
+    with pytest.raises(EncodeError) as caught:
+        CODEC.encode_column([None, value], FIXED)
+    assert (caught.value.column, caught.value.row) == ("v", 1)
+
+
+GOOD = cell(1, None, None, [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (cell(2, 3, [0], [1.0]), "neither"),
+        (cell(1, None, None, [1.0, 2.0]), "has 2 elements"),
+        (cell(1, None, None, None), "no values"),
+        (cell(0, 4, [0], [1.0]), "has 4 elements"),
+        (cell(0, None, [0], [1.0]), "how many elements"),
+        (cell(0, -1, [], []), "how many elements"),
+        (cell(0, 3, [0, 1], [1.0]), "one index for each value"),
+        (cell(0, 3, None, [1.0]), "one index for each value"),
+        (cell(0, 3, [3], [1.0]), "outside"),
+        (cell(0, 3, [-1], [1.0]), "outside"),
+        (cell(0, 3, [2, 1], [1.0, 2.0]), "ascend"),
+        (cell(0, 3, [1, 1], [1.0, 2.0]), "ascend"),
+    ],
+)
+def test_a_cell_that_is_no_such_vector_is_refused_with_its_row(bad: dict[str, Any], problem: str) -> None:
+    with pytest.raises(DecodeError, match=problem):
+        CODEC.decode(FIXED, bad)
+    with pytest.raises(DecodeError, match=problem) as caught:
+        CODEC.decode_column(pa.array([GOOD, GOOD, bad, GOOD], STORED), FIXED, np.empty((4, 3)))
+    assert (caught.value.column, caught.value.row) == ("v", 2)
+
+
+@pytest.mark.parametrize("bad", [7, "text", {"type": "dense"}, cell(300, 3, [], [])])
+def test_what_is_no_struct_is_no_vector(bad: Any) -> None:
+    with pytest.raises(DecodeError):
+        CODEC.decode(FIXED, bad)
+
+
+def test_missing_members_are_refused_with_their_row() -> None:
+    loose = pa.struct([(part.name, pa.list_(pa.float64()) if part.name == "values" else part.type) for part in STORED])
+    for bad in (cell(None, 3, [], []), cell(1, None, None, [1.0, None, 2.0])):
+        with pytest.raises(DecodeError, match=r"does not say|null") as caught:
+            CODEC.decode_column(pa.array([GOOD, bad], loose), FIXED, np.empty((2, 3)))
+        assert caught.value.row == 1
+
+
+def test_another_column_is_refused() -> None:
+    for column in (pa.array([[1.0, 2.0, 3.0]]), pa.array([{"type": 1}]), pa.array([b"x"])):
+        with pytest.raises(DecodeError, match="VectorCodec reads"):
+            CODEC.decode_column(column, FIXED, np.empty((1, 3)))
+    with pytest.raises(DecodeError, match="no column of vectors"):
+        CODEC.decode_column(pa.array([{**GOOD, "type": 300}]), FIXED, np.empty((1, 3)))
+
+
+def test_the_size_of_a_sparse_vector_is_bounded_before_memory_is_taken() -> None:
+    with pytest.raises(DecodeError, match=r"134,217,729 elements, more than 134,217,728") as caught:
+        CODEC.decode_column(pa.array([cell(0, MAX_ELEMENTS + 1, [0], [1.0])], STORED), FREE, np.empty(1, object))
+    assert caught.value.row == 0
+
+
+def test_float32_rounds_and_what_it_cannot_hold_is_refused() -> None:
+    assert both(SINGLE, [cell(1, None, None, [0.1, np.inf, np.nan])])[0][0] == np.float32(0.1)
+    for huge in (cell(1, None, None, [0.0, 1e39, 0.0]), cell(0, 3, [1], [1e39])):
+        with pytest.raises(DecodeError, match=r"1e\+39 is too large for the float32") as caught:
+            both(SINGLE, [GOOD, huge])
+        assert caught.value.row in (0, 1)
+        with pytest.raises(DecodeError) as caught:
+            CODEC.decode_column(pa.array([GOOD, huge], STORED), SINGLE, np.empty((2, 3), np.float32))
+        assert caught.value.row == 1
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [("int64", (3,)), ("float16", (3,)), ("float64", ()), ("float64", (2, 2))])
+def test_only_vectors_of_floats_have_this_codec(dtype: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(SchemaError, match="VectorCodec stores vectors"):
+        UnischemaField("v", dtype, shape, CODEC)
+
+
+@pytest.mark.parametrize("field", [FIXED, SINGLE, FREE])
+def test_a_dataset_of_vectors_comes_back(tmp_path: Path, field: UnischemaField) -> None:
+    schema = Unischema("vectors", [UnischemaField("id", "int64"), field])
+    size = field.shape[0]
+    rows: list[dict[str, Any]] = [
+        {"id": n, "v": np.full(n % 4 if size is None else size, n, field.dtype)} for n in range(50)
+    ]
+    rows[7]["v"] = Sparse(len(rows[7]["v"]), [1], [7.0])
+    if field.nullable:
+        rows[3]["v"] = None
+    petastore.write_dataset(tmp_path / "v", schema, rows, rows_per_row_group=16)
+    expected = [None if row["v"] is None else row["v"] for row in rows]
+    expected[7] = np.array([0, 7] + [0] * (rows[7]["v"].size - 2), field.dtype)
+    asked: list[dict[str, Any]] = [{}, {"shuffle_rows": True, "seed": 1}, {"filters": [("id", ">", 2)]}]
+    for arguments in asked:
+        with petastore.make_reader(tmp_path / "v", **arguments) as reader:
+            for row in reader:
+                if expected[row.id] is None:
+                    assert row.v is None
+                else:
+                    assert row.v.dtype == field.dtype
+                    assert np.array_equal(row.v, expected[row.id])
