@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 from urllib.parse import quote, unquote
@@ -26,7 +26,7 @@ from petastore.inventory import Inventory
 from petastore.storage.location import Location
 from petastore.storage.whole_files import read_whole, replace_whole
 
-__all__ = ["INDEXES", "INDEX_VERSION", "read_index", "stored_index_names", "write_index"]
+__all__ = ["INDEXES", "INDEX_VERSION", "read_index", "stored_index_names", "write_indexes"]
 
 INDEXES = "_petastore/indexes"
 """The directory of the indexes, relative to the dataset's root."""
@@ -46,21 +46,28 @@ _SCHEMA = pa.schema(
 )
 _TIME = re.compile(r"(?P<kind>datetime64|timedelta64)\[(?P<unit>D|s|ms|us|ns|ps|fs|as)\]")
 _MOST_DIGITS = 1000
+_UNREADABLE = (LookupError, ValueError, TypeError, ArithmeticError)  # what JSON of another form ends in
 
 
-def write_index(location: Location, inventory: Inventory, index: RowGroupIndex) -> None:
-    """Put an index in place of the one of that name, in one step.
+def write_indexes(location: Location, inventory: Inventory, indexes: Sequence[RowGroupIndex]) -> None:
+    """Put each index in place of the one of its name, in one step; where one cannot be stored, none is.
 
     Args:
         location: The dataset's directory.
-        inventory: The version of the dataset that it was built from.
-        index: The index.
+        inventory: The version of the dataset that they were built from.
+        indexes: The indexes.
 
     Raises:
-        RequestError: Its name is too long, or a value cannot be stored.
-        MetadataError: It is larger than what is read back.
-        StorageError: The storage refused; the old index still stands.
+        RequestError: A name is too long, or a value cannot be stored.
+        MetadataError: One is larger than what is read back.
+        StorageError: The storage refused; the old index of that name, and those after it, still stand.
     """
+    encoded = {_path(index.index_name): _encoded(inventory, index) for index in indexes}
+    for path, data in encoded.items():
+        replace_whole(location, path, data)
+
+
+def _encoded(inventory: Inventory, index: RowGroupIndex) -> bytes:
     offsets = np.concatenate([[0], np.cumsum([len(groups) for groups in index.row_groups], dtype=np.int64)])
     numbers = np.fromiter((group for groups in index.row_groups for group in sorted(groups)), np.int32)
     values = [None] if index.values is None else [_json_of(value, index.index_name) for value in index.values]
@@ -79,13 +86,13 @@ def write_index(location: Location, inventory: Inventory, index: RowGroupIndex) 
     schema = _SCHEMA.with_metadata(metadata)
     with ipc.new_file(sink, schema) as writer:
         writer.write_table(pa.table(columns, schema=schema))
-    data = sink.getvalue().to_pybytes()
+    data: bytes = sink.getvalue().to_pybytes()
     if len(data) > _MAX_BYTES:
         raise MetadataError(
             f"the index {index.index_name!r} would have {len(data):,} bytes, and at most {_MAX_BYTES:,} are read back; "
             "index a field with fewer distinct values, or filter by this one: statistics find its row groups"
         )
-    replace_whole(location, _path(index.index_name), data)
+    return data
 
 
 def stored_index_names(location: Location) -> list[str]:
@@ -127,7 +134,7 @@ def read_index(location: Location, inventory: Inventory, name: str) -> RowGroupI
         table = reader.read_all().combine_chunks()
         table.validate(full=True)
         return _index(table, metadata["petastore.index"], name, inventory.num_row_groups)
-    except (pa.ArrowException, OSError, MemoryError, ValueError, TypeError, KeyError, RecursionError) as problem:
+    except (pa.ArrowException, OSError, MemoryError, RecursionError, *_UNREADABLE) as problem:
         if isinstance(problem, PetastoreError):
             raise
         raise MetadataError(f"{source} is damaged: {problem}; build the index again") from problem

@@ -21,7 +21,7 @@ from petastore.plan.unit import ReadUnit
 from petastore.predicates.column import each_value
 from petastore.readers.decode import decode_cells
 from petastore.readers.options import Workers
-from petastore.storage.row_group_index import write_index
+from petastore.storage.row_group_index import write_indexes
 
 __all__ = ["build_rowgroup_index"]
 
@@ -78,9 +78,9 @@ def build_rowgroup_index(
     found = list(given)
     for of_group in _built(dataset, given, Workers(count=workers_count)):
         found = [_called(total, operator.add, total, part) for total, part in zip(found, of_group, strict=True)]
-    for index in [_stored(indexer) for indexer in found]:
-        write_index(dataset.location, dataset.inventory, index)
-        _log.info("stored %r of %s", index, dataset.url)
+    indexes = [_stored(indexer) for indexer in found]
+    write_indexes(dataset.location, dataset.inventory, indexes)
+    _log.info("stored %r of %s", indexes, dataset.url)
 
 
 def _checked(indexers: Iterable[Any], dataset: Dataset) -> list[Any]:
@@ -150,7 +150,8 @@ def _look(
         if callable(batch):
             _called(indexer, batch, columns, group)
         else:
-            decoded = [{name: of_name[row] for name, of_name in values.items()} for row in range(rows)]
+            own = {name: values[name] for name in indexer.column_names}
+            decoded = [{name: of_name[row] for name, of_name in own.items()} for row in range(rows)]
             _called(indexer, indexer.build_index, decoded, group)
     return built
 
@@ -161,7 +162,8 @@ def _called(indexer: Any, function: Any, *arguments: Any) -> Any:
     except PetastoreError:
         raise
     except Exception as problem:
-        raise TransformError(f"the indexer {indexer!r:.80} raised {type(problem).__name__}: {problem}") from problem
+        name = f"{type(indexer).__name__} of the index {indexer.index_name!r}"
+        raise TransformError(f"the indexer {name} raised {type(problem).__name__}: {problem}") from problem
 
 
 def _stored(indexer: Any) -> RowGroupIndex:

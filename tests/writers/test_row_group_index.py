@@ -1,0 +1,201 @@
+"""Indexes are built from each row group once, in parallel, and hold for the data that they were built from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+from petastore import Unischema, UnischemaField, open_dataset
+from petastore.codecs import NdarrayCodec
+from petastore.dataset import Dataset
+from petastore.errors import DatasetChangedError, DecodeError, RequestError, TransformError
+from petastore.indexing import (
+    FieldNotNullIndexer,
+    RowGroupIndexerBase,
+    SingleFieldIndexer,
+    build_rowgroup_index,
+    get_row_group_indexes,
+)
+
+SCHEMA = Unischema(
+    "s",
+    [
+        UnischemaField("id", "int64"),
+        UnischemaField("word", "str", nullable=True),
+        UnischemaField("labels", "int64", (None,), NdarrayCodec()),
+    ],
+)
+
+
+def row(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "word": None if 10 <= number < 20 else f"w{number % 3}",
+        "labels": np.arange(number // 10, number // 10 + number % 2),
+    }
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """40 rows in row groups of 5."""
+    petastore.write_dataset(tmp_path / "s", SCHEMA, map(row, range(40)), rows_per_row_group=5)
+    return str(tmp_path / "s")
+
+
+class FirstDigits(RowGroupIndexerBase):
+    """An indexer of a user's own, over rows."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, set[int]] = {}
+
+    def __add__(self, other: Any) -> Any:
+        merged = type(self)()
+        for part in (self, other):
+            for digit, groups in part.found.items():
+                merged.found.setdefault(digit, set()).update(groups)
+        return merged
+
+    @property
+    def index_name(self) -> str:
+        return "first digit"
+
+    @property
+    def column_names(self) -> list[str]:
+        return ["id", "word"]
+
+    @property
+    def indexed_values(self) -> list[Any]:
+        return list(self.found)
+
+    def get_row_group_indexes(self, value_key: Any) -> set[int]:
+        return self.found[value_key]
+
+    def build_index(self, decoded_rows: list[dict[str, Any]], piece_index: int) -> Any:
+        for values in decoded_rows:
+            assert set(values) == {"id", "word"}
+            self.found.setdefault(str(values["id"])[0], set()).add(piece_index)
+
+
+def test_indexes_say_which_row_groups_hold_what(url: str) -> None:
+    mine = FirstDigits()
+    indexers = [
+        SingleFieldIndexer("by_word", "word"),
+        SingleFieldIndexer("by_label", "labels"),
+        FieldNotNullIndexer("has_word", "word"),
+        mine,
+    ]
+    build_rowgroup_index(url, object(), indexers, "libhdfs3", workers_count=2)
+    found = get_row_group_indexes(open_dataset(url))
+    assert list(found) == ["by_label", "by_word", "first digit", "has_word"]
+    with_word = {0, 1, 4, 5, 6, 7}
+    assert found["has_word"].get_row_group_indexes() == with_word
+    assert found["by_word"].get_row_group_indexes("w1") == with_word
+    assert sorted(found["by_word"].indexed_values) == ["w0", "w1", "w2"]
+    assert {label: found["by_label"].get_row_group_indexes(label) for label in range(5)} == {
+        0: {0, 1}, 1: {2, 3}, 2: {4, 5}, 3: {6, 7}, 4: set(),
+    }  # fmt: skip
+    assert found["first digit"].get_row_group_indexes("3") == {0, 6, 7}
+    assert mine.found == {}
+    assert indexers[0].indexed_values == []
+
+
+def test_only_the_fields_that_are_indexed_are_read(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, tuple[str, ...]]] = []
+    read = Dataset.read
+
+    def noted(self: Dataset, unit: Any) -> Any:
+        seen.append((unit.group, unit.columns))
+        return read(self, unit)
+
+    monkeypatch.setattr(Dataset, "read", noted)
+    build_rowgroup_index(url, indexers=[SingleFieldIndexer("a", "word"), FieldNotNullIndexer("b", "word")])
+    assert sorted(seen) == [(group, ("word",)) for group in range(8)]
+
+
+def test_partition_columns_and_plain_parquet_are_indexed_and_empty_row_groups_passed_over(tmp_path: Path) -> None:
+    for day, rows in (("mon", 3), ("tue", 0), ("wed", 2)):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"id": pa.array(range(rows), pa.int64())}), tmp_path / f"day={day}" / "a.parquet")
+    build_rowgroup_index(str(tmp_path), indexers=[SingleFieldIndexer("by_day", "day"), SingleFieldIndexer("i", "id")])
+    dataset = open_dataset(tmp_path)
+    found = get_row_group_indexes(dataset)
+    last = dataset.inventory.num_row_groups - 1
+    assert found["by_day"].get_row_group_indexes("wed") == {last}
+    assert found["by_day"].get_row_group_indexes("tue") == set()
+    assert found["i"].get_row_group_indexes(1) == {0, last}
+    assert found["i"].get_row_group_indexes(2) == {0}
+
+
+def test_an_index_is_stale_once_the_data_changes(url: str) -> None:
+    build_rowgroup_index(url, indexers=[SingleFieldIndexer("by_word", "word")])
+    petastore.write_dataset(url, SCHEMA, map(row, range(40)), rows_per_row_group=5, mode="append")
+    with pytest.raises(DatasetChangedError, match=r"'by_word' is stale: .* was added"):
+        get_row_group_indexes(open_dataset(url))
+    build_rowgroup_index(url, indexers=[SingleFieldIndexer("by_word", "word")])
+    found = get_row_group_indexes(open_dataset(url))
+    assert len(found["by_word"].get_row_group_indexes("w1")) == 12
+
+
+@pytest.mark.parametrize(
+    ("indexers", "message"),
+    [
+        ([], "indexers is empty"),
+        (SingleFieldIndexer("a", "id"), "is a list"),
+        (7, "is a list"),
+        (["id"], "is no indexer"),
+        ([SingleFieldIndexer], "is no indexer"),
+        ([SingleFieldIndexer("a", "id"), SingleFieldIndexer("a", "word")], "two of the indexers are named 'a'"),
+        ([SingleFieldIndexer("a", "wrong")], "looks at the field 'wrong', but .* has 'id', 'word', 'labels'"),
+    ],
+)
+def test_what_cannot_be_indexed_is_refused_before_anything_is_read(url: str, indexers: Any, message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        build_rowgroup_index(url, indexers=indexers)
+
+
+def test_single_files_have_no_indexes(url: str) -> None:
+    path = str(next(Path(url).glob("*.parquet")))
+    with pytest.raises(RequestError, match="whole datasets"):
+        build_rowgroup_index(path, indexers=[SingleFieldIndexer("a", "id")])
+    with pytest.raises(RequestError, match="whole datasets"):
+        get_row_group_indexes(open_dataset(path))
+
+
+def test_an_indexer_that_fails_is_named_and_nothing_is_stored(url: str) -> None:
+    class Fails(FirstDigits):
+        def build_index(self, decoded_rows: list[dict[str, Any]], piece_index: int) -> Any:
+            raise KeyError(len(decoded_rows), piece_index)
+
+    with pytest.raises(TransformError, match=r"the indexer Fails of the index 'first digit' raised KeyError"):
+        build_rowgroup_index(url, indexers=[SingleFieldIndexer("a", "id"), Fails()], workers_count=1)
+
+    class Stores(FirstDigits):
+        @property
+        def indexed_values(self) -> list[Any]:
+            return [(1, 2)]
+
+        def get_row_group_indexes(self, value_key: Any) -> set[int]:
+            return {len(value_key)}
+
+    with pytest.raises(RequestError, match="can be stored"):
+        build_rowgroup_index(url, indexers=[SingleFieldIndexer("a", "id"), Stores()])
+    assert get_row_group_indexes(open_dataset(url)) == {}
+
+
+def test_a_damaged_cell_is_named_with_its_place(tmp_path: Path) -> None:
+    petastore.write_dataset(tmp_path / "s", SCHEMA, map(row, range(4)))
+    (path,) = (tmp_path / "s").glob("*.parquet")
+    table = pq.read_table(path)
+    broken = table.set_column(2, table.schema.field("labels"), pa.array([b"x"] * 4, table.schema.field("labels").type))
+    pq.write_table(broken, path)
+    for folder in ((tmp_path / "s" / "_petastore"),):
+        for file in folder.glob("*"):
+            file.unlink()
+    with pytest.raises(DecodeError, match=r"column 'labels', row 0 of row group 0 in part-"):
+        build_rowgroup_index(str(tmp_path / "s"), indexers=[SingleFieldIndexer("a", "labels")])
