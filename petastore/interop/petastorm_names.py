@@ -68,7 +68,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "NoDataAvailableError": "petastore.errors:NoDataAvailableError",
     },
     "etl": {
-        "RowGroupIndexerBase": Instead(_NOT_YET),
+        "RowGroupIndexerBase": "petastore.indexers:RowGroupIndexerBase",
     },
     "etl.dataset_metadata": {
         "PetastormMetadataError": "petastore.errors:MetadataError",
@@ -91,12 +91,12 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "generate_petastorm_metadata": Instead(_NOT_YET),
     },
     "etl.rowgroup_indexers": {
-        "SingleFieldIndexer": Instead(_NOT_YET),
-        "FieldNotNullIndexer": Instead(_NOT_YET),
+        "SingleFieldIndexer": "petastore.indexers:SingleFieldIndexer",
+        "FieldNotNullIndexer": "petastore.indexers:FieldNotNullIndexer",
     },
     "etl.rowgroup_indexing": {
-        "build_rowgroup_index": Instead(_NOT_YET),
-        "get_row_group_indexes": Instead(_NOT_YET),
+        "build_rowgroup_index": "petastore.indexing:build_rowgroup_index",
+        "get_row_group_indexes": "petastore.indexing:get_row_group_indexes",
         "ROWGROUPS_INDEX_KEY": Instead("indexes are read through get_row_group_indexes"),
     },
     "fs_utils": {
@@ -123,7 +123,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "LocalDiskCache": _CACHES,
     },
     "ngram": {
-        "NGram": Instead(_NOT_YET),
+        "NGram": "petastore.plan.ngram:NGram",
     },
     "predicates": {
         "PredicateBase": "petastore.predicates:PredicateBase",
@@ -173,10 +173,10 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "RandomShufflingBuffer": _BUFFERS,
     },
     "selectors": {
-        "IntersectIndexSelector": Instead(_NOT_YET),
-        "RowGroupSelectorBase": Instead(_NOT_YET),
-        "SingleIndexSelector": Instead(_NOT_YET),
-        "UnionIndexSelector": Instead(_NOT_YET),
+        "IntersectIndexSelector": "petastore.selectors:IntersectIndexSelector",
+        "RowGroupSelectorBase": "petastore.selectors:RowGroupSelectorBase",
+        "SingleIndexSelector": "petastore.selectors:SingleIndexSelector",
+        "UnionIndexSelector": "petastore.selectors:UnionIndexSelector",
     },
     "spark": {
         "SparkDatasetConverter": Instead(_NOT_YET),

@@ -16,6 +16,7 @@ from petastore.inventory import Inventory
 from petastore.plan.budget import Budget, fitted
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixture import Mixture
+from petastore.plan.ngram import NGram
 from petastore.plan.plan import Plan, Span
 from petastore.plan.request import Shard, Tail
 from petastore.plan.state import dump_state, resume
@@ -82,6 +83,9 @@ class Reader:
         RequestError: The transform, or the column `valid` of `tail="pad"`, contradicts the schema.
         NoDataAvailableError: `tail="even"` with fewer rows than shards.
     """
+
+    ngram: NGram | None = None
+    """What a window is, where rows of this reader are windows."""
 
     def __init__(
         self,

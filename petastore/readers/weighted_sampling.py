@@ -100,6 +100,8 @@ def _checked(readers: Sequence[Reader]) -> list[Dataset]:
     for number, reader in enumerate(readers):
         if not isinstance(reader, Reader) or not isinstance(reader.dataset, Dataset):
             raise RequestError(f"reader {number} is {reader!r:.100}; give what make_reader or make_batch_reader gave")
+        if reader.ngram is not None:
+            raise RequestError(f"reader {number} gives windows, and only readers of rows are mixed")
         if reader.stopped or reader.cursor != Cursor():
             raise RequestError(f"reader {number} was read from or stopped already; give a fresh one")
         if reader.batched_output != readers[0].batched_output:

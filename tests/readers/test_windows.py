@@ -461,3 +461,27 @@ def test_longer_windows_take_more_memory(tracks: dict[int, str]) -> None:
 def test_mixtures_refuse_windows(tracks: dict[int, str]) -> None:
     with pytest.raises(RequestError, match="NGram is no list of fields"):
         petastore.make_mixed_reader([tracks[1], tracks[2]], [1, 1], ngram())
+
+
+def test_readers_of_windows_are_not_mixed_by_weight(tracks: dict[int, str]) -> None:
+    readers = [petastore.make_reader(tracks[1], ngram()) for _ in range(2)]
+    with pytest.raises(RequestError, match="reader 0 gives windows"):
+        petastore.WeightedSamplingReader(readers, [0.5, 0.5])
+
+
+def test_text_and_arrays_of_windows_are_lists_in_torch(tracks: dict[int, str]) -> None:
+    asked = NGram({0: ["name", "points"], 1: ["points"]}, 2, "time")
+    with petastore.make_reader(tracks[1], asked, shuffle_row_groups=False) as reader:
+        batch = next(iter(DataLoader(reader, batch_size=3)))
+    numbers = expected_windows(length=2)[:3]
+    assert batch["name"] == stacked(numbers, "name", [0])
+    assert [[points.tolist() for points in window] for window in batch["points"]] == [
+        [list(range(number % 5)) for number in window] for window in numbers
+    ]
+
+
+def test_map_style_datasets_refuse_windows(tracks: dict[int, str]) -> None:
+    from petastore.adapters.torch import MapDataset
+
+    with pytest.raises(RequestError, match="NGram is no list of fields"):
+        MapDataset(tracks[1], ngram())

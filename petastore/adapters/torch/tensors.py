@@ -134,6 +134,8 @@ def tensor_or_list(name: str, column: NDArray[Any]) -> Any:
 def _cell(name: str, cell: Any) -> Any:
     if not isinstance(cell, np.ndarray):
         return cell
+    if cell.dtype.kind == "O" and cell.ndim:  # rows of a window
+        return [_cell(name, value) for value in cell]
     if cell.dtype.kind in "OSU":
         return cell.tolist()
     return torch.from_numpy(shareable(name, present(name, cell) if cell.ndim else cell))
