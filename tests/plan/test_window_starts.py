@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,6 +66,17 @@ def test_without_overlap_windows_share_no_timestamp_as_petastorm_has_it() -> Non
 
 def test_without_overlap_a_gap_begins_anew() -> None:
     assert starts_of([[0, 1, 2, 9, 10, 11, 12]], np.uint64(1), length=2, overlap=False) == [(0, 0), (0, 3), (0, 5)]
+
+
+def test_inside_a_row_group_windows_are_those_of_petastorm() -> None:
+    """What `petastorm.ngram.NGram.form_ngram` of 0.13.1 gave for timestamps with ties and gaps, written down."""
+    cases = json.loads((Path(__file__).parent / "golden" / "petastorm_windows.json").read_text(encoding="utf-8"))
+    for case in cases:
+        times, length = np.array(case["times"]), case["length"]
+        most = most_between(case["delta_threshold"], UnischemaField("t", np.int64))
+        found = starts_of([times], most, length=length, overlap=case["timestamp_overlap"])
+        assert [times[row : row + length].tolist() for _, row in found] == case["windows"]
+    assert sum(len(case["windows"]) > 0 for case in cases) > 40
 
 
 def test_nothing_has_no_windows() -> None:
