@@ -23,7 +23,9 @@ CHECKS: dict[str, Callable[[Path], None]] = {
     name: function
     for module in (rows, shards, selecting, values, caches, workers, metadata)
     for name, function in vars(module).items()
-    if inspect.isfunction(function) and list(inspect.signature(function).parameters) == ["folder"]
+    if not name.startswith("_")
+    and inspect.isfunction(function)
+    and list(inspect.signature(function).parameters) == ["folder"]
 }
 
 
