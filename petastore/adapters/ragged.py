@@ -11,7 +11,7 @@ import numpy as np
 from petastore.errors import RequestError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["Form", "Padded", "forms_of", "lengths_field"]
+__all__ = ["Form", "Padded", "forms_of", "lengths_field", "refuse_ragged_windows"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,6 +30,25 @@ class Padded:
 
 
 Form: TypeAlias = "str | Padded"
+
+
+def refuse_ragged_windows(reader: Any, forms: Iterable[str], *, instead: str) -> None:
+    """Refuses forms for columns of windows: the rows of one window may differ in shape, too.
+
+    Args:
+        reader: What is to be refused where it reads windows.
+        forms: Names of the columns that would have one.
+        instead: What to do.
+
+    Raises:
+        RequestError: It reads windows, and a column would have a form.
+    """
+    names = list(forms)
+    if names and getattr(reader, "ngram", None) is not None:
+        raise RequestError(
+            f"column {names[0]!r} has a free shape, and each window has several rows of it: {instead}, or give it one "
+            "shape in a transform_spec"
+        )
 
 
 def lengths_field(field: UnischemaField) -> UnischemaField:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from petastore.adapters.columns import flattened, nanoseconds, padded, present, ragged_cells
 from petastore.adapters.passes import Passes
-from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field
+from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field, refuse_ragged_windows
 from petastore.adapters.runs import Handed, Run, runs_of
 from petastore.errors import DecodeError, MissingExtraError, RequestError
 from petastore.plan.cursor import Cursor
@@ -98,6 +98,8 @@ def make_tf_dataset(reader: Any, batch_size: int | None = None, *, ragged: Form 
     if batch_size is not None and not whole:
         raise RequestError(f"batch_size is a number of rows from 1, or None for rows, but {batch_size!r} was given")
     forms = forms_of(ragged, _fields(reader), known=("ragged", "padded"))
+    free = [field.name for field in reader.schema if None in field.shape]
+    refuse_ragged_windows(reader, free, instead="leave it out of the NGram")
     if forms and batch_size is None:
         raise RequestError("ragged='padded' is about batches, and rows were asked for; give batch_size")
     columns = [column for field in _fields(reader) for column in _columns(field, forms, rows=batch_size is None)]

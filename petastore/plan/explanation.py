@@ -260,6 +260,7 @@ _BY = {
     "statistics": "statistics",
     "filter": "the filter",
     "predicate": "the predicate",
+    "windows": "windows, which begin with others",
     "selection": "the selection",
 }
 

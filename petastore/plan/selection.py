@@ -18,9 +18,10 @@ from petastore.errors import RequestError
 
 __all__ = ["PRUNED_BY", "Pruned", "Selection"]
 
-PRUNED_BY = ("partition values", "statistics", "filter", "predicate", "selection")
+PRUNED_BY = ("partition values", "statistics", "filter", "predicate", "windows", "selection")
 """What can leave rows out, in the order in which it is asked: directory names, then the statistics of row groups, then
-the filter and the predicate, which are asked about each row that is left. By `"selection"` is what nobody kept account
+the filter and the predicate, which are asked about each row that is left. Where windows are read, rows with which none
+begins are left out by `"windows"`. By `"selection"` is what nobody kept account
 of: somebody made the selection by hand."""
 
 
@@ -123,4 +124,4 @@ class Selection:
 
     def __repr__(self) -> str:
         kept = int((self.counts > 0).sum())
-        return f"Selection({int(self.counts.sum()):,} rows in {kept:,} of {len(self.counts):,} row groups)"
+        return f"{type(self).__name__}({int(self.counts.sum()):,} rows in {kept:,} of {len(self.counts):,} row groups)"

@@ -9,13 +9,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.plan.selection import Selection
 
-__all__ = ["Following", "Windows"]
+__all__ = ["Following", "WindowStarts", "Windows"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class WindowStarts(Selection):
+    """The rows with which windows begin. Their fingerprint also says what the windows are."""
+
+    length: int = 1
+    """Rows of a window."""
+
+    among: str | None = None
+    """Fingerprint of the selection of rows that windows are made of; None is all."""
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """32 hexadecimal digits that equal windows share."""
+        return hashlib.sha256(repr((super().fingerprint, self.length, self.among)).encode()).hexdigest()[:32]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)

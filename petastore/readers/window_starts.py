@@ -7,6 +7,7 @@ filters; processes that ask at the same time each read for themselves.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import hashlib
 import json
@@ -22,10 +23,11 @@ from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.errors import DecodeError, RequestError
 from petastore.plan.ngram import NGram
-from petastore.plan.selection import Selection
+from petastore.plan.selection import Pruned, Selection
 from petastore.plan.timestamps import comparable, most_between
 from petastore.plan.unit import ReadUnit
 from petastore.plan.window_starts import Stretch, first_unsorted, stretch_of, window_starts
+from petastore.plan.windows import WindowStarts
 from petastore.readers.decode import decode_cells
 from petastore.readers.options import Workers
 from petastore.readers.pools import Pool
@@ -45,7 +47,7 @@ def select_window_starts(
     *,
     workers: Workers | None = None,
     selection_cache: str | os.PathLike[str] | bool = True,
-) -> Selection:
+) -> WindowStarts:
     """The rows of a dataset with which windows begin.
 
     Args:
@@ -70,7 +72,7 @@ def select_window_starts(
         ...     _ = petastore.write_dataset(folder, schema, rows, rows_per_row_group=2)
         ...     dataset = petastore.open_dataset(folder)
         ...     select_window_starts(dataset, NGram({0: ["time"], 1: ["time"]}, 1, "time"), selection_cache=False)
-        Selection(4 rows in 3 of 3 row groups)
+        WindowStarts(4 rows in 3 of 3 row groups)
     """
     directory = selection_directory(selection_cache)
     field = ngram.timestamp_in(dataset.schema)
@@ -81,18 +83,30 @@ def select_window_starts(
     memory = RememberedSelections(directory) if directory is not None and is_version_known else None
     key = _key(dataset, ngram, field, most, selection)
     found = None if memory is None else memory.load(key, rows)
-    if found is not None:
-        return found
-    groups, stretches = _stretches(_Timestamps(dataset, field, selection), most, workers or Workers())
+    if found is None:
+        timestamps = _Timestamps(dataset, field, selection)
+        found = _found(dataset, ngram, timestamps, most, workers or Workers())
+        if memory is not None:
+            memory.save(key, found, rows)
+    among = None if selection is None else selection.fingerprint
+    return WindowStarts(found.counts, found.bitmaps, found.pruned, ngram.length, among)
+
+
+def _found(dataset: Dataset, ngram: NGram, timestamps: _Timestamps, most: Any, workers: Workers) -> Selection:
+    """The rows with which windows begin, and what left out the others."""
+    rows, selection = dataset.inventory.rows, timestamps.selection
+    stretches = _stretches(timestamps, most, workers)
     flags = window_starts(stretches, most, length=ngram.length, overlap=ngram.timestamp_overlap)
     kept = {
         group: as_kept(_of_rows(of_group, int(rows[group]), group, selection))
-        for group, of_group in zip(groups, flags, strict=True)
+        for group, of_group in zip(timestamps.groups, flags, strict=True)
     }
-    starts = selection_of(kept, rows, () if selection is None else selection.pruned)
-    if memory is not None:
-        memory.save(key, starts, rows)
-    return starts
+    starts = selection_of(kept, rows)
+    before = Selection(rows, {}) if selection is None else selection
+    left_out = int((before.counts - starts.counts).sum())
+    row_groups = int(((before.counts > 0) & (starts.counts == 0)).sum())
+    pruned = (Pruned("windows", row_groups, left_out),) if left_out else ()
+    return dataclasses.replace(starts, pruned=before.pruned + pruned)
 
 
 def _key(dataset: Dataset, ngram: NGram, field: UnischemaField, most: Any, selection: Selection | None) -> str:
@@ -117,7 +131,8 @@ class _Timestamps:
     def __init__(self, dataset: Dataset, field: UnischemaField, selection: Selection | None) -> None:
         self._dataset = dataset
         self._field = field
-        self._selection = selection
+        self.selection = selection
+        """Which rows windows are made of; None is all."""
         self._of_partitions = dataset.partition_values((field.name,))
         counts = dataset.inventory.rows if selection is None else selection.counts
         self.groups: list[int] = np.flatnonzero(counts).tolist()
@@ -125,7 +140,7 @@ class _Timestamps:
 
     def stretch(self, most: Any, group: int) -> Stretch:
         """What is kept of a row group."""
-        bitmap = None if self._selection is None else self._selection.bitmaps.get(group)
+        bitmap = None if self.selection is None else self.selection.bitmaps.get(group)
         rows = None if bitmap is None else np.flatnonzero(bitmap)
         found = self._decoded(group, rows)
         values = comparable(found.values)
@@ -185,11 +200,10 @@ def _nullable(field: UnischemaField) -> UnischemaField:
     return UnischemaField(field.name, field.numpy_dtype, field.shape, field.codec, nullable=True)
 
 
-def _stretches(timestamps: _Timestamps, most: Any, workers: Workers) -> tuple[list[int], list[Stretch]]:
+def _stretches(timestamps: _Timestamps, most: Any, workers: Workers) -> list[Stretch]:
     pool = workers.pool()
     try:
-        look = functools.partial(timestamps.stretch, most)
-        return timestamps.groups, list(_in_order(timestamps.groups, look, pool))
+        return list(_in_order(timestamps.groups, functools.partial(timestamps.stretch, most), pool))
     finally:
         pool.close()
         pool.join()

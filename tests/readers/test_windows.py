@@ -485,3 +485,58 @@ def test_map_style_datasets_refuse_windows(tracks: dict[int, str]) -> None:
 
     with pytest.raises(RequestError, match="NGram is no list of fields"):
         MapDataset(tracks[1], ngram())
+
+
+def test_padding_of_windows_is_refused_at_the_call(tracks: dict[int, str]) -> None:
+    with (
+        petastore.make_reader(tracks[1], ngram()) as reader,
+        pytest.raises(RequestError, match="'points' has a free shape"),
+    ):
+        DataLoader(reader, batch_size=4, ragged="padded")
+
+
+def test_a_state_of_other_windows_is_refused(tracks: dict[int, str]) -> None:
+    apart = [{offset: ["time"] for offset in range(length)} for length in (1, 2)]
+    states = []
+    for fields in apart:
+        with petastore.make_reader(tracks[2], NGram(fields, 4, "time"), filters=col("time") < 9) as reader:
+            next(reader)
+            states.append(reader.state_dict())
+    with petastore.make_reader(tracks[2], NGram(apart[0], 4, "time"), filters=col("time") < 9) as reader:
+        reader.load_state_dict(states[0])
+        with pytest.raises(RequestError, match="state"):
+            reader.load_state_dict(states[1])
+
+
+def test_the_plan_says_what_windows_leave_out(tracks: dict[int, str]) -> None:
+    with petastore.make_reader(tracks[57], ngram(), filters=col("time") < 100) as reader:
+        assert isinstance(reader.plan, petastore.Plan)
+        said = reader.plan.explain(16).as_dict()
+    windows = len([window for window in expected_windows() if TIMES[window[-1]] < 100])
+    below = sum(time < 100 for time in TIMES)
+    assert (said["rows"], said["dataset_rows"]) == (windows, ROWS)
+    left_out = {step["by"]: step["rows"] for step in said["pruned"]}
+    assert left_out["windows"] == below - windows
+    assert sum(left_out.values()) == ROWS - windows
+
+
+def test_dictionaries_that_differ_are_joined(tmp_path: Path) -> None:
+    kinds = pa.array([f"k{number // 3}" for number in range(12)]).dictionary_encode()
+    for name, part in (("a", slice(0, 7)), ("b", slice(7, 12))):
+        chunk = pa.array(kinds.to_pylist()[part]).dictionary_encode()
+        times = np.arange(12)[part]
+        pq.write_table(pa.table({"time": times, "kind": chunk}), tmp_path / f"{name}.parquet", row_group_size=2)
+    asked = NGram({0: ["time", "kind"], 4: ["kind"]}, 1, "time")
+    with petastore.make_reader(str(tmp_path), asked, shuffle_row_groups=False) as reader:
+        found = [(int(window[0].time), window[0].kind, window[4].kind) for window in reader]
+    assert found == [(n, f"k{n // 3}", f"k{(n + 4) // 3}") for n in range(8)]
+
+
+def test_nested_columns_come_in_windows(tmp_path: Path) -> None:
+    lists = [list(range(number % 3)) for number in range(8)]
+    url = write_plain(tmp_path, time=np.arange(8), values=lists)
+    with petastore.make_reader(
+        url, NGram({0: ["values"], 1: ["values"]}, 1, "time"), shuffle_row_groups=False
+    ) as reader:
+        found = [(window[0].values.tolist(), window[1].values.tolist()) for window in reader]
+    assert found == [(lists[number], lists[number + 1]) for number in range(7)]

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from petastore.adapters.columns import flattened, padded, ragged_cells
-from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field
+from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field, refuse_ragged_windows
 from petastore.adapters.torch.tensors import shareable
 from petastore.schema.field import UnischemaField
 
@@ -30,6 +30,7 @@ def ragged_columns(reader: Any, ragged: Any) -> dict[str, RaggedColumn]:
         RequestError: No such form or column, or a column that cannot have it.
     """
     forms = forms_of(ragged, reader.schema, known=_FORMS)
+    refuse_ragged_windows(reader, forms, instead="take it as a list")
     return {name: RaggedColumn(reader.schema[name], form) for name, form in forms.items()}
 
 
