@@ -53,6 +53,9 @@ class WindowReader(Reader):
         NoDataAvailableError: `tail="even"` with fewer windows than shards.
     """
 
+    ngram: NGram
+    """What a window is, with the fields of the dataset."""
+
     def __init__(
         self,
         dataset: Dataset,
@@ -66,7 +69,6 @@ class WindowReader(Reader):
     ) -> None:
         assert plan.selection is not None  # noqa: S101 - made by `open_window_reader`
         self.ngram = ngram
-        """What a window is, with the fields of the dataset."""
         self._windows = Windows(dataset.inventory.rows, selection, plan.selection, ngram.length)
         super().__init__(dataset, plan, workers=workers, transform=transform, batched=batched)
 
