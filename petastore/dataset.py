@@ -38,7 +38,6 @@ from petastore.storage.footers import (
     list_data_files,
     read_footers,
 )
-from petastore.storage.layouts import pickable
 from petastore.storage.location import Location, open_location
 from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, unlisted_files
 from petastore.storage.partitions import parse_partitions, partition_fields, partition_value
@@ -197,8 +196,7 @@ class Dataset:
         columns = [name for name in unit.columns if name not in self.partition_names]
         if not columns:
             return pa.table({})
-        table = read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers)
-        return pickable(table).combine_chunks()
+        return read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers)
 
     def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True) -> Iterator[pa.Table]:
         """The stored cells of a work item, part after part; one chunk a column.
@@ -213,10 +211,9 @@ class Dataset:
             DecodeError: Its pages are damaged.
             StorageError: It cannot be read.
         """
-        tables = read_row_group_in_parts(
+        return read_row_group_in_parts(
             self.location, unit.file, unit.row_group, parts, footers=self.footers, verify=verify
         )
-        return (pickable(table).combine_chunks() for table in tables)
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Of each partition column among `columns`: its stored cell for each row group, as one Arrow array."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -22,12 +23,17 @@ __all__ = ["Picks"]
 
 _Where: TypeAlias = slice | NDArray[np.int64]
 
+_Segment: TypeAlias = tuple[int, _Where, slice]
+"""A row group, its rows there, as a slice where they lie side by side, and their place among all."""
+
 _RUN_BYTES = 4096
 """From so many bytes a run on average, runs are copied one by one: two calls cost less than copying all bytes twice."""
 
 _RUN_ROWS = 64
 """From so many rows a run on average, runs are not brought together by row group."""
 
+_SLICE_ROWS = 16
+"""From so many rows on average that lie side by side, each of these slices is copied by itself."""
 
 _ROW_BYTES = 512
 """From so many bytes a row, rows are put where they belong one by one, and not gathered first."""
@@ -39,8 +45,8 @@ class Picks:
 
     Example:
         >>> picks = Picks(np.array([7, 2, 7], np.int32), np.array([0, 5, 1]))
-        >>> [(group, rows.tolist()) for group, rows in picks.segments]
-        [(2, [5]), (7, [0, 1])]
+        >>> picks.segments
+        [(2, slice(5, 6, None), slice(0, 1, None)), (7, slice(0, 2, None), slice(1, 3, None))]
     """
 
     groups: NDArray[np.int32]
@@ -55,41 +61,33 @@ class Picks:
     @functools.cached_property
     def _borders(self) -> NDArray[np.int64]:
         """Where runs of one row group begin."""
-        return np.concatenate([[0][: len(self.groups)], np.flatnonzero(self.groups[1:] != self.groups[:-1]) + 1])
+        return _borders(self.groups[1:] != self.groups[:-1], len(self.groups))
 
     @functools.cached_property
-    def runs(self) -> list[tuple[int, NDArray[np.int64]]]:
-        """Row groups in the order in which they come, and which rows follow each other there."""
-        borders = self._borders
-        return list(zip(self.groups[borders].tolist(), np.split(self.rows, borders[1:]), strict=True))
+    def by_group(self) -> list[tuple[int, NDArray[np.int64]]]:
+        """Row group after row group, each once: where its rows stand in `groups` and `rows`."""
+        ordered = self.groups[self._by_group]
+        borders = _borders(ordered[1:] != ordered[:-1], len(ordered))
+        return list(zip(ordered[borders].tolist(), np.split(self._by_group, borders[1:]), strict=True))
 
     @functools.cached_property
     def _by_group(self) -> NDArray[np.int64]:
         return _stable_order(self.groups)
 
     @functools.cached_property
-    def by_group(self) -> list[tuple[int, NDArray[np.int64]]]:
-        """Row group after row group, each once: where its rows stand in `groups` and `rows`."""
-        ordered = self.groups[self._by_group]
-        borders = np.flatnonzero(np.diff(ordered, prepend=-1))
-        return list(zip(ordered[borders].tolist(), np.split(self._by_group, borders[1:]), strict=True))
-
-    @functools.cached_property
     def _come_in_runs(self) -> bool:
         return len(self.rows) >= _RUN_ROWS * len(self._borders)
 
     @functools.cached_property
-    def segments(self) -> list[tuple[int, NDArray[np.int64]]]:
-        """Rows of one row group after the other: runs where these are long, else each row group once."""
-        return self.runs if self._come_in_runs else [(group, self.rows[where]) for group, where in self.by_group]
+    def _runs(self) -> list[_Segment]:
+        return _segments(self.groups, self.rows)
 
     @functools.cached_property
-    def _where_runs_lie(self) -> list[tuple[int, _Where, slice]]:
-        return _where_they_lie(self.runs)
-
-    @functools.cached_property
-    def _where_segments_lie(self) -> list[tuple[int, _Where, slice]]:
-        return _where_they_lie(self.segments)
+    def segments(self) -> list[_Segment]:
+        """Rows of one row group after the other, where runs are long as they come, else brought together."""
+        if self._come_in_runs:
+            return self._runs
+        return _segments(self.groups[self._by_group], self.rows[self._by_group])
 
     @functools.cached_property
     def _targets(self) -> NDArray[np.int64] | None:
@@ -111,7 +109,7 @@ class Picks:
         Args:
             columns: Of each row group: the column, a `pyarrow.Array` of all its rows.
         """
-        parts = [_taken(columns[group], rows) for group, rows in self.segments]
+        parts = [_taken(columns[group], where) for group, where, _ in self.segments]
         joined = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         return joined if self._targets is None else joined.take(arrow_numbers(self._places))
 
@@ -129,10 +127,11 @@ class Picks:
         return Picks(self.groups, rows, self.where)
 
     def _placed_runs(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
-        found = [(places[group], rows) for group, rows in self.runs]
-        return np.concatenate(
-            [rows if of_group is None else of_group[rows] for of_group, rows in found], dtype=np.int64
-        )
+        rows = np.empty_like(self.rows)
+        for first, stop in itertools.pairwise([*self._borders.tolist(), len(rows)]):
+            of_group, run = places[int(self.groups[first])], self.rows[first:stop]
+            rows[first:stop] = run if of_group is None else of_group[run]
+        return rows
 
     def _placed_groups(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
         rows = np.empty_like(self.rows)
@@ -150,25 +149,25 @@ class Picks:
             buffers: Where memory comes from that is needed meanwhile.
         """
         if self.where is None and out.nbytes >= len(self._borders) * len(out) * _RUN_BYTES:
-            _lay(columns, self._where_runs_lie, out)
+            _lay(columns, self._runs, out)
         elif self._targets is None:
-            _lay(columns, self._where_segments_lie, out)
+            _lay(columns, self.segments, out)
         elif out[0, :1].nbytes >= _ROW_BYTES:
             self._scatter(columns, self._targets, out)
         else:
             gathered = buffers.empty(out.shape, out.dtype)
-            _lay(columns, self._where_segments_lie, gathered)
+            _lay(columns, self.segments, gathered)
             np.take(gathered, self._places, axis=1, out=out, mode="clip")
 
     def _scatter(self, columns: Mapping[int, NDArray[Any]], targets: NDArray[np.int64], out: NDArray[Any]) -> None:
-        for group, where, segment in self._where_segments_lie:
+        for group, where, segment in self.segments:
             for column, of_column in zip(columns[group], out, strict=True):
                 of_column[targets[segment]] = column[where]
 
 
-def _lay(columns: Mapping[int, NDArray[Any]], runs: list[tuple[int, _Where, slice]], out: NDArray[Any]) -> None:
-    """The rows of some runs end to end."""
-    for group, where, target in runs:
+def _lay(columns: Mapping[int, NDArray[Any]], segments: list[_Segment], out: NDArray[Any]) -> None:
+    """The rows of some segments end to end."""
+    for group, where, target in segments:
         if isinstance(where, slice):
             out[:, target] = columns[group][:, where]
             continue
@@ -176,15 +175,25 @@ def _lay(columns: Mapping[int, NDArray[Any]], runs: list[tuple[int, _Where, slic
             np.take(column, where, axis=0, out=of_column[target], mode="clip")
 
 
-def _where_they_lie(runs: list[tuple[int, NDArray[np.int64]]]) -> list[tuple[int, _Where, slice]]:
-    """Of each run: its row group, its rows there, as a slice where they lie side by side, and its place among all."""
-    placed: list[tuple[int, _Where, slice]] = []
-    stop = 0
-    for group, rows in runs:
-        target = slice(stop, stop := stop + len(rows))
-        first = int(rows[0])
-        placed.append((group, slice(first, first + len(rows)) if _is_range(rows) else rows, target))
-    return placed
+def _segments(groups: NDArray[np.int32], rows: NDArray[np.int64]) -> list[_Segment]:
+    """Rows as they come, cut where they do not lie side by side; if that is often, where the row group changes."""
+    other_group = groups[1:] != groups[:-1]
+    borders = _borders(other_group | (rows[1:] - rows[:-1] != 1), len(rows))
+    lie_together = len(rows) >= _SLICE_ROWS * len(borders)
+    if not lie_together:
+        borders = _borders(other_group, len(rows))
+    segments: list[_Segment] = []
+    of_segments, firsts = groups[borders].tolist(), rows[borders].tolist()
+    ends = itertools.pairwise([*borders.tolist(), len(rows)])
+    for group, lies, (first, stop) in zip(of_segments, firsts, ends, strict=True):
+        is_slice = lie_together or _is_range(rows[first:stop])
+        segments.append((group, slice(lies, lies + stop - first) if is_slice else rows[first:stop], slice(first, stop)))
+    return segments
+
+
+def _borders(changes: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
+    """Where something new begins among so many: at the first one, and after each change."""
+    return np.concatenate([[0][:count], np.flatnonzero(changes) + 1])
 
 
 def _stable_order(groups: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -200,5 +209,7 @@ def _is_range(rows: NDArray[np.int64]) -> bool:
     return int(rows[-1]) - int(rows[0]) == count - 1 and (count == 1 or bool((np.diff(rows) == 1).all()))
 
 
-def _taken(column: Any, rows: NDArray[np.int64]) -> Any:
-    return column.slice(int(rows[0]), len(rows)) if _is_range(rows) else column.take(arrow_numbers(rows))
+def _taken(column: Any, where: _Where) -> Any:
+    if isinstance(where, slice):
+        return column.slice(where.start, where.stop - where.start)
+    return column.take(arrow_numbers(where))

@@ -28,7 +28,9 @@ from numpy.typing import NDArray
 
 from petastore.arrow_memory import flags_of
 from petastore.codecs.cells import ByteCells, byte_cells
+from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import codec_of
+from petastore.codecs.scalar import ScalarCodec
 from petastore.errors import DecodeError
 from petastore.readers.buffers import Buffers
 from petastore.readers.decode import Decoded, decode_cells, decode_into
@@ -175,7 +177,7 @@ class Resident:
 
 @dataclasses.dataclass(frozen=True)
 class Admission:
-    """Makes residents of what is read. Thread-safe: holds no state."""
+    """Makes residents of what is read. Thread-safe: what it remembers is the same whoever finds it out."""
 
     layout: Layout
     """Which columns are stacked."""
@@ -185,6 +187,9 @@ class Admission:
 
     buffers: Buffers
     """Where the memory of stacks comes from."""
+
+    known_as_one: dict[Stack, Any] = dataclasses.field(default_factory=dict, kw_only=True)
+    """Of stacks: the `pyarrow.Schema` of tables that are known to be seen as one array."""
 
     def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read) -> Resident:
         """Reads a row group, part by part.
@@ -205,8 +210,7 @@ class Admission:
         stacks = []
         for stack in self.layout.stacks:
             if stack.rows_at_once is None:
-                found = self._found(stack, next(tables), missing, cells)
-                stacks.append(self._stack(stack, rows, turns if stack.in_turns else None, found))
+                stacks.append(self._stack(stack, next(tables), turns if stack.in_turns else None, missing, cells))
             else:
                 stacks.append(self._piece_by_piece(stack, rows, tables, missing, cells))
         self._keep_cells(loose, tables, cells)
@@ -253,6 +257,48 @@ class Admission:
             missing[name] = is_missing
         return column
 
+    def _stack(
+        self,
+        stack: Stack,
+        table: pa.Table,
+        turns: NDArray[np.int64] | None,
+        missing: dict[str, NDArray[np.bool_]],
+        cells: dict[str, Any],
+    ) -> NDArray[Any]:
+        """A stack of columns that were read in one go."""
+        kept = table.num_rows if turns is None else len(turns)
+        columns = self.buffers.empty((len(stack.names), kept, *stack.shape), stack.dtype)
+        whole = self._seen_as_one(stack, table)
+        if whole is not None and turns is not None:
+            np.take(whole, turns, axis=1, out=columns, mode="clip")
+        elif whole is not None:
+            np.copyto(columns, whole)
+        else:
+            found = self._found(stack, table, missing, cells)
+            for values, out in zip(found, columns, strict=True):
+                _lay(values, turns, out)
+        return columns
+
+    def _seen_as_one(self, stack: Stack, table: pa.Table) -> NDArray[Any] | None:
+        """The values of all columns, shape (columns, rows); None where they are not just numbers, or some are missing.
+
+        Arrow puts them together without a Python object a column: with hundreds of columns that is most of the work.
+        """
+        known = self.known_as_one.get(stack)
+        if known is None or not table.schema.equals(known):
+            if not _is_one(stack, table.schema, self.fields):
+                return None
+            self.known_as_one[stack] = table.schema
+        if table.num_rows == 0:
+            return None
+        (batch,) = table.to_batches()
+        try:
+            tensor = batch.to_tensor(row_major=False)
+        except pa.ArrowException:  # values are missing
+            return None
+        values: NDArray[Any] = tensor.to_numpy().T
+        return values
+
     def _found(
         self, stack: Stack, table: pa.Table, missing: dict[str, NDArray[np.bool_]], cells: dict[str, Any]
     ) -> list[NDArray[Any] | None]:
@@ -270,19 +316,24 @@ class Admission:
             found.append(None if column is None else _with_zeros(column))
         return found
 
-    def _stack(
-        self, stack: Stack, rows: int, turns: NDArray[np.int64] | None, found: Sequence[NDArray[Any] | None]
-    ) -> NDArray[Any]:
-        kept = rows if turns is None else len(turns)
-        columns = self.buffers.empty((len(stack.names), kept, *stack.shape), stack.dtype)
-        for values, out in zip(found, columns, strict=True):
-            if values is None:
-                continue
-            if turns is None or values.dtype != out.dtype:
-                np.copyto(out, values if turns is None else values[turns])
-            else:
-                np.take(values, turns, axis=0, out=out, mode="clip")
-        return columns
+
+def _lay(values: NDArray[Any] | None, turns: NDArray[np.int64] | None, out: NDArray[Any]) -> None:
+    if values is None:
+        return
+    if turns is None or values.dtype != out.dtype:
+        np.copyto(out, values if turns is None else values[turns])
+    else:
+        np.take(values, turns, axis=0, out=out, mode="clip")
+
+
+def _is_one(stack: Stack, schema: pa.Schema, fields: Mapping[str, UnischemaField]) -> bool:
+    """Whether the columns of a stack are numbers that are stored just as they are declared."""
+    if stack.shape or stack.dtype.kind not in "iuf" or schema.names != list(stack.names):
+        return False
+    stored = pa.from_numpy_dtype(stack.dtype)
+    return all(kind == stored for kind in schema.types) and all(
+        isinstance(codec_of(fields[name]), (PlainCodec, ScalarCodec)) for name in stack.names
+    )
 
 
 def _with_zeros(column: Decoded) -> NDArray[Any]:

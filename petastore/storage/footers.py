@@ -75,6 +75,11 @@ class Footer:
         _check_counts(counts, self.metadata.num_rows, self.file.path)
         return dict(zip(("rows", "stored_bytes", "decoded_bytes"), counts, strict=True))
 
+    @functools.cached_property
+    def as_asked(self) -> dict[tuple[str, ...], Any]:
+        """Of columns that were read: the `pyarrow.Schema` of their tables, if they come just as they are handed on."""
+        return {}
+
     @property
     def schema_document(self) -> str | None:
         """The schema document in the file's key-value metadata, not yet checked; None where there is none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["pickable"]
+__all__ = ["is_pickable", "pickable"]
 
 
 def pickable(table: pa.Table) -> pa.Table:
@@ -20,6 +20,16 @@ def pickable(table: pa.Table) -> pa.Table:
     if all(field.type == old.type for field, old in zip(wanted, table.schema, strict=True)):
         return table
     return table.cast(pa.schema(wanted))
+
+
+def is_pickable(stored: pa.DataType) -> bool:
+    """Whether columns of a type are left as they are.
+
+    Example:
+        >>> is_pickable(pa.int64()), is_pickable(pa.list_(pa.string_view()))
+        (True, False)
+    """
+    return bool(_pickable_type(stored) == stored)
 
 
 def _pickable_type(stored: pa.DataType) -> pa.DataType:

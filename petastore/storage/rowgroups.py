@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from petastore.errors import DatasetChangedError, DecodeError, RequestError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.footers import Footer, FooterCache, check_unchanged, read_footer
+from petastore.storage.layouts import is_pickable, pickable
 from petastore.storage.location import Location
 
 _STREAM_BYTES = 256 * 1024
@@ -36,7 +37,8 @@ def read_row_group(
         footers: Keeps footers from call to call.
 
     Returns:
-        A table of exactly these columns in this order, without metadata. It owns its memory.
+        A table of exactly these columns in this order, without metadata, one chunk each, laid out so that rows can be
+        picked from it (`petastore.storage.layouts`). It owns its memory.
 
     Raises:
         RequestError: The file has no such column or row group.
@@ -175,22 +177,42 @@ def _reader(source: Any, footer: Footer, location: Location, *, verify: bool = T
     # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from that, and
     # who wants the first rows wants little of each chunk.
     together = whole and str(location.filesystem.type_name) != "local"
-    return pq.ParquetFile(
+    reader = pq.ParquetReader()  # `ParquetFile` is this and a table of all columns' names, made anew each time
+    reader.open(
         source,
         metadata=footer.metadata,
         pre_buffer=together,
         buffer_size=0 if together else _STREAM_BYTES,
         page_checksum_verification=verify,
-    ).reader
+    )
+    return reader
 
 
-def _as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: Sequence[str]) -> pa.Table:
+def _as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
     if not columns:
         return pa.table({"": pa.nulls(footer.metadata.row_group(ordinal).num_rows)}).select([])
+    # What a file's tables are like is found out once: with a thousand columns it would cost more than decoding them.
+    known = footer.as_asked.get(columns)
+    if known is None or not table.schema.equals(known, check_metadata=True):
+        if _is_as_asked(table.schema, columns):
+            footer.as_asked[columns] = table.schema
+        else:
+            table = _arranged(table, footer, ordinal, columns)
+    return table.replace_schema_metadata().combine_chunks()
+
+
+def _is_as_asked(schema: pa.Schema, columns: tuple[str, ...]) -> bool:
+    return schema.names == list(columns) and all(
+        field.metadata is None and not pa.types.is_dictionary(field.type) and is_pickable(field.type)
+        for field in schema
+    )
+
+
+def _arranged(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
     for name in columns:
         _check_indices(table.column(name), name, footer.file.path, ordinal)
     fields = [table.schema.field(name).remove_metadata() for name in columns]
-    return pa.Table.from_arrays([table.column(name) for name in columns], schema=pa.schema(fields))
+    return pickable(pa.Table.from_arrays([table.column(name) for name in columns], schema=pa.schema(fields)))
 
 
 def _check_indices(column: pa.ChunkedArray, name: str, path: str, ordinal: int) -> None:

@@ -49,10 +49,10 @@ def read(data: bytes, names: Mapping[tuple[str, str], str] = NAMES) -> Any:
 
 
 def refused(data: bytes) -> str:
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(MetadataError) as caught:
         read(data)
-    assert time.perf_counter() - began < SECONDS
+    assert time.thread_time() - began < SECONDS
     message = str(caught.value)
     assert message.startswith("a test: the pickle")
     assert len(message) < 500
@@ -343,12 +343,12 @@ BOMBS = {
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
 def test_a_bomb_of_shared_parts_takes_no_more_than_its_length(bomb: bytes) -> None:
     tracemalloc.start()
-    began = time.perf_counter()
+    began = time.thread_time()
     try:
         read(bomb)
     except MetadataError as problem:
         assert len(str(problem)) < 500  # noqa: PT017 - a value is as good an end
-    seconds, (_, peak) = time.perf_counter() - began, tracemalloc.get_traced_memory()
+    seconds, (_, peak) = time.thread_time() - began, tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert seconds < SECONDS
     assert peak < 2 * 2**20
