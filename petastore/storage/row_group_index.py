@@ -21,7 +21,7 @@ from pyarrow import fs, ipc
 from petastore.arrow_memory import numbers_of
 from petastore.errors import DatasetChangedError, MetadataError, PetastoreError, RequestError, StorageError
 from petastore.expressions.literal import as_literal, literal_json
-from petastore.indexers import RowGroupIndex
+from petastore.indexers import RowGroupIndex, Slices
 from petastore.inventory import Inventory
 from petastore.storage.location import Location
 from petastore.storage.whole_files import read_whole, replace_whole
@@ -70,9 +70,9 @@ def write_indexes(location: Location, inventory: Inventory, indexes: Sequence[Ro
 def _encoded(inventory: Inventory, index: RowGroupIndex) -> bytes:
     offsets = np.concatenate([[0], np.cumsum([len(groups) for groups in index.row_groups], dtype=np.int64)])
     numbers = np.fromiter((group for groups in index.row_groups for group in sorted(groups)), np.int32)
-    values = [None] if index.values is None else [_json_of(value, index.index_name) for value in index.values]
+    texts = ["null"] if index.values is None else [_text_of(value, index.index_name) for value in index.values]
     columns = [
-        pa.array([json.dumps(value) for value in values], pa.large_string()),
+        pa.array(texts, pa.large_string()),
         pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(numbers), type=_SCHEMA.types[1]),
     ]
     metadata = {
@@ -147,7 +147,9 @@ def _path(name: str) -> str:
     return f"{INDEXES}/{quoted}{_SUFFIX}"
 
 
-def _json_of(value: Any, name: str) -> Any:
+def _text_of(value: Any, name: str) -> str:
+    if type(value) is int:
+        return str(value)
     try:
         found = literal_json(as_literal(value))
     except RequestError:
@@ -157,7 +159,7 @@ def _json_of(value: Any, name: str) -> Any:
             f"the index {name!r} has the value {value!r:.80}, a {type(value).__name__}; numbers, text, bytes, "
             "decimals, dates and times can be stored"
         )
-    return found
+    return json.dumps(found)
 
 
 def _versions(inventory: Inventory) -> list[list[Any]]:
@@ -199,14 +201,28 @@ def _index(table: pa.Table, about: str, name: str, num_row_groups: int) -> RowGr
     if described["name"] != name:
         raise ValueError(f"it is the index {described['name']!r:.80}")
     texts = table.column("value").to_pylist()
-    lists = table.column("row_groups")
-    if lists.null_count or any(chunk.flatten().null_count for chunk in lists.chunks):
+    groups = _row_groups(table.column("row_groups"), num_row_groups)
+    if texts == ["null"]:
+        return RowGroupIndex(name, columns, None, groups)
+    # Parsed in one go: a call for each of a million values would take seconds.
+    values = json.loads(f"[{','.join(texts)}]")
+    if len(values) != len(texts):
+        raise ValueError("a text holds more or less than one value")
+    return RowGroupIndex(name, columns, [_value(value) for value in values], groups)
+
+
+def _row_groups(column: pa.ChunkedArray, num_row_groups: int) -> Sequence[Sequence[int]]:
+    if not len(column):
+        return []
+    lists = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    values = lists.flatten()
+    if lists.null_count or values.null_count:
         raise ValueError("it has nulls")
-    numbers = numbers_of(lists.chunk(0).flatten()) if lists.num_chunks else np.empty(0, np.int32)
+    numbers = numbers_of(values)
     if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < num_row_groups:
         raise ValueError("it names row groups that there are not")
-    values = None if texts == ["null"] else [_value(json.loads(text)) for text in texts]
-    return RowGroupIndex(name, columns, values, lists.to_pylist())
+    offsets = numbers_of(lists.offsets)
+    return Slices(numbers, offsets - offsets[0])
 
 
 def _value(found: Any) -> Any:
