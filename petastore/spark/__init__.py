@@ -6,12 +6,15 @@ from petastore.spark.converter import SparkDatasetConverter, make_spark_converte
 from petastore.spark.converter_cache import register_delete_dir_handler
 from petastore.spark.dataframe import encode_dataframe, rows_to_dataframe
 from petastore.spark.materialize import materialize_dataset
+from petastore.spark.rdd import dataset_as_dataframe, dataset_as_rdd
 from petastore.spark.rows import dict_to_spark_row, insert_explicit_nulls
 from petastore.spark.session import connect_session, local_session
 
 __all__ = [
     "SparkDatasetConverter",
     "connect_session",
+    "dataset_as_dataframe",
+    "dataset_as_rdd",
     "dict_to_spark_row",
     "encode_dataframe",
     "insert_explicit_nulls",

@@ -1,8 +1,8 @@
 """Columns of raw values, as Spark hands them over in Arrow → columns of stored cells. Runs in Spark's workers.
 
-A scalar comes as Spark's value of the same meaning. A tensor comes as nested arrays, as one flat array in C order, or
-as the bytes of its elements in C order, little-endian. Flat and binary values say nothing of their shape, so it must be
-fixed, or have one free dimension, which follows from the size.
+A scalar comes as Spark's value of the same meaning, a vector of Spark ML as its struct. Any tensor comes as nested
+arrays, as one flat array in C order, or as the bytes of its elements in C order, little-endian. Flat and binary values
+say nothing of their shape, so it must be fixed, or have one free dimension, which follows from the size.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from petastore.codecs.cells import byte_cells
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import codec_of
+from petastore.codecs.vector import VectorCodec
+from petastore.codecs.vector_cells import vector_cells
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
@@ -87,6 +89,9 @@ def encode_cells(values: pa.Array, field: UnischemaField) -> pa.Array:
 
 def _encode_present(values: pa.Array, field: UnischemaField) -> pa.Array:
     try:
+        if isinstance(field.codec, VectorCodec) and pa.types.is_struct(values.type):
+            vector_cells(values, field)  # Spark made the cells already; they only have to be what is declared
+            return values.cast(field.codec.storage_type(field))
         raw = _raw_values(values, field)
     except DecodeError as problem:
         text = f"the DataFrame's value does not fit: {problem.problem}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from petastore.codecs.vector import VectorCodec
 from petastore.errors import RequestError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
@@ -44,6 +45,7 @@ def encode_dataframe(df: DataFrame, schema: Unischema) -> DataFrame:
     nullable stays REQUIRED in the file. A column may hold:
 
     * a scalar, in any Spark type whose values the field holds exactly (a double may be rounded to a declared float);
+    * a vector of Spark ML, where the field has `VectorCodec`;
     * a tensor as nested arrays, as one flat array in C order, or as bytes: its elements in C order, little-endian. Of a
       flat or binary tensor at most one dimension may be free.
 
@@ -135,6 +137,8 @@ def _check_columns(df: DataFrame, schema: Unischema) -> None:
 
 def _check_type(spark_type: Any, field: UnischemaField) -> None:
     """Refuse a column that can never hold values of the field."""
+    if isinstance(field.codec, VectorCodec) and type(spark_type).__name__ == "VectorUDT":
+        return
     depth, leaf = 0, spark_type
     while hasattr(leaf, "elementType"):
         depth, leaf = depth + 1, leaf.elementType
@@ -161,7 +165,9 @@ def _check_free(field: UnischemaField, what: str) -> None:
 
 def _refused(spark_type: Any, field: UnischemaField, advice: str) -> RequestError:
     vectors = (
-        " (pyspark.ml.functions.vector_to_array makes an array of it)" if "vector" in repr(spark_type).lower() else ""
+        " (VectorCodec stores it, and pyspark.ml.functions.vector_to_array makes an array of it)"
+        if "vector" in repr(spark_type).lower()
+        else ""
     )
     return RequestError(
         f"column {field.name!r} is {spark_type.simpleString()}{vectors}, but {field!r} is declared; {advice}"

@@ -9,6 +9,7 @@ import datetime as dt
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,11 +21,31 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import petastore
-from petastore.spark import SparkDatasetConverter, make_spark_converter, register_delete_dir_handler
-from tests.spark.scenario import problem_of, session_of
+from petastore import Unischema, UnischemaField
+from petastore.codecs import NdarrayCodec, VectorCodec
+from petastore.spark import (
+    SparkDatasetConverter,
+    dataset_as_dataframe,
+    dataset_as_rdd,
+    dict_to_spark_row,
+    encode_dataframe,
+    make_spark_converter,
+    materialize_dataset,
+    register_delete_dir_handler,
+    rows_to_dataframe,
+)
+from tests.spark.scenario import SCHEMA, problem_of, row_of, session_of
 
 ROWS = 24
 CRASHED = "20260102030405-appid-crashed-0b0c5f10-3a52-4a77-9a1e-0d6a1c1f2b3c"
+VECTORS = Unischema(
+    "vectors",
+    [
+        UnischemaField("id", "int64"),
+        UnischemaField("features", "float32", (3,), VectorCodec()),
+        UnischemaField("maybe", "float64", (None,), VectorCodec(), nullable=True),
+    ],
+)
 
 
 def vector_of(number: int) -> list[float]:
@@ -85,10 +106,16 @@ def rows_of(url: str) -> dict[str, list[Any]]:
     return {name: [plain(row[name]) for row in rows] for name in rows[0]._column_names}
 
 
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal; None is only None."""
+    return one is other if one is None or other is None else bool(np.array_equal(one, other))
+
+
 class Frames:
     """Each public method is a step; it returns facts for the JSON file."""
 
-    def __init__(self, spark: Any, folder: Path) -> None:
+    def __init__(self, kind: str, spark: Any, folder: Path) -> None:
+        self.kind = kind
         self.spark = spark
         self.folder = folder
         self.parent = folder / "parent"
@@ -117,7 +144,8 @@ class Frames:
             pathlib.Path({str(left)!r}).mkdir()
             os.kill(os.getpid(), signal.SIGKILL)
         """
-        subprocess.run([sys.executable, "-c", code], check=False)
+        ended = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
         (self.parent / "somebody's").mkdir()
         was_there = left.exists()
         made = make_spark_converter(self.spark.range(2))
@@ -213,6 +241,71 @@ class Frames:
             "matrix": problem_of(lambda: make_spark_converter(frame)),
         }
 
+    def vectors(self) -> dict[str, Any]:
+        """Vectors written by each door into columns that say so, not through a converter."""
+        from pyspark.ml.linalg import Vectors
+
+        url = (self.folder / "vectors").as_uri()
+        frame = self.frame.select("id", "features", "maybe")
+        more = [
+            {"id": 100, "features": np.ones(3, "float32"), "maybe": Vectors.sparse(2, [1], [5.0])},
+            {"id": 101, "features": Vectors.dense([1, 2, 3]), "maybe": None},
+        ]
+        with materialize_dataset(self.spark, url, VECTORS) as writer:
+            writer.write(encode_dataframe(frame, VECTORS))
+        with materialize_dataset(self.spark, url, VECTORS) as writer:
+            writer.write(rows_to_dataframe(self.spark, VECTORS, more[:1]), "append")
+        with materialize_dataset(self.spark, url, VECTORS) as writer:
+            rows = [dict_to_spark_row(VECTORS, more[1])]
+            writer.write(self.spark.createDataFrame(rows, VECTORS.as_spark_schema()), "append")
+        unfit = frame.where("id = 4").selectExpr("id", "features", "features as maybe")
+        one = Unischema(
+            "one",
+            [VECTORS.fields["id"], VECTORS.fields["features"], UnischemaField("maybe", "float64", (1,), VectorCodec())],
+        )
+        return {
+            "rows": rows_of(url),
+            "size": problem_of(encode_dataframe(unfit, one).collect),
+            "no vectors": problem_of(lambda: encode_dataframe(self.frame.selectExpr("id", "x as features"), VECTORS)),
+        }
+
+    def decoded(self) -> dict[str, Any]:
+        """A dataset of everything as a DataFrame, which is then written again; and as an RDD, where there is any."""
+        from pyspark.sql.functions import spark_partition_id
+
+        written, again = self.folder / "everything", (self.folder / "again").as_uri()
+        schema = Unischema("everything", [field for field in SCHEMA if field.name != "jpeg"])
+        petastore.write_dataset(written, SCHEMA, map(row_of, range(ROWS)), rows_per_row_group=7)
+        df = dataset_as_dataframe(self.spark, written.as_uri(), list(schema))
+        with materialize_dataset(self.spark, again, schema) as writer:
+            writer.write(encode_dataframe(df, schema))
+        some = dataset_as_dataframe(self.spark, written, ["id", "depth"]).where("id = 5")
+        complex_ = Unischema("c", [UnischemaField("c", "complex64", (2,), NdarrayCodec())])
+        petastore.write_dataset(self.folder / "complex", complex_, [])
+        return {
+            "types": {field.name: field.dataType.simpleString() for field in df.schema},
+            "partitions": df.select(spark_partition_id().alias("p")).distinct().count(),
+            "some": some.columns,
+            "depth": some.collect()[0]["depth"],
+            "complex": problem_of(lambda: dataset_as_dataframe(self.spark, self.folder / "complex")),
+            "arguments": problem_of(lambda: dataset_as_dataframe(written, self.spark)),
+        }
+
+    def as_rdd(self) -> dict[str, Any]:
+        written = self.folder / "everything"
+        if self.kind == "connect":
+            return {"refused": problem_of(lambda: dataset_as_rdd(written, self.spark))}
+        rows = dataset_as_rdd(
+            written, self.spark, ["id", "i32", "matrix", "ragged", "maybe.text"], "libhdfs3"
+        ).collect()
+        expected = [row_of(number) for number in range(ROWS)]
+        return {
+            "names": [type(rows[0]).__name__, list(rows[0]._column_names)],
+            "ids": [int(row.id) for row in rows],
+            "same": [same(row[name], expected[row.id][name]) for row in rows for name in row._column_names],
+            "types": [type(rows[1].i32).__name__, str(rows[0].matrix.dtype)],
+        }
+
     def a_job_that_fails(self) -> dict[str, Any]:
         """Leaves nothing behind, and the next one of the same plan tries again."""
         before = set(self.parent.iterdir())
@@ -243,11 +336,12 @@ class Frames:
         """The steps of every kind of session, in their order."""
         yield from (self.no_parent, self.petastorms_key, self.what_a_crash_left, self.stored, self.dtypes, self.reuse)
         yield from (self.kinds_of_columns, self.a_job_that_fails, self.refusals, self.another_way_to_delete)
+        yield from (self.vectors, self.decoded, self.as_rdd)
 
 
 if __name__ == "__main__":
     session = session_of("connect-without-java" if sys.argv[1] == "connect" else sys.argv[1])
-    frames = Frames(session, Path(sys.argv[2]))
+    frames = Frames(sys.argv[1], session, Path(sys.argv[2]))
     facts = {"session": type(session).__module__, **{step.__name__: step() for step in frames.steps()}}
     kept = make_spark_converter(session.range(9))
     facts["kept until the end"] = kept.cache_dir_url.removeprefix("file://")

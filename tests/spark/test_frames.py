@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import petastore
 from petastore.spark.leases import is_directory_name
-from tests.spark.frames import ROWS, vector_of
+from tests.spark.frames import ROWS, same, vector_of
+from tests.spark.scenario import row_of
 
 KINDS = ["classic", "connect"]
 CHILD_SECONDS = 300
@@ -150,6 +152,66 @@ def test_columns_without_a_tensor_leave_the_others_readable(facts: Any) -> None:
     assert kinds["map's rows"] == [7]
     assert kinds["empty"] == [0, [None]]
     assert re.search("RequestError: column 'm' is of the type MatrixUDT", kinds["matrix"])
+
+
+def test_vectors_are_written_through_each_door_and_come_back(facts: Any) -> None:
+    rows = facts["vectors"]["rows"]
+    assert rows["id"] == [*range(ROWS), 100, 101]
+    expected = [np.array(vector_of(number), "float32").tolist() for number in range(ROWS)]
+    assert rows["features"] == [*expected, [1, 1, 1], [1, 2, 3]]
+    assert rows["maybe"] == [*([1.0] if number % 3 else None for number in range(ROWS)), [0, 5], None]
+
+
+def test_a_vector_of_another_size_fails_the_job_and_another_column_the_call(facts: Any) -> None:
+    assert "column 'maybe', row 0: " in facts["vectors"]["size"]
+    assert "the vector has 3 elements, but (1,) is declared" in facts["vectors"]["size"]
+    assert facts["vectors"]["no vectors"].startswith("RequestError: column 'features' is double")
+
+
+def test_a_dataset_as_a_dataframe_and_written_again_is_the_same(folder: Path) -> None:
+    with petastore.make_reader(folder / "again", shuffle_row_groups=False) as reader:
+        rows = sorted(reader, key=lambda row: int(row.id))
+    assert [int(row.id) for row in rows] == list(range(ROWS))
+    for row in rows:
+        expected = row_of(int(row.id))
+        for name in row._column_names:
+            assert same(row[name], expected[name]), (int(row.id), name)
+
+
+def test_decoded_columns_have_plain_types(facts: Any) -> None:
+    types = facts["decoded"]["types"]
+    assert types["matrix"] == types["packed"].replace("double", "array<float>") == "array<array<float>>"
+    assert types["png"] == "array<array<array<smallint>>>"
+    assert types["price"] == "decimal(10,4)"
+    assert types["zoned"] == "timestamp"
+    assert "jpeg" not in types
+    assert facts["decoded"]["partitions"] == -(-ROWS // 7)
+
+
+def test_some_columns_of_a_dataset_can_be_asked_for(facts: Any) -> None:
+    assert facts["decoded"]["some"] == ["id", "depth"]
+    assert facts["decoded"]["depth"] == row_of(5)["depth"].tolist()
+
+
+def test_what_a_dataframe_has_no_type_for_is_refused(facts: Any) -> None:
+    assert re.search("SchemaError: field 'c': a DataFrame has no type for complex64", facts["decoded"]["complex"])
+    assert re.search("RequestError: .* takes a Spark session first", facts["decoded"]["arguments"])
+
+
+def test_an_rdd_has_the_rows_as_named_tuples(folders: dict[str, concurrent.futures.Future[Path]]) -> None:
+    rdd = json.loads((folders["classic"].result() / "facts.json").read_text())["as_rdd"]
+    assert rdd["names"] == ["everything_view", ["id", "i32", "maybe.text", "matrix", "ragged"]]
+    assert rdd["ids"] == list(range(ROWS))
+    assert all(rdd["same"])
+    assert len(rdd["same"]) == 5 * ROWS
+    assert rdd["types"] == ["int32", "float32"]
+
+
+def test_connect_has_no_rdds_and_the_error_names_what_it_has(
+    folders: dict[str, concurrent.futures.Future[Path]],
+) -> None:
+    refused = json.loads((folders["connect"].result() / "facts.json").read_text())["as_rdd"]["refused"]
+    assert refused.startswith("RequestError: Spark Connect has no RDDs; petastore.spark.dataset_as_dataframe")
 
 
 def test_a_job_that_fails_leaves_nothing(facts: Any) -> None:
