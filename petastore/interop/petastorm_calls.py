@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -156,6 +157,8 @@ def _numbers(dtype: np.dtype[Any], shape: tuple[int, ...], dice: np.random.Gener
 def make_petastorm_dataset(reader: Any) -> Any:
     """A `tf.data.Dataset` of named tuples of tensors: rows, or of a batched reader batches as long as its row groups.
 
+    A reader of windows gives dicts from offset to named tuple; a batched one stacked columns, as `make_batch_reader`.
+
     `petastore.adapters.tensorflow.make_tf_dataset` is what does it, and what batches of n rows are asked of: there it
     costs much less than `batch(n)` of rows here.
 
@@ -166,6 +169,8 @@ def make_petastorm_dataset(reader: Any) -> Any:
     from petastore.adapters.tensorflow import make_tf_dataset
 
     dataset = make_tf_dataset(reader, reader.rows_per_batch if reader.batched_output else None)
+    if reader.ngram is not None and not reader.batched_output:
+        return dataset.map(functools.partial(_as_window, reader.ngram, reader.row_schema))
     names = tuple(dataset.element_spec)
     row = row_type(reader.schema.name if reader.schema.name.isidentifier() else "Row", names)
 
@@ -173,3 +178,14 @@ def make_petastorm_dataset(reader: Any) -> Any:
         return row(*(columns[name] for name in names))
 
     return dataset.map(named)
+
+
+def _as_window(ngram: Any, schema: Unischema, columns: dict[str, Any]) -> dict[int, Any]:
+    """Offset to named tuple, for the offsets of which something is asked."""
+    window = {}
+    for offset in ngram.fields:
+        at_offset = ngram.get_schema_at_timestep(schema, offset)
+        values = [columns[name][ngram.offsets_of(name).index(offset)] for name in at_offset.fields]
+        if values:
+            window[offset] = at_offset.row_type(*values)
+    return window

@@ -11,6 +11,8 @@ from typing import Any, Self
 import numpy as np
 
 from petastore.errors import RequestError
+from petastore.plan.timestamps import comparable, most_between
+from petastore.plan.window_starts import first_unsorted, stretch_of, window_starts
 from petastore.schema.field import UnischemaField
 from petastore.schema.select import select_fields
 from petastore.schema.unischema import Unischema
@@ -140,6 +142,15 @@ class NGram:
         """Names of the fields at an offset; none where there is no such offset."""
         return [field if isinstance(field, str) else field.name for field in self._fields.get(timestep, ())]
 
+    def offsets_of(self, name: str) -> list[int]:
+        """The offsets at which a field is wanted, ascending: what the second axis of its column in batches stands for.
+
+        Example:
+            >>> NGram({-2: ["x"], 0: ["x", "y"]}, 1, "time").offsets_of("x")
+            [-2, 0]
+        """
+        return [offset for offset in self._fields if name in self.get_field_names_at_timestep(offset)]
+
     def get_field_names_at_all_timesteps(self) -> list[UnischemaField | str]:
         """The fields of all offsets as they were given or resolved, each once (fields, as Petastorm has them)."""
         return list(dict.fromkeys(field for of_offset in self._fields.values() for field in of_offset))
@@ -154,6 +165,54 @@ class NGram:
         """
         names = set(self.get_field_names_at_timestep(timestep))
         return Unischema(f"{schema.name}_view", [field for field in schema if field.name in names])
+
+    def make_namedtuple(self, schema: Unischema, ngram_as_dicts: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
+        """A window of named tuples of one of dicts.
+
+        Args:
+            schema: What rows are.
+            ngram_as_dicts: Offset to row, with the fields that are wanted there.
+        """
+        return {
+            offset: self.get_schema_at_timestep(schema, offset).make_namedtuple(**row)
+            for offset, row in ngram_as_dicts.items()
+        }
+
+    def form_ngram(self, data: Sequence[Mapping[str, Any]], schema: Unischema) -> list[dict[int, dict[str, Any]]]:
+        """The windows of rows that are at hand already, as Petastorm's workers made them; readers do without.
+
+        Args:
+            data: Rows in the order of their timestamps.
+            schema: What they are.
+
+        Returns:
+            Of each window: offset to row, with the fields that are wanted there.
+
+        Raises:
+            RequestError: Rows are not sorted, or as `resolved`.
+
+        Example:
+            >>> schema = Unischema("s", [UnischemaField(name, "int64") for name in ("time", "x")])
+            >>> rows = [{"time": time, "x": 10 * time} for time in (0, 1, 5, 6)]
+            >>> NGram({0: ["x"], 1: ["time"]}, 1, "time").form_ngram(rows, schema)
+            [{0: {'x': 0}, 1: {'time': 1}}, {0: {'x': 50}, 1: {'time': 6}}]
+        """
+        field = self.timestamp_in(schema)
+        most = most_between(self._delta_threshold, field)
+        if not data:
+            return []
+        timestamps = comparable(np.array([row[field.name] for row in data], dtype=field.dtype))
+        wrong = first_unsorted(timestamps)
+        if wrong is not None:
+            raise RequestError(f"row {wrong:,} is earlier by {field.name!r} than the row before; sort the rows by it")
+        stretch = stretch_of(timestamps, most)
+        (flags,) = window_starts([stretch], most, length=self.length, overlap=self._timestamp_overlap)
+        resolved = self.resolved(schema)
+        names = {offset: resolved.get_field_names_at_timestep(offset) for offset in self.offsets}
+        return [
+            {offset: {name: data[first + place][name] for name in names[offset]} for place, offset in enumerate(names)}
+            for first in np.flatnonzero(flags).tolist()
+        ]
 
     def _key(self) -> tuple[Any, ...]:
         fields = tuple((offset, frozenset(of_offset)) for offset, of_offset in self._fields.items())

@@ -136,10 +136,7 @@ class WindowReader(Reader):
         make = schema.row_type._make
         if len(schema) == 0:
             return [make(())] * windows
-        assembler = self._assembler
-        assert isinstance(assembler, WindowAssembler)  # noqa: S101 - made by the method above
-        place = offset - self.ngram.offsets[0]
-        values = [_values(columns[field.name][:, list(assembler.places[field.name]).index(place)]) for field in schema]
+        values = [_values(columns[name][:, self.ngram.offsets_of(name).index(offset)]) for name in schema.fields]
         return [make(row) for row in zip(*values, strict=True)]
 
 
@@ -205,16 +202,13 @@ def _resolved(ngram: NGram, schema: Unischema, transform: TransformSpec | None) 
     return ngram.resolved(Unischema(schema.name, [*schema, *(field for field in after if field.name not in schema)]))
 
 
-def _places(ngram: NGram, schema: Unischema) -> dict[str, Sequence[int]]:
+def _places(ngram: NGram, schema: Unischema) -> Mapping[str, Sequence[int]]:
     """Of each field that comes out: at which rows of a window, counted from 0, it is wanted."""
-    places: dict[str, list[int]] = {}
-    for place, offset in enumerate(ngram.offsets):
-        for name in ngram.get_field_names_at_timestep(offset):
-            if name in schema:
-                places.setdefault(name, []).append(place)
+    found = {name: ngram.offsets_of(name) for name in schema.fields}
+    places = {name: [offset - ngram.offsets[0] for offset in offsets] for name, offsets in found.items() if offsets}
     if not places:
         raise RequestError(f"after the transform there is none of the fields that {ngram!r} names")
-    return dict(places)
+    return places
 
 
 def _values(column: Any) -> Any:

@@ -108,3 +108,23 @@ def test_thresholds_of_decimals_keep_their_digits() -> None:
 def test_whoever_takes_lists_of_fields_refuses_it_clearly() -> None:
     with pytest.raises(RequestError, match="make_batch_reader"):
         SCHEMA.create_schema_view(NGram({0: [X1]}, 5, TIME))
+
+
+def test_windows_of_rows_at_hand_are_formed_as_petastorm_did() -> None:
+    rows = [{"time": time, "x1": np.full(3, time, np.float32), "x2": f"t{time}"} for time in (0, 1, 2, 9, 10, 11)]
+    ngram = NGram({0: ["x2"], 2: ["x.*"]}, 1, "time")
+    windows = ngram.form_ngram(rows, SCHEMA)
+    assert [window[0] for window in windows] == [{"x2": "t0"}, {"x2": "t9"}]
+    assert [list(window) for window in windows] == [[0, 1, 2]] * 2
+    assert [window[1] for window in windows] == [{}] * 2
+    resolved = ngram.resolved(SCHEMA)
+    named = resolved.make_namedtuple(SCHEMA, windows[1])
+    assert (named[0].x2, named[1], named[2]._fields) == ("t9", (), ("x1", "x2"))
+    assert ngram.form_ngram([], SCHEMA) == []
+    with pytest.raises(RequestError, match="row 1 is earlier"):
+        ngram.form_ngram(rows[::-1], SCHEMA)
+
+
+def test_the_axis_of_a_column_counts_the_offsets_of_its_field() -> None:
+    ngram = NGram({2: [X1], -1: [X1, X2]}, 5, TIME)
+    assert (ngram.offsets_of("x1"), ngram.offsets_of("x2"), ngram.offsets_of("time")) == ([-1, 2], [-1], [])
