@@ -141,8 +141,8 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     "pytorch": {
         "DataLoader": "petastore.adapters.torch:DataLoader",
         "decimal_friendly_collate": "petastore.adapters.torch:decimal_friendly_collate",
-        "BatchedDataLoader": Instead(_NOT_YET),
-        "InMemBatchedDataLoader": Instead(_NOT_YET),
+        "BatchedDataLoader": "petastore.adapters.torch:BatchedDataLoader",
+        "InMemBatchedDataLoader": "petastore.adapters.torch:InMemBatchedDataLoader",
         "LoaderBase": Instead(
             "petastore.adapters.torch.DataLoader is a torch.utils.data.DataLoader, for code that asks"
         ),
@@ -179,13 +179,13 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "UnionIndexSelector": "petastore.selectors:UnionIndexSelector",
     },
     "spark": {
-        "SparkDatasetConverter": Instead(_NOT_YET),
-        "make_spark_converter": Instead(_NOT_YET),
+        "SparkDatasetConverter": "petastore.spark.converter:SparkDatasetConverter",
+        "make_spark_converter": "petastore.spark.converter:make_spark_converter",
     },
     "spark.spark_dataset_converter": {
-        "SparkDatasetConverter": Instead(_NOT_YET),
-        "make_spark_converter": Instead(_NOT_YET),
-        "register_delete_dir_handler": Instead(_NOT_YET),
+        "SparkDatasetConverter": "petastore.spark.converter:SparkDatasetConverter",
+        "make_spark_converter": "petastore.spark.converter:make_spark_converter",
+        "register_delete_dir_handler": "petastore.spark.converter_cache:register_delete_dir_handler",
     },
     "spark_utils": {
         "dataset_as_rdd": Instead(_NOT_YET),

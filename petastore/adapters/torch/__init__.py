@@ -18,10 +18,20 @@ except ImportError:
     raise MissingExtraError("petastore.adapters.torch", package="torch", extra="torch") from None
 
 from petastore.adapters.ragged import Padded
+from petastore.adapters.torch.batched import BatchedDataLoader, InMemBatchedDataLoader
 from petastore.adapters.torch.block_sampler import BlockSampler
 from petastore.adapters.torch.loader import DataLoader
 from petastore.adapters.torch.map_dataset import MapDataset
 from petastore.adapters.torch.reader_dataset import ReaderDataset
 from petastore.adapters.torch.tensors import decimal_friendly_collate
 
-__all__ = ["BlockSampler", "DataLoader", "MapDataset", "Padded", "ReaderDataset", "decimal_friendly_collate"]
+__all__ = [
+    "BatchedDataLoader",
+    "BlockSampler",
+    "DataLoader",
+    "InMemBatchedDataLoader",
+    "MapDataset",
+    "Padded",
+    "ReaderDataset",
+    "decimal_friendly_collate",
+]

@@ -116,3 +116,11 @@ def each_process_has_the_columns_in_one_order(folder: Path) -> None:
         for seed in (1, 2, 3)
     }
     assert len(orders) == 1, f"three processes had {len(orders)} orders of columns"
+
+
+def all_rows_are_kept_in_memory(folder: Path) -> None:
+    """Petastorm keeps 1,024 rows, unless it is told otherwise, and does not say so."""
+    loader_type = petastorm("petastorm.pytorch").InMemBatchedDataLoader
+    with petastorm().make_batch_reader(numbers(folder, 3000, rows_per_row_group=100), workers_count=1) as reader:
+        found = sum(len(batch["id"]) for batch in loader_type(reader, batch_size=100))
+    assert found == 3000, f"{found} of 3000 rows"
