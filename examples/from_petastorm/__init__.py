@@ -5,6 +5,7 @@ python -m petastore.interop.petastorm -m examples.from_petastorm.hello_world /tm
 python -m petastore.interop.petastorm -m examples.from_petastorm.external_dataset /tmp/external
 python -m petastore.interop.petastorm -m examples.from_petastorm.mnist /tmp/mnist
 python -m petastore.interop.petastorm -m examples.from_petastorm.imagenet /tmp/imagenet
+python -m petastore.interop.petastorm -m examples.from_petastorm.converter /tmp/converter
 ```
 
 Each takes a folder, writes its dataset there by Spark, and reads it; none downloads anything.

@@ -61,3 +61,12 @@ def test_images_of_many_sizes_become_batches_of_one(repository: Path, tmp_path: 
     lines = run(repository, "imagenet", tmp_path / "imagenet")
     assert lines[:-1] == ["batch (5, 3, 32, 32)", "batch (5, 3, 32, 32)", "batch (2, 3, 32, 32)"]
     assert lines[-1] == "nouns ['n01440764', 'n02099601', 'n04254680']"
+
+
+@pytest.mark.tf
+def test_a_dataframe_is_trained_on_by_both_frameworks(repository: Path, tmp_path: Path) -> None:
+    lines = [line.split() for line in run(repository, "converter", tmp_path / "converter")]
+    assert lines[0] == ["rows", "480", "160"]
+    assert [line[0] for line in lines[1:3]] == ["torch", "tensorflow"]
+    assert min(float(line[1]) for line in lines[1:3]) > 0.9
+    assert lines[3] == ["left", "[]"]
