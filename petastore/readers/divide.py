@@ -27,8 +27,11 @@ class Divided:
     filter: Expression | None
     """What is a filter."""
 
-    predicates: tuple[Any, ...]
-    """What has to be asked, in this order."""
+    of_partitions: Any
+    """The predicate of partition columns alone, or None."""
+
+    of_rows: Any
+    """The predicate of what is left, or None."""
 
 
 def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) -> Divided:
@@ -45,8 +48,8 @@ def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) 
         >>> schema = Unischema("s", [UnischemaField("day", "str"), UnischemaField("id", "int64")])
         >>> both = in_reduce([in_set({"mon"}, "day"), in_lambda(["id"], lambda id: id > 3)], all)
         >>> found = divide(both, schema, {"day"})
-        >>> found.filter, len(found.predicates)
-        (col('day').isin(['mon']) & col('day').is_valid(), 1)
+        >>> found.filter, found.of_partitions, found.of_rows.get_fields()
+        (col('day').isin(['mon']) & col('day').is_valid(), None, {'id'})
     """
     filters: list[Expression] = []
     by_partitions: list[Any] = []
@@ -60,7 +63,7 @@ def divide(predicate: Any, schema: Unischema, partition_names: Collection[str]) 
         else:
             by_rows.append(part)
     joined = functools.reduce(operator.and_, filters) if filters else None
-    return Divided(joined, tuple(_joined(parts) for parts in (by_partitions, by_rows) if parts))
+    return Divided(joined, _joined(by_partitions), _joined(by_rows))
 
 
 def _parts(predicate: Any) -> Iterator[Any]:
@@ -94,4 +97,6 @@ def _names(predicate: Any) -> set[str]:
 
 
 def _joined(parts: list[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else in_reduce(parts, all)
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return in_reduce(parts, all)

@@ -109,7 +109,9 @@ def select_rows(
         parse_predicate(predicate, dataset.schema, zones=zones)  # refused as a whole, before it is divided
         divided = divide(predicate, dataset.schema, dataset.partition_names)
         asked = divided.filter if asked is None else asked if divided.filter is None else asked & divided.filter
-        predicates = [parse_predicate(part, dataset.schema, zones=zones) for part in divided.predicates]
+        # One value for each row group: partitions are asked about as rows in every reader, as Petastorm does.
+        asked_about = [(divided.of_partitions, None), (divided.of_rows, zones)]
+        predicates = [parse_predicate(part, dataset.schema, zones=of) for part, of in asked_about if part is not None]
     bound = None if asked is None else bind(asked, dataset.schema.fields, among=dataset.url)
     # A version without digests may be another one that looks alike.
     is_version_known = all(file.digest for file in dataset.inventory.files)

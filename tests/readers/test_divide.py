@@ -30,7 +30,7 @@ IS_FEW = col("id").isin([1, 2]) & col("id").is_valid()
 
 def divided(predicate: Any) -> tuple[Any, list[Any]]:
     found = divide(predicate, SCHEMA, ("day", "city"))
-    return found.filter, list(found.predicates)
+    return found.filter, [part for part in (found.of_partitions, found.of_rows) if part is not None]
 
 
 def test_what_is_a_filter_is_not_asked() -> None:

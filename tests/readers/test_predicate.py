@@ -288,6 +288,12 @@ def test_defect_15_predicates_over_several_partition_levels_read_nothing(tmp_pat
     assert reads == []
 
 
+def test_predicates_of_partitions_are_asked_about_values_in_batch_readers_too(tmp_path: Path) -> None:
+    in_rome = in_lambda(["city", "day"], lambda city, day: city.startswith("ro") and day.endswith("-31"))
+    with make_batch_reader(partitioned(tmp_path), ["id"], predicate=in_rome) as reader:
+        assert sorted(int(number) for batch in reader for number in batch.id) == list(range(150, 160))
+
+
 def test_defect_15_partitions_leave_out_row_groups_of_mixed_predicates(tmp_path: Path, reads: list[ReadUnit]) -> None:
     url = partitioned(tmp_path)
     even = in_lambda(["id"], lambda number: number % 2 == 0)
