@@ -92,6 +92,11 @@ class Windows:
         """How many rows a row group is extended by."""
         return sum(len(rest.rows) for rest in self.following(group))
 
+    def head(self, group: int) -> int:
+        """Rows from the first one on of which windows that begin in earlier row groups may need some."""
+        count = min(self.length - 1, int(self._counts[group]))
+        return int(self._chosen(group, count)[-1]) + 1 if count else 0
+
     def _following(self, group: int) -> tuple[Following, ...]:
         if self.starts.counts[group] == 0:
             return ()

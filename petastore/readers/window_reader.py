@@ -11,6 +11,7 @@ import numpy as np
 
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
+from petastore.plan.budget import Needs
 from petastore.plan.ngram import NGram
 from petastore.plan.plan import Plan
 from petastore.plan.request import Tail
@@ -24,7 +25,14 @@ from petastore.readers.reader import Reader
 from petastore.readers.resident import Admission
 from petastore.readers.transform import TransformSpec, transform_schema
 from petastore.readers.window_starts import select_window_starts
-from petastore.readers.windows import ExtendedAdmission, RowAssembler, WindowAssembler, window_schema
+from petastore.readers.windows import (
+    HEADS_BYTES,
+    ExtendedAdmission,
+    RowAssembler,
+    WindowAssembler,
+    heads_of,
+    window_schema,
+)
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
@@ -37,7 +45,8 @@ class WindowReader(Reader):
     Iterating one of `make_reader` gives dicts: offset to named tuple, as Petastorm does, without fields at offsets of
     which nothing was asked; with `tail="pad"` also `"valid"`. Batches have a column for each field, `(windows, k,
     *shape)`: k counts the offsets at which the field is asked for, in ascending order. Fields of text, bytes, decimals
-    and free shapes are object arrays `(windows, k)`.
+    and free shapes are object arrays `(windows, k)`. Batches of one of `make_batch_reader` have as many windows as it
+    takes for the rows of the largest row group.
 
     Args:
         dataset: Where the plan's row groups are.
@@ -97,13 +106,19 @@ class WindowReader(Reader):
         assembler, windows, plan = self._assembler, self._windows, self.plan
         assert isinstance(plan, Plan)  # noqa: S101 - nothing else is given to the constructor
         # Tasks hold what they need and not the reader, as in `Reader`.
-        layout, buffers, read = assembler.layout, self._buffers, self.dataset.read_in_parts
+        layout, buffers = assembler.layout, self._buffers
         stored = {field.name: field for field in assembler.view if field.name not in assembler.partition_values}
+        heads = heads_of(windows, plan, self.dataset.read_in_parts, tuple(stored))
 
         def of_group(group: int) -> Admission:
-            return ExtendedAdmission(layout, stored, buffers, windows.following(group), plan, read)
+            return ExtendedAdmission(layout, stored, buffers, windows.following(group), heads)
 
         return of_group
+
+    @functools.cached_property
+    def _own_batch_size(self) -> int:
+        """Windows that iteration takes at a time: as many as have the rows of a row group of the largest size."""
+        return max(super()._own_batch_size // self.ngram.length, 1)
 
     @functools.cached_property
     def _footprint(self) -> Footprint:
@@ -149,6 +164,11 @@ class _WindowFootprint(Footprint):
     @functools.cached_property
     def row_bytes(self) -> int:
         return 2 * self.rows_of_window * super().row_bytes
+
+    @property
+    def needs(self) -> Needs:
+        needs = super().needs
+        return dataclasses.replace(needs, work_bytes=needs.work_bytes + HEADS_BYTES)
 
 
 def open_window_reader(

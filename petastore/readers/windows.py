@@ -1,8 +1,9 @@
 """Windows executed: row groups at hand with the rows that follow them, and columns of windows made of columns of rows.
 
-A row group in which windows begin is read together with the rows that they need of those after it: of these little more
-than the first `length - 1` rows is fetched and decoded, once for each row group before them, and where row groups have
-fewer rows than that, several of them. So each row group is fetched once, and its beginning once more.
+A row group in which windows begin is read together with the rows that they need of those after it. Of these little more
+than the first `length - 1` rows is fetched and decoded, and what was is kept for a while: where row groups have fewer
+rows than a window, several before them need the same. So each row group is fetched once, and its beginning once more;
+in another order than the file's, and where windows are long and row groups small, more often than once.
 
 A span of windows is made in two steps. All rows that its windows cover are assembled as any rows are, each row once
 however many windows of the span it is in, and transformed; then their values are laid side by side window by window. A
@@ -31,14 +32,16 @@ from petastore.readers.batch import Columns
 from petastore.readers.buffers import Buffers
 from petastore.readers.decode import Decoded
 from petastore.readers.gather import Picks
+from petastore.readers.recent_row_groups import RecentRowGroups
 from petastore.readers.resident import Admission, Read, Resident
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.storage.rowgroups import Part
 
-__all__ = ["ExtendedAdmission", "RowAssembler", "WindowAssembler", "window_schema"]
+__all__ = ["HEADS_BYTES", "ExtendedAdmission", "RowAssembler", "WindowAssembler", "heads_of", "window_schema"]
 
-ReadInParts = Callable[..., Iterator[Any]]
+HEADS_BYTES = 16 * 1024 * 1024
+"""Bytes of first rows of row groups that are kept; one row group's, where these are more."""
 
 
 def window_schema(rows: Unischema, places: Mapping[str, Sequence[int]]) -> Unischema:
@@ -71,11 +74,8 @@ class ExtendedAdmission(Admission):
     following: tuple[Following, ...]
     """The rows that follow."""
 
-    plan: Plan
-    """Says how these are read."""
-
-    read_in_parts: ReadInParts
-    """`Dataset.read_in_parts`."""
+    heads: RecentRowGroups
+    """The first rows of row groups, with all columns that the files hold."""
 
     def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read) -> Resident:
         """Reads a row group and what follows; rows lie as in the files. See `Admission.admit`."""
@@ -86,9 +86,8 @@ class ExtendedAdmission(Admission):
         return super().admit(extended, None, functools.partial(self._extended, rows, read))
 
     def _extended(self, rows: int, read: Read, parts: Sequence[Part]) -> Iterator[pa.Table]:
-        """The tables of the row group's parts, each followed by that of the rows that follow."""
+        """The tables of the row group's parts, each followed by those of the rows that follow."""
         tables = read(parts)
-        rests = [self._rest(rest, parts) for rest in self.following]
         for part in parts:
             found = 0
             own: list[pa.Table] = []
@@ -97,17 +96,35 @@ class ExtendedAdmission(Admission):
                 found += own[-1].num_rows
                 if part.rows_at_once is not None:
                     yield own[-1]
-            after = [next(rest) for rest in rests]
+            after = [self._rest(rest, part) for rest in self.following]
             if part.rows_at_once is not None:
                 yield from after
             else:
                 yield pa.concat_tables([*own, *after], promote_options="permissive").combine_chunks()
 
-    def _rest(self, rest: Following, parts: Sequence[Part]) -> Iterator[pa.Table]:
-        first = int(rest.rows[-1]) + 1
-        heads = [Part(part.columns, first=first) for part in parts]
-        for table in self.read_in_parts(self.plan.unit(rest.group), heads):
-            yield table.slice(0, first) if first == len(rest.rows) else table.take(arrow_numbers(rest.rows))
+    def _rest(self, rest: Following, part: Part) -> pa.Table:
+        # Not a slice: whoever looks into the buffers finds the rows alone.
+        return self.heads.get(rest.group).select(part.columns).take(arrow_numbers(rest.rows))
+
+
+def heads_of(
+    windows: Windows, plan: Plan, read_in_parts: Callable[..., Iterator[Any]], columns: Sequence[str]
+) -> RecentRowGroups:
+    """The first rows of row groups, as far as windows that begin before may need them; the last ones are kept.
+
+    Args:
+        windows: What may need them.
+        plan: Says how row groups are read.
+        read_in_parts: `Dataset.read_in_parts`.
+        columns: Those that files hold.
+    """
+
+    def read(group: int) -> pa.Table:
+        first = windows.head(group)
+        (table,) = read_in_parts(plan.unit(group), [Part(tuple(columns), first=first)])
+        return table.slice(0, first)
+
+    return RecentRowGroups(read, HEADS_BYTES)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

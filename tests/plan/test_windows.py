@@ -42,6 +42,7 @@ def test_each_window_covers_its_start_and_the_selected_rows_after_it(
     assert list(zip(*(array.tolist() for array in found), strict=True)) == expected
     for group in range(len(kept)):
         assert windows.num_following(group) <= length - 1
+        assert all(rest.rows[-1] < windows.head(rest.group) for rest in windows.following(group))
 
 
 def test_all_rows_need_no_bitmaps() -> None:

@@ -409,19 +409,44 @@ def test_torch_gets_tensors_of_windows(tracks: dict[int, str]) -> None:
 class Spy(Dataset):
     """A dataset that writes down what is read of it."""
 
+    @classmethod
+    def on(cls, url: str) -> Spy:
+        dataset = petastore.open_dataset(url)
+        spy = cls(**{name: getattr(dataset, name) for name in Dataset.__dataclass_fields__})
+        spy.__dict__["seen"] = []
+        return spy
+
     def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True) -> Iterator[pa.Table]:
-        self.__dict__.setdefault("seen", []).append((unit.group, parts[0].first))
+        self.__dict__["seen"].append((unit.group, parts[0].first))
         return super().read_in_parts(unit, parts, verify=verify)
+
+    def seen_while_reading(self, asked: NGram, **options: Any) -> list[tuple[int, int | None]]:
+        with open_window_reader(self, {"columns": asked, **options}, {}, workers=Workers("dummy")) as reader:
+            assert isinstance(reader, WindowReader)
+            assert sum(batch.num_rows for batch in reader.batches(50)) == len(reader)
+        return sorted(self.__dict__["seen"], key=str)
 
 
 def test_of_row_groups_that_follow_the_first_rows_alone_are_read(tracks: dict[int, str]) -> None:
-    dataset = petastore.open_dataset(tracks[2])
-    spy = Spy(**{name: getattr(dataset, name) for name in Dataset.__dataclass_fields__})
-    asked = {"columns": NGram({0: ["time"], 3: ["time"]}, 4, "time"), "shuffle_row_groups": False}
-    with open_window_reader(spy, asked, {}, workers=Workers("dummy")) as reader:
-        assert isinstance(reader, WindowReader)
-        assert sum(batch.num_rows for batch in reader.batches(50)) == ROWS - 3
-    assert sorted(spy.__dict__["seen"], key=str) == [(0, None), (1, 3), (1, None)]
+    asked = NGram({0: ["time"], 3: ["time"]}, 4, "time")
+    assert Spy.on(tracks[2]).seen_while_reading(asked, shuffle_row_groups=False) == [(0, None), (1, 3), (1, None)]
+
+
+@pytest.mark.parametrize("shuffle_rows", [False, True])
+def test_the_beginnings_of_row_groups_are_read_once_more(tracks: dict[int, str], shuffle_rows: bool) -> None:
+    asked = NGram({0: ["time"], 9: ["pose"]}, 4, "time")
+    seen = Spy.on(tracks[200]).seen_while_reading(asked, shuffle_rows=shuffle_rows, seed=1)
+    assert len(seen) == len(set(seen)) <= 2 * 200
+
+
+def test_windows_may_have_partition_columns_alone(tmp_path: Path) -> None:
+    for day in range(2):
+        (tmp_path / f"day={day}").mkdir()
+        write_plain(tmp_path / f"day={day}", time=np.arange(2) + 2 * day)
+    with petastore.make_batch_reader(
+        str(tmp_path), NGram({0: ["day"], 1: ["day"]}, 1, "time"), shuffle_row_groups=False
+    ) as reader:
+        assert [row for batch in reader for row in batch.day.tolist()] == [[0, 0], [0, 1], [1, 1]]
 
 
 def test_what_was_found_once_is_remembered(
