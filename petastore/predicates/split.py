@@ -2,7 +2,8 @@
 
 The value is written as Python's `str` writes it, hashed by MD5 as UTF-8, and the digest modulo `2**63 - 1` is its
 place. A part owns the places from its lower to its upper share of `2**63 - 2`, the upper one excluded. This is
-Petastorm's split on a 64-bit machine, bit for bit: a dataset that was split by it stays split alike.
+Petastorm's split on a 64-bit machine, bit for bit: a dataset that was split by it stays split alike. A missing value is
+written `None`; in a column of floats it is written `nan`, because that is what Petastorm's reader makes of it.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class in_pseudorandom_split(PredicateBase):  # noqa: N801 - Petastorm's name
         column = columns[self._field]
         if column.dtype.kind in "biufmM" and column.ndim == 1 and not isinstance(column, np.ma.MaskedArray):
             return of_distinct(column, lambda value: self._includes(str(value)))
-        texts = [str(value) for value in each_value(column)]
+        missing = "nan" if column.dtype.kind == "f" else "None"
+        texts = [missing if value is None else str(value) for value in each_value(column)]
         answers = {text: self._includes(text) for text in dict.fromkeys(texts)}
         return np.fromiter((answers[text] for text in texts), np.bool_, count=len(texts))
 
