@@ -188,7 +188,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "register_delete_dir_handler": "petastore.spark.converter_cache:register_delete_dir_handler",
     },
     "spark_utils": {
-        "dataset_as_rdd": Instead(_NOT_YET),
+        "dataset_as_rdd": "petastore.spark.rdd:dataset_as_rdd",
     },
     "test_util": {},
     "test_util.reader_mock": {
@@ -212,8 +212,8 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "copy_dataset": Instead(_NOT_YET),
     },
     "tools.spark_session_cli": {
-        "add_configure_spark_arguments": Instead(_NOT_YET),
-        "configure_spark": Instead(_NOT_YET),
+        "add_configure_spark_arguments": "petastore.interop.petastorm_spark_session:add_configure_spark_arguments",
+        "configure_spark": "petastore.interop.petastorm_spark_session:configure_spark",
     },
     "transform": {
         "TransformSpec": "petastore.readers.transform:TransformSpec",
