@@ -127,8 +127,11 @@ class WindowReader(Reader):
         extended = dataclasses.replace(
             inventory, rows=inventory.rows + more, decoded_bytes=inventory.decoded_bytes + more * row_bytes
         )
-        assembler = self._assembler
-        return _WindowFootprint(assembler.view, self.dataset.schema, assembler.layout, extended, len(self.ngram.fields))
+        heads = min(HEADS_BYTES, more * row_bytes * inventory.num_row_groups)
+        layout, view = self._assembler.layout, self._assembler.view
+        return _WindowFootprint(
+            view, self.dataset.schema, layout, extended, len(self.ngram.fields), heads // max(self.workers.at_a_time, 1)
+        )
 
     def _row_tuples(self) -> Iterator[Any]:
         of_offsets = [
@@ -161,6 +164,9 @@ class _WindowFootprint(Footprint):
 
     rows_of_window: int
 
+    head_bytes: int
+    """One worker's part of the beginnings of row groups that all of them share."""
+
     @functools.cached_property
     def row_bytes(self) -> int:
         return 2 * self.rows_of_window * super().row_bytes
@@ -168,7 +174,7 @@ class _WindowFootprint(Footprint):
     @property
     def needs(self) -> Needs:
         needs = super().needs
-        return dataclasses.replace(needs, work_bytes=needs.work_bytes + HEADS_BYTES)
+        return dataclasses.replace(needs, work_bytes=needs.work_bytes + self.head_bytes)
 
 
 def open_window_reader(
