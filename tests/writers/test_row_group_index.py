@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +200,17 @@ def test_a_damaged_cell_is_named_with_its_place(tmp_path: Path) -> None:
             file.unlink()
     with pytest.raises(DecodeError, match=r"column 'labels', row 0 of row group 0 in part-"):
         build_rowgroup_index(str(tmp_path / "s"), indexers=[SingleFieldIndexer("a", "labels")])
+
+
+def test_indexes_are_those_that_petastorm_built(fixtures_root: Path, tmp_path: Path) -> None:
+    shutil.copytree(fixtures_root / "petastorm-0.13.1" / "Meadow", tmp_path / "Meadow")
+    dataset = open_dataset(tmp_path / "Meadow")
+    theirs = get_row_group_indexes(dataset)
+    indexers = [SingleFieldIndexer("by_id", "id"), FieldNotNullIndexer("has_title", "title")]
+    build_rowgroup_index(str(tmp_path / "Meadow"), indexers=indexers)
+    ours = get_row_group_indexes(dataset)
+    assert ours.keys() == theirs.keys()
+    for name, index in ours.items():
+        assert sorted(index.indexed_values) == sorted(theirs[name].indexed_values)
+        for value in index.indexed_values:
+            assert index.get_row_group_indexes(value) == theirs[name].get_row_group_indexes(value)
