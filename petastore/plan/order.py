@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.plan.grouped_rows import GroupedRows
+from petastore.plan.lane_runs import LaneRuns
 from petastore.plan.line import ROWS, line_of_groups
 from petastore.plan.mix import hashed_permutation, mix
 from petastore.plan.request import Order
@@ -137,12 +138,15 @@ class EpochOrder:
         """
         return self.by_lane(positions).in_order()
 
-    def by_lane(self, positions: NDArray[np.int64] | range) -> GroupedRows:
+    def by_lane(self, positions: NDArray[np.int64] | range | LaneRuns) -> GroupedRows:
         """The rows at some positions, lane after lane, and of each lane in the order of its blocks.
 
         Args:
-            positions: Positions in [0, num_rows), in any order, shape (n,); a range is faster than its numbers.
+            positions: Positions in [0, num_rows), in any order, shape (n,). A range is faster than its numbers, and
+                runs of lanes, if the epoch goes round its lanes, are faster still.
         """
+        if isinstance(positions, LaneRuns):
+            return self._along(positions)
         if isinstance(positions, range):
             if self.lanes == 1 and not self._order.shuffle_rows:
                 return self._run_of_line(positions.start, positions.stop)
@@ -160,26 +164,53 @@ class EpochOrder:
                 self._lane_rows(self._lane(number), offsets[first:stop], groups[first:stop], rows[first:stop])
         return GroupedRows(groups, rows, by_lane)
 
+    def _along(self, runs: LaneRuns) -> GroupedRows:
+        firsts, stops = runs.firsts.tolist(), runs.stops.tolist()
+        if not self._order.shuffle_rows and len(runs.own) == 1:
+            start = int(self._lane_starts[runs.own.start])
+            return self._run_of_line(start + firsts[0], start + stops[0])
+        groups = np.empty(sum(stops) - sum(firsts), dtype=np.int32)
+        rows = np.empty(len(groups), dtype=np.int64)
+        begin = 0
+        for number, first, stop in zip(runs.own, firsts, stops, strict=True):
+            here = slice(begin, begin := begin + stop - first)
+            if first == stop:
+                continue
+            if self._order.shuffle_rows:
+                self._run_of_lane(self._lane(number), first, stop, groups[here], rows[here])
+            else:
+                start = int(self._lane_starts[number])
+                found = self._run_of_line(start + first, start + stop)
+                groups[here], rows[here] = found.groups, found.rows
+        return GroupedRows(groups, rows, runs.where)
+
     def _lane_rows(
         self, lane: _Lane, offsets: NDArray[np.int64], groups: NDArray[np.int32], rows: NDArray[np.int64]
     ) -> None:
         """Writes the row groups and rows at some offsets of a lane; ranges of offsets, which most are, are copied."""
         first, stop = int(offsets[0]), int(offsets[-1]) + 1
         if stop - first == len(offsets) and bool((np.diff(offsets) == 1).all()):
-            block = int(np.searchsorted(lane.block_starts, first, side="right")) - 1
-            while first < stop:
-                begin, end = lane.block_starts[block : block + 2].tolist()
-                found = self._block(lane.number, block)
-                taken = slice(first - begin, min(stop, end) - begin)
-                given = slice(first - stop + len(offsets), min(stop, end) - stop + len(offsets))
-                groups[given], rows[given] = found.groups[taken], found.rows[taken]
-                first, block = min(stop, end), block + 1
+            self._run_of_lane(lane, first, stop, groups, rows)
             return
         blocks = lane.blocks_at(offsets)
         inside = offsets - lane.block_starts[blocks]
         for block, where in _runs(blocks):
             found = self._block(lane.number, block)
             groups[where], rows[where] = found.groups[inside[where]], found.rows[inside[where]]
+
+    def _run_of_lane(
+        self, lane: _Lane, first: int, stop: int, groups: NDArray[np.int32], rows: NDArray[np.int64]
+    ) -> None:
+        """Writes the row groups and rows at the offsets [first, stop) of a lane."""
+        size = stop - first
+        block = int(np.searchsorted(lane.block_starts, first, side="right")) - 1
+        while first < stop:
+            begin, end = lane.block_starts[block : block + 2].tolist()
+            found = self._block(lane.number, block)
+            taken = slice(first - begin, min(stop, end) - begin)
+            given = slice(first - stop + size, min(stop, end) - stop + size)
+            groups[given], rows[given] = found.groups[taken], found.rows[taken]
+            first, block = min(stop, end), block + 1
 
     def _on_line(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows inside them, at some places of the line."""

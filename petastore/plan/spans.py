@@ -181,7 +181,7 @@ class EpochWalk:
             sizes = pace.next(steps.stop - first)
             borders = first + np.cumsum([0, *sizes])
             share = self._batches.share(self._shard, first, int(borders[-1]))
-            found = self._order.by_lane(share.positions)
+            found = self._order.by_lane(share.rows)
             if self._selection is not None:
                 found = dataclasses.replace(found, rows=self._selection.rows_at(found.groups, found.rows))
             parts = found.cut(share.offsets[borders - first])

@@ -14,18 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import NoDataAvailableError
+from petastore.plan.lane_runs import LaneRuns
 from petastore.plan.request import Shard, Tail
 from petastore.plan.visits import lane_of_visit, spreads_evenly
 
 __all__ = ["EpochBatches", "Share", "lanes_of"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Share:
     """One rank's rows of some consecutive batches."""
 
-    positions: NDArray[np.int64]
-    """Positions in the epoch, batch after batch, shape (rows,)."""
+    rows: NDArray[np.int64] | LaneRuns
+    """Positions in the epoch, batch after batch, shape (rows,); or all of them as runs of lanes."""
 
     offsets: NDArray[np.int64]
     """Where batches begin: batch i holds rows [offsets[i], offsets[i + 1]), shape (batches + 1,)."""
@@ -33,15 +34,17 @@ class Share:
     valid: NDArray[np.bool_] | None
     """With `Tail.PAD`: False where a row is a repeat, shape (rows,). Else None."""
 
-    is_one_lane: bool = False
-    """Whether the epoch has one lane, and so one rank's positions come in ascending order, unless rows repeat."""
+    @functools.cached_property
+    def positions(self) -> NDArray[np.int64]:
+        """Positions in the epoch, batch after batch, shape (rows,)."""
+        return self.rows.positions() if isinstance(self.rows, LaneRuns) else self.rows
 
     @property
     def run(self) -> range | None:
-        """The positions as a range, where they are known to follow each other."""
-        first, count = int(self.positions[0]), len(self.positions)
-        follow = self.is_one_lane and int(self.positions[-1]) - first == count - 1
-        return range(first, first + count) if follow else None
+        """The positions as a range, where the epoch has one lane and they follow each other."""
+        if not isinstance(self.rows, LaneRuns) or self.rows.lanes > 1:
+            return None
+        return range(int(self.rows.firsts[0]), int(self.rows.stops[0]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +127,12 @@ class EpochBatches:
             first: First step.
             stop: Step after the last one, at most `steps`.
         """
-        irregular = self.consumed_after(range(stop - 1, stop))[0] - self.start != stop * self.global_batch
+        borders = np.concatenate([[self.start + first * self.global_batch], self.consumed_after(range(first, stop))])
+        irregular = int(borders[-1]) - self.start != stop * self.global_batch
+        if self._takes_own_lanes(shard) and not (irregular and self.tail in (Tail.PAD, Tail.WRAP)):
+            runs, offsets = LaneRuns.between(borders, lanes=self.lanes, own=lanes_of(shard, self.lanes))
+            valid = np.ones(int(offsets[-1]), dtype=np.bool_) if self.tail is Tail.PAD else None
+            return Share(runs, offsets, valid)
         regular = self._full_batches(shard, first, stop - 1 if irregular else stop)
         if not irregular:
             positions, valid = regular, np.ones(len(regular), dtype=np.bool_)
@@ -135,7 +143,13 @@ class EpochBatches:
         offsets = np.arange(first, stop + 1, dtype=np.int64) - first
         offsets *= self.batch_size
         offsets[-1] = len(positions)
-        return Share(positions, offsets, valid if self.tail is Tail.PAD else None, self.lanes == 1)
+        return Share(positions, offsets, valid if self.tail is Tail.PAD else None)
+
+    def _takes_own_lanes(self, shard: Shard) -> bool:
+        """Whether a rank's share of any run of positions is what its own lanes have of it; and these are few."""
+        lanes, ranks = self.lanes, shard.count
+        is_even = self.start % ranks == 0 and spreads_evenly(lanes, ranks)
+        return is_even and lanes // ranks <= self.batch_size
 
     def _full_batches(self, shard: Shard, first: int, stop: int) -> NDArray[np.int64]:
         begins = self.start + np.arange(first, stop, dtype=np.int64) * self.global_batch

@@ -96,7 +96,7 @@ class WorkerBatches(EpochBatches):
 
     def rows_of(self, shard: Shard) -> int:
         """Rows that the worker makes for a rank, repeats included."""
-        return len(self.share(shard, 0, self.steps).positions) if self.steps else 0
+        return int(self.share(shard, 0, self.steps).offsets[-1]) if self.steps else 0
 
     def share(self, shard: Shard, first: int, stop: int) -> Share:
         """A rank's rows of the worker's batches [first, stop)."""
@@ -107,7 +107,7 @@ class WorkerBatches(EpochBatches):
             )
             part = Shard(shard.index * self.workers + self.turn, shard.count * self.workers)
             full = cut.share(part, first, min(stop, self.rounds))
-            valid = np.ones(len(full.positions), dtype=np.bool_) if self.tail is Tail.PAD else None
+            valid = np.ones(int(full.offsets[-1]), dtype=np.bool_) if self.tail is Tail.PAD else None
             parts.append(dataclasses.replace(full, valid=valid))
         if stop > self.rounds:
             parts.append(self._rest(shard))
@@ -128,8 +128,8 @@ class WorkerBatches(EpochBatches):
 def _joined(first: Share, second: Share) -> Share:
     valid = None if first.valid is None or second.valid is None else np.concatenate([first.valid, second.valid])
     return Share(
-        positions=np.concatenate([first.positions, second.positions]),
-        offsets=np.concatenate([first.offsets, second.offsets[1:] + len(first.positions)]),
+        rows=np.concatenate([first.positions, second.positions]),
+        offsets=np.concatenate([first.offsets, second.offsets[1:] + first.offsets[-1]]),
         valid=valid,
     )
 
