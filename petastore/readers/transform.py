@@ -75,22 +75,22 @@ class TransformSpec:
         object.__setattr__(self, "selected_fields", selected)
 
 
-def transform_schema(schema: Unischema, spec: TransformSpec) -> Unischema:
+def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unischema:
     """The schema after a transform, named `<name>_transformed`.
 
     Raises:
         RequestError: `selected_fields` or `removed_fields` name a field that there is not.
     """
-    edited = {field.name: field for field in spec.edit_fields or () if isinstance(field, UnischemaField)}
+    edited = {field.name: field for field in transform_spec.edit_fields or () if isinstance(field, UnischemaField)}
     fields = {field.name: field for field in schema if field.name not in edited} | edited
-    for name in (*(spec.removed_fields or ()), *(spec.selected_fields or ())):
+    for name in (*(transform_spec.removed_fields or ()), *(transform_spec.selected_fields or ())):
         if name not in fields and name not in schema:
             known = ", ".join(map(repr, fields))
             raise RequestError(f"TransformSpec names the field {name!r}, but after it there are {known}")
-    if spec.selected_fields is not None:
-        kept = [fields[name] for name in spec.selected_fields]
+    if transform_spec.selected_fields is not None:
+        kept = [fields[name] for name in transform_spec.selected_fields]
     else:
-        kept = [field for name, field in fields.items() if name not in (spec.removed_fields or ())]
+        kept = [field for name, field in fields.items() if name not in (transform_spec.removed_fields or ())]
     # What comes out of a transform is decoded: no codec applies any more.
     return Unischema(f"{schema.name}_transformed", [dataclasses.replace(field, codec=None) for field in kept])
 

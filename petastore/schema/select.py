@@ -11,15 +11,15 @@ from petastore.schema.field import UnischemaField
 __all__ = ["match_unischema_fields", "select_fields"]
 
 
-def match_unischema_fields(fields: Iterable[UnischemaField], patterns: str | Iterable[str]) -> list[UnischemaField]:
+def match_unischema_fields(schema: Iterable[UnischemaField], field_regex: str | Iterable[str]) -> list[UnischemaField]:
     """Fields whose whole name matches one of the regular expressions.
 
     Args:
-        fields: A `Unischema`, or any iterable of fields.
-        patterns: One expression or several, matched against the whole name (`re.fullmatch`).
+        schema: A `Unischema`, or any iterable of fields.
+        field_regex: One expression or several, matched against the whole name (`re.fullmatch`).
 
     Returns:
-        The matching fields in the order of `fields`, each once; an empty list where nothing matches.
+        The matching fields in the order of `schema`, each once; an empty list where nothing matches.
 
     Raises:
         RequestError: An expression is not valid.
@@ -29,8 +29,8 @@ def match_unischema_fields(fields: Iterable[UnischemaField], patterns: str | Ite
         >>> [field.name for field in match_unischema_fields(names, ["id.*"])]
         ['id', 'id_user']
     """
-    compiled = [_compiled(pattern) for pattern in ([patterns] if isinstance(patterns, str) else patterns)]
-    return [field for field in fields if any(pattern.fullmatch(field.name) for pattern in compiled)]
+    compiled = [_compiled(pattern) for pattern in ([field_regex] if isinstance(field_regex, str) else field_regex)]
+    return [field for field in schema if any(pattern.fullmatch(field.name) for pattern in compiled)]
 
 
 def select_fields(

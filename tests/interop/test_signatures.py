@@ -1,0 +1,83 @@
+"""Calls that were written for Petastorm mean here what they meant: parameters have its names, in its order."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+
+from petastore.interop.petastorm_names import NAMES
+
+# Petastorm 0.13.1's, from its documentation; those of the readers are in tests/readers/test_retired.py.
+SIGNATURES = {
+    ("codecs", "CompressedImageCodec"): "image_codec quality",
+    ("codecs", "ScalarCodec"): "spark_type",
+    ("etl.dataset_metadata", "get_schema"): "dataset",
+    (
+        "etl.dataset_metadata",
+        "get_schema_from_dataset_url",
+    ): "dataset_url_or_urls hdfs_driver storage_options filesystem",
+    ("etl.dataset_metadata", "materialize_dataset"): "spark dataset_url schema row_group_size_mb use_summary_metadata "
+    "filesystem_factory",
+    ("etl.rowgroup_indexers", "FieldNotNullIndexer"): "index_name index_field",
+    ("etl.rowgroup_indexers", "SingleFieldIndexer"): "index_name index_field",
+    ("etl.rowgroup_indexing", "build_rowgroup_index"): "dataset_url spark_context indexers hdfs_driver",
+    ("etl.rowgroup_indexing", "get_row_group_indexes"): "dataset",
+    ("fs_utils", "get_filesystem_and_path_or_paths"): "url_or_urls hdfs_driver storage_options filesystem",
+    ("generator", "generate_datapoint"): "schema",
+    ("ngram", "NGram"): "fields delta_threshold timestamp_field timestamp_overlap",
+    ("predicates", "in_intersection"): "inclusion_values predicate_field",
+    ("predicates", "in_lambda"): "predicate_fields predicate_func state_arg",
+    ("predicates", "in_negate"): "predicate",
+    ("predicates", "in_pseudorandom_split"): "fraction_list subset_index predicate_field",
+    ("predicates", "in_reduce"): "predicate_list reduce_func",
+    ("predicates", "in_set"): "inclusion_values predicate_field",
+    ("pytorch", "BatchedDataLoader"): "reader batch_size transform_fn shuffling_queue_capacity",
+    ("pytorch", "DataLoader"): "reader batch_size collate_fn shuffling_queue_capacity",
+    ("pytorch", "InMemBatchedDataLoader"): "reader batch_size transform_fn num_epochs seed rows_capacity shuffle",
+    ("pytorch", "decimal_friendly_collate"): "batch",
+    ("selectors", "IntersectIndexSelector"): "single_index_selectors",
+    ("selectors", "SingleIndexSelector"): "index_name values_list",
+    ("selectors", "UnionIndexSelector"): "single_index_selectors",
+    ("spark", "make_spark_converter"): "df parquet_row_group_size_bytes compression_codec dtype",
+    ("spark", "SparkDatasetConverter"): "cache_dir_url file_urls dataset_size",
+    ("spark_utils", "dataset_as_rdd"): "dataset_url spark_session schema_fields hdfs_driver",
+    ("tf_utils", "make_petastorm_dataset"): "reader",
+    ("tools.spark_session_cli", "configure_spark"): "spark_session_builder args",
+    ("tools.spark_session_cli", "add_configure_spark_arguments"): "argparser",
+    ("transform", "TransformSpec"): "func edit_fields removed_fields selected_fields",
+    ("transform", "edit_field"): "name numpy_dtype shape nullable",
+    ("transform", "transform_schema"): "schema transform_spec",
+    ("unischema", "Unischema"): "name fields",
+    ("unischema", "UnischemaField"): "name numpy_dtype shape codec nullable",
+    ("unischema", "dict_to_spark_row"): "unischema row_dict",
+    ("unischema", "insert_explicit_nulls"): "unischema row_dict",
+    ("unischema", "match_unischema_fields"): "schema field_regex",
+    ("utils", "decode_row"): "row schema",
+    ("weighted_sampling_reader", "WeightedSamplingReader"): "readers probabilities",
+}
+
+
+@pytest.mark.parametrize(("inside", "name"), SIGNATURES)
+def test_parameters_have_petastorms_names_in_its_order(inside: str, name: str) -> None:
+    home, _, attribute = str(NAMES[inside][name]).partition(":")
+    parameters = inspect.signature(getattr(importlib.import_module(home), attribute)).parameters
+    expected = SIGNATURES[inside, name].split()
+    assert list(parameters)[: len(expected)] == expected
+    assert all(parameters[known].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for known in expected)
+    further = list(parameters.values())[len(expected) :]
+    kinds = {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}
+    assert all(parameter.kind in kinds or parameter.default is not inspect.Parameter.empty for parameter in further)
+
+
+def test_each_function_and_class_with_parameters_is_checked() -> None:
+    """Errors, abstract classes, the readers themselves, and codecs without parameters are not."""
+    others = {"make_reader", "make_batch_reader", "Reader", "NdarrayCodec", "CompressedNdarrayCodec"}
+    others |= {"infer_or_load_unischema", "schema_data_generator_example", "register_delete_dir_handler"}
+    checked = {name for _, name in SIGNATURES}
+    callables = {name for names in NAMES.values() for name, entry in names.items() if isinstance(entry, str)}
+    left = {
+        name for name in callables - checked - others if not name.endswith(("Error", "Base")) and not name.isupper()
+    }
+    assert left == set()
