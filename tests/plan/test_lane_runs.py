@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ def test_runs_are_the_positions_of_their_lanes_sorted_by_lane_in_each_batch(
     borders = start + np.cumsum([0, *sizes])
     runs, offsets = LaneRuns.between(borders, lanes=lanes, own=own)
     expected = []
-    for begin, end in zip(borders[:-1], borders[1:], strict=True):
+    for begin, end in itertools.pairwise(borders):
         positions = np.arange(begin, end)
         of_lane = lane_of_visit(lanes)[positions % lanes]
         in_order = np.argsort(of_lane, kind="stable")
