@@ -38,6 +38,9 @@ from petastore.schema.unischema import Unischema
 
 __all__ = ["WindowReader", "open_window_reader"]
 
+_COVERED_ROW_BYTES = 56
+"""What a row of a window takes besides its values: which it is, and where it stands among those of its span."""
+
 
 class WindowReader(Reader):
     """A reader of windows; all that a `Reader` does with rows, it does with windows.
@@ -174,7 +177,12 @@ class _WindowFootprint(Footprint):
     @property
     def needs(self) -> Needs:
         needs = super().needs
-        return dataclasses.replace(needs, work_bytes=needs.work_bytes + self.head_bytes)
+        joined = int(self._loose_bytes.max(initial=0))  # a row group's cells lie twice while others are put behind them
+        return dataclasses.replace(
+            needs,
+            work_bytes=needs.work_bytes + joined + self.head_bytes,
+            plan_row_bytes=needs.plan_row_bytes + self.rows_of_window * _COVERED_ROW_BYTES,
+        )
 
 
 def open_window_reader(
