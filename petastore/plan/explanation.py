@@ -256,6 +256,7 @@ class MixtureExplanation:
 
 
 _BY = {
+    "row-group index": "the row-group index",
     "partition values": "partition values",
     "statistics": "statistics",
     "filter": "the filter",

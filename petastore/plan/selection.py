@@ -18,11 +18,11 @@ from petastore.errors import RequestError
 
 __all__ = ["PRUNED_BY", "Pruned", "Selection"]
 
-PRUNED_BY = ("partition values", "statistics", "filter", "predicate", "windows", "selection")
-"""What can leave rows out, in the order in which it is asked: directory names, then the statistics of row groups, then
-the filter and the predicate, which are asked about each row that is left. Where windows are read, rows with which none
-begins are left out by `"windows"`. By `"selection"` is what nobody kept account
-of: somebody made the selection by hand."""
+PRUNED_BY = ("row-group index", "partition values", "statistics", "filter", "predicate", "windows", "selection")
+"""What can leave rows out, in the order in which it is asked: a selector that asks an index, directory names, then the
+statistics of row groups, then the filter and the predicate, which are asked about each row that is left. Where windows
+are read, rows with which none begins are left out by `"windows"`. By `"selection"` is what nobody kept account of:
+somebody made the selection by hand."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def select_rows(
         among, question = np.where(picked, among, 0), hashlib.sha256(np.packbits(picked).tobytes()).hexdigest()
         _log.info("row-group selector: %s of %s row groups picked", picked.sum(), len(picked))
     search = _Search(dataset, workers or Workers(), memory, among)
-    selection = Selection(among, {})
+    selection = Selection(among, {}, search.by_index)
     key: str | None = _key(dataset, question, ())
     if asked is not None and bound is not None:
         described = asked.describe() if rowgroup_selector is None else ["among", question, asked.describe()]
@@ -170,6 +170,11 @@ class _Search:
     def rows(self) -> NDArray[np.int64]:
         return self.dataset.inventory.rows
 
+    @property
+    def by_index(self) -> tuple[Pruned, ...]:
+        """What a row-group selector left out."""
+        return _left_out("row-group index", self.rows, self.among)
+
     def filtered(self, bound: Expression, key: str) -> Selection:
         """The rows for which a filter is true."""
         dataset, names = self.dataset, bound.columns
@@ -206,7 +211,7 @@ class _Search:
     def _pruned(self, by_partition: Verdict, by_statistics: Verdict | None = None) -> tuple[Pruned, ...]:
         """What was left out before anything was looked at."""
         left = np.where(by_partition.none, 0, self.among)
-        pruned = _left_out("partition values", self.among, left)
+        pruned = self.by_index + _left_out("partition values", self.among, left)
         if by_statistics is None:
             return pruned
         return pruned + _left_out("statistics", left, np.where(by_statistics.none, 0, left))

@@ -18,6 +18,7 @@ from petastore import write_dataset as write
 from petastore.dataset import Dataset
 from petastore.errors import DatasetChangedError, MetadataError, RequestError, TransformError
 from petastore.indexing import SingleFieldIndexer, build_rowgroup_index, get_row_group_indexes
+from petastore.plan.explanation import Explanation
 from petastore.predicates import in_lambda, in_set
 from petastore.selectors import (
     IntersectIndexSelector,
@@ -75,6 +76,17 @@ def test_counts_and_shards_are_exact(url: str) -> None:
             assert len(batches) == 4
             found += [int(number) for batch in batches for number in batch["id"]]
     assert sorted(found) == of_groups([0, 3, 6])
+
+
+def test_what_a_selector_left_out_is_told_before_what_others_did(url: str) -> None:
+    with make_reader(url, rowgroup_selector=EVERY_THIRD, filters=col("id") < 35) as reader:
+        said = reader.plan.explain(1)
+    assert isinstance(said, Explanation)
+    assert [(each.by, each.row_groups, each.rows) for each in said.pruned] == [
+        ("row-group index", 6, 60),
+        ("statistics", 1, 10),
+        ("filter", 0, 5),
+    ]
 
 
 @pytest.mark.parametrize("cached", [True, False])
