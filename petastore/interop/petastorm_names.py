@@ -88,7 +88,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     },
     "etl.metadata_util": {},
     "etl.petastorm_generate_metadata": {
-        "generate_petastorm_metadata": Instead(_NOT_YET),
+        "generate_petastorm_metadata": "petastore.spark.generate:generate_petastorm_metadata",
     },
     "etl.rowgroup_indexers": {
         "SingleFieldIndexer": "petastore.indexers:SingleFieldIndexer",

@@ -20,6 +20,8 @@ SIGNATURES = {
     ): "dataset_url_or_urls hdfs_driver storage_options filesystem",
     ("etl.dataset_metadata", "materialize_dataset"): "spark dataset_url schema row_group_size_mb use_summary_metadata "
     "filesystem_factory",
+    ("etl.petastorm_generate_metadata", "generate_petastorm_metadata"): "spark dataset_url unischema_class "
+    "use_summary_metadata hdfs_driver",
     ("etl.rowgroup_indexers", "FieldNotNullIndexer"): "index_name index_field",
     ("etl.rowgroup_indexers", "SingleFieldIndexer"): "index_name index_field",
     ("etl.rowgroup_indexing", "build_rowgroup_index"): "dataset_url spark_context indexers hdfs_driver",
