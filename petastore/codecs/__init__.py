@@ -12,8 +12,10 @@
 `ImageDecode` says which part of images is wanted when they are read, and at what size.
 
 `petastore.schema.codec.Codec` is the promise that all of them keep; `register` makes one of your own known.
+`DataframeColumnCodec` makes one of what a single cell is, as Petastorm's users write them.
 """
 
+from petastore.codecs.by_cell import DataframeColumnCodec
 from petastore.codecs.compressed import CompressedNdarrayCodec
 from petastore.codecs.image import CompressedImageCodec
 from petastore.codecs.image_hint import ImageDecode
@@ -26,6 +28,7 @@ from petastore.codecs.vector import VectorCodec
 __all__ = [
     "CompressedImageCodec",
     "CompressedNdarrayCodec",
+    "DataframeColumnCodec",
     "ImageDecode",
     "NdarrayCodec",
     "PlainCodec",

@@ -58,10 +58,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "CompressedNdarrayCodec": "petastore.codecs:CompressedNdarrayCodec",
         "NdarrayCodec": "petastore.codecs:NdarrayCodec",
         "ScalarCodec": "petastore.codecs:ScalarCodec",
-        "DataframeColumnCodec": Instead(
-            "a codec of your own keeps the promise petastore.schema.codec.Codec and is made known by "
-            "petastore.codecs.register"
-        ),
+        "DataframeColumnCodec": "petastore.codecs:DataframeColumnCodec",
         "_is_compliant_shape": _PRIVATE,
     },
     "errors": {
