@@ -52,8 +52,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_parameters_stand_in_petastorms_order_and_new_ones_are_keywords(make: Callable[..., Any]) -> None:
     parameters = list(inspect.signature(make).parameters.values())[1:]
     positional = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-    not_here = {"rowgroup_selector"} - set(positional)  # it arrives with the indexes
-    not_here |= set() if make is petastore.make_reader else {"pyarrow_serialize"}
+    not_here = set() if make is petastore.make_reader else {"pyarrow_serialize"}
     assert positional == [name for name in ORDER.split() if name not in not_here]
 
 
