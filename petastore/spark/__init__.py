@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from petastore.spark.converter import SparkDatasetConverter, make_spark_converter
 from petastore.spark.converter_cache import register_delete_dir_handler
+from petastore.spark.copy import copy_dataset
 from petastore.spark.dataframe import encode_dataframe, rows_to_dataframe
 from petastore.spark.materialize import materialize_dataset
 from petastore.spark.rdd import dataset_as_dataframe, dataset_as_rdd
@@ -13,6 +14,7 @@ from petastore.spark.session import connect_session, local_session
 __all__ = [
     "SparkDatasetConverter",
     "connect_session",
+    "copy_dataset",
     "dataset_as_dataframe",
     "dataset_as_rdd",
     "dict_to_spark_row",

@@ -13,7 +13,7 @@ from petastore.errors import RequestError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["FloatDtype", "observing_shapes", "tensor_columns"]
+__all__ = ["FloatDtype", "observing_shapes", "quoted", "tensor_columns"]
 
 FloatDtype = Literal["float32", "float64"]
 
@@ -32,7 +32,7 @@ def tensor_columns(df: DataFrame, dtype: FloatDtype | None) -> DataFrame:
 
     columns = []
     for field in df.schema.fields:
-        column = functions.col(_quoted(field.name))
+        column = functions.col(quoted(field.name))
         columns.append(_converted(column, field.dataType, field.name, dtype).alias(field.name))
     return df.select(*columns)
 
@@ -85,7 +85,7 @@ def observing_shapes(df: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, t
     observation = Observation()
     sizes: list[Any] = []
     for number, (name, depth) in enumerate(depths.items()):
-        for level, (least, most) in enumerate(_sizes(functions.col(_quoted(name)), depth)):
+        for level, (least, most) in enumerate(_sizes(functions.col(quoted(name)), depth)):
             sizes.append(functions.min(least).alias(f"least_{number}_{level}"))
             sizes.append(functions.max(most).alias(f"most_{number}_{level}"))
 
@@ -119,5 +119,11 @@ def _depth(spark_type: Any) -> int:
     return 1 + _depth(spark_type.elementType) if hasattr(spark_type, "elementType") else 0
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """The name of a column as Spark's expressions take it: a dot in it is no struct's.
+
+    Example:
+        >>> print(quoted("grid.2"))
+        `grid.2`
+    """
     return "`" + name.replace("`", "``") + "`"

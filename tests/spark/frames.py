@@ -25,6 +25,7 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec, VectorCodec
 from petastore.spark import (
     SparkDatasetConverter,
+    copy_dataset,
     dataset_as_dataframe,
     dataset_as_rdd,
     dict_to_spark_row,
@@ -306,6 +307,35 @@ class Frames:
             "types": [type(rows[1].i32).__name__, str(rows[0].matrix.dtype)],
         }
 
+    def copies(self) -> dict[str, Any]:
+        written, target = (self.folder / "everything").as_uri(), (self.folder / "copy").as_uri()
+        days = Unischema("days", [UnischemaField("id", "int64"), UnischemaField("day", str)])
+        with materialize_dataset(self.spark, (self.folder / "days").as_uri(), days) as writer:
+            rows = [{"id": number, "day": f"00{number % 2}"} for number in range(6)]
+            writer.write(rows_to_dataframe(self.spark, days, rows), partition_by=["day"])
+        copy_dataset(self.spark, self.folder / "days", self.folder / "copied days", partitions_count=1)
+        fields, filled = ["id", "ra.*", "maybe[.]text"], ["i32", "maybe.text"]
+        inventory = copy_dataset(self.spark, written, target, fields, filled, False, 1, rows_per_row_group=5)
+
+        def refused(*arguments: Any) -> str:
+            return problem_of(lambda: copy_dataset(self.spark, *arguments))
+
+        self.spark.range(3).write.parquet((self.folder / "plain").as_uri())
+        facts = {
+            "row groups": inventory.rows.tolist(),
+            "files": len(inventory.files),
+            "rows": rows_of(target),
+            "days": rows_of((self.folder / "copied days").as_uri()),
+            "there already": refused(written, target, ["id"]),
+            "into itself": refused(written, written + "/inside"),
+            "unknown": refused(written, target + "2", ["no such.*"]),
+            "unknown filled": refused(written, target + "2", None, ["nothing"]),
+            "plain": refused((self.folder / "plain").as_uri(), target + "2"),
+            "count": refused(written, target + "2", None, None, False, 0),
+        }
+        copy_dataset(self.spark, written, target, ["id"], None, True)
+        return {**facts, "overwritten": rows_of(target)}
+
     def a_job_that_fails(self) -> dict[str, Any]:
         """Leaves nothing behind, and the next one of the same plan tries again."""
         before = set(self.parent.iterdir())
@@ -336,7 +366,7 @@ class Frames:
         """The steps of every kind of session, in their order."""
         yield from (self.no_parent, self.petastorms_key, self.what_a_crash_left, self.stored, self.dtypes, self.reuse)
         yield from (self.kinds_of_columns, self.a_job_that_fails, self.refusals, self.another_way_to_delete)
-        yield from (self.vectors, self.decoded, self.as_rdd)
+        yield from (self.vectors, self.decoded, self.as_rdd, self.copies)
 
 
 if __name__ == "__main__":

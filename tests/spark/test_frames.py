@@ -17,7 +17,7 @@ import pytest
 import petastore
 from petastore.spark.leases import is_directory_name
 from tests.spark.frames import ROWS, same, vector_of
-from tests.spark.scenario import row_of
+from tests.spark.scenario import SCHEMA, row_of
 
 KINDS = ["classic", "connect"]
 CHILD_SECONDS = 300
@@ -212,6 +212,44 @@ def test_connect_has_no_rdds_and_the_error_names_what_it_has(
 ) -> None:
     refused = json.loads((folders["connect"].result() / "facts.json").read_text())["as_rdd"]["refused"]
     assert refused.startswith("RequestError: Spark Connect has no RDDs; petastore.spark.dataset_as_dataframe")
+
+
+def test_a_copy_has_the_columns_and_rows_that_were_asked_for(folder: Path, facts: Any) -> None:
+    copies = facts["copies"]
+    kept = [n for n in range(ROWS) if row_of(n)["i32"] is not None and row_of(n)["maybe.text"] is not None]
+    assert copies["rows"]["id"] == kept
+    assert list(copies["rows"]) == ["id", "maybe.text", "ragged"]
+    assert sum(copies["row groups"]) == len(kept)
+    assert set(copies["row groups"][:-1]) == {5}
+    assert copies["files"] == 1
+    for number, ragged in zip(kept, copies["rows"]["ragged"], strict=True):
+        expected = row_of(number)["ragged"]
+        assert ragged == (None if expected is None else expected.tolist())
+    assert petastore.open_dataset(folder / "copy").schema.fields["id"] == SCHEMA.fields["id"]
+
+
+def test_what_directories_say_is_in_the_copy_as_it_was_written(facts: Any) -> None:
+    assert facts["copies"]["days"] == {"id": list(range(6)), "day": ["000", "001"] * 3}
+
+
+def test_a_copy_replaces_another_dataset_only_when_told_to(facts: Any) -> None:
+    assert facts["copies"]["there already"].startswith("DatasetExistsError: ")
+    assert facts["copies"]["overwritten"] == {"id": list(range(ROWS))}
+
+
+@pytest.mark.parametrize(
+    ("case", "part"),
+    [
+        ("into itself", "RequestError: the copy cannot lie at"),
+        ("unknown", "RequestError: "),
+        ("unknown filled", "RequestError: "),
+        ("plain", "SchemaError: .* is plain Parquet"),
+        ("count", "RequestError: partitions_count=0"),
+    ],
+)
+def test_a_copy_that_cannot_be_is_refused(facts: Any, folder: Path, case: str, part: str) -> None:
+    assert re.match(part, facts["copies"][case])
+    assert not (folder / "copy2").exists()
 
 
 def test_a_job_that_fails_leaves_nothing(facts: Any) -> None:
