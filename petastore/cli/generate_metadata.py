@@ -1,0 +1,31 @@
+"""`petastore generate-metadata`: a manifest, and a schema where there is one, beside Parquet that others wrote."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
+
+__all__ = ["generate_metadata"]
+
+
+def generate_metadata(
+    url: Annotated[str, typer.Argument(help="The directory of the Parquet files.", metavar="URL")],
+    unischema_class: Annotated[
+        str,
+        typer.Option(
+            metavar="MODULE.NAME", help="Where in Python the schema is; else what the dataset declares already."
+        ),
+    ] = "",
+    storage_options: StorageOptions = "{}",
+    debug: Debug = False,
+) -> None:
+    """Write beside Parquet files what they are, so that readers open no footers; the files stay as they are."""
+    with errors_in_one_line(debug=debug):
+        from petastore.spark.generate import schema_named
+        from petastore.writers.generate import generate_metadata
+
+        schema = schema_named(unischema_class) if unischema_class else None
+        print(generate_metadata(url, schema, storage_options=json_options(storage_options)))

@@ -1,0 +1,54 @@
+"""`petastore generate-metadata` makes a dataset of Parquet files, with a schema that is named in Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+
+SCHEMA = (
+    "import petastore\nSchema = petastore.Unischema('User', [petastore.UnischemaField('id', 'int64', nullable=True)])\n"
+)
+
+
+def run(*arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", "-m", "petastore.cli", "generate-metadata", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "users").mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "users" / "0.parquet")
+    (tmp_path / "users_schema.py").write_text(SCHEMA)
+    return tmp_path
+
+
+def test_files_get_the_schema_that_is_named_and_keep_it(folder: Path) -> None:
+    ran = run("users", "--unischema-class", "users_schema.Schema", folder=folder)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Inventory(1 file, 1 row group, 2 rows)\n", "")
+    assert petastore.open_dataset(folder / "users").schema.name == "User"
+    pq.write_table(pa.table({"id": [3]}), folder / "users" / "1.parquet")
+    ran = run((folder / "users").as_uri(), "--storage-options", "{}", folder=folder)
+    assert (ran.returncode, ran.stdout) == (0, "Inventory(2 files, 2 row groups, 3 rows)\n")
+    assert petastore.open_dataset(folder / "users").schema.name == "User"
+
+
+def test_what_cannot_be_is_said_in_one_line(folder: Path) -> None:
+    for arguments, problem in (
+        (["nothing here"], "nothing here"),
+        (["users", "--unischema-class", "users_schema.Other"], "no schema at 'users_schema.Other'"),
+        (["users", "--storage-options", "[]"], "takes a JSON object"),
+    ):
+        ran = run(*arguments, folder=folder)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert ran.stderr.startswith("petastore: ")
+        assert problem in ran.stderr
+        assert len(ran.stderr.splitlines()) == 1
+    assert not (folder / "users" / "_petastore").exists()
