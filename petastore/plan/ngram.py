@@ -140,7 +140,7 @@ class NGram:
 
     def get_field_names_at_timestep(self, timestep: int) -> list[str]:
         """Names of the fields at an offset; none where there is no such offset."""
-        return [field if isinstance(field, str) else field.name for field in self._fields.get(timestep, ())]
+        return [_name(field) for field in self._fields.get(timestep, ())]
 
     def offsets_of(self, name: str) -> list[int]:
         """The offsets at which a field is wanted, ascending: what the second axis of its column in batches stands for.
@@ -214,6 +214,24 @@ class NGram:
             for first in np.flatnonzero(flags).tolist()
         ]
 
+    def asks_the_same(self, other: NGram) -> bool:
+        """Whether both want windows of the same kind, with fields of the same names; codecs may differ.
+
+        Example:
+            >>> NGram({0: ["x"]}, 1, "time").asks_the_same(NGram({0: [UnischemaField("x", "int8")]}, 1.0, "time"))
+            True
+        """
+        ours, theirs = (
+            (
+                {offset: set(ngram.get_field_names_at_timestep(offset)) for offset in ngram.fields},
+                ngram.delta_threshold,
+                _name(ngram.timestamp_field),
+                ngram.timestamp_overlap,
+            )
+            for ngram in (self, other)
+        )
+        return ours == theirs
+
     def _key(self) -> tuple[Any, ...]:
         fields = tuple((offset, frozenset(of_offset)) for offset, of_offset in self._fields.items())
         return fields, self._delta_threshold, self._timestamp_field, self._timestamp_overlap
@@ -228,8 +246,8 @@ class NGram:
     def __iter__(self) -> Iterator[Any]:
         # Whoever takes lists of fields and nothing else meets this, in the call that asks.
         raise RequestError(
-            "an NGram is no list of fields: give it as schema_fields to make_reader or make_batch_reader; nothing else "
-            "reads windows"
+            "an NGram is no list of fields: give it as schema_fields to make_reader or make_batch_reader, whose "
+            "readers WeightedSamplingReader mixes; nothing else reads windows"
         )
 
     def __copy__(self) -> Self:
@@ -237,9 +255,13 @@ class NGram:
 
     def __repr__(self) -> str:
         names = {offset: self.get_field_names_at_timestep(offset) for offset in self._fields}
-        by = self._timestamp_field if isinstance(self._timestamp_field, str) else self._timestamp_field.name
+        by = _name(self._timestamp_field)
         overlap = "" if self._timestamp_overlap else ", timestamp_overlap=False"
         return f"NGram({names}, delta_threshold={self._delta_threshold!r}, timestamp_field={by!r}{overlap})"
+
+
+def _name(field: UnischemaField | str) -> str:
+    return field if isinstance(field, str) else field.name
 
 
 def _checked_fields(fields: Any) -> dict[int, tuple[UnischemaField | str, ...]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,3 +161,27 @@ class Windows:
             found_groups[here] = np.repeat([rest.group for rest in rests], [len(rest.rows) for rest in rests])[places]
             found_rows[here] = np.concatenate([rest.rows for rest in rests])[places]
         return found_groups, found_rows
+
+    @classmethod
+    def joined(cls, parts: Sequence[Windows]) -> Windows:
+        """The windows of several datasets of one length, row groups numbered through all of them.
+
+        Example:
+            >>> starts = Selection(np.array([2]), {0: np.array([True, True, False])})
+            >>> one = Windows(np.array([3]), None, starts, length=2)
+            >>> Windows.joined([one, one]).covered(np.array([1], np.int32), np.array([1])).tolist()
+            [[1, 2]]
+        """
+        selections = [part.selection or Selection(part.rows, {}) for part in parts]
+        chosen = None if all(part.selection is None for part in parts) else _joined(selections)
+        rows = np.concatenate([part.rows for part in parts])
+        return cls(rows, chosen, _joined([part.starts for part in parts]), parts[0].length)
+
+
+def _joined(selections: Sequence[Selection]) -> Selection:
+    bitmaps: dict[int, NDArray[np.bool_]] = {}
+    first = 0
+    for selection in selections:
+        bitmaps |= {first + group: bitmap for group, bitmap in selection.bitmaps.items()}
+        first += len(selection.counts)
+    return Selection(np.concatenate([selection.counts for selection in selections]), bitmaps)

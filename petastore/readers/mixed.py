@@ -30,7 +30,7 @@ from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.storage.rowgroups import Part
 
-__all__ = ["MixedDatasets", "MixedReader", "agreed_schema"]
+__all__ = ["MixedAssembler", "MixedDatasets", "MixedReader", "admissions_of", "agreed_schema"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -259,6 +259,20 @@ def _merged(field: UnischemaField, rows: int, pieces: Sequence[tuple[NDArray[np.
     return Decoded(values, missing)
 
 
+def admissions_of(assembler: MixedAssembler) -> Callable[[int], Admission]:
+    """Who takes in a row group for an assembler, given its number among those of all datasets."""
+    datasets = assembler.datasets
+    admissions = [
+        Admission(
+            assembler.layout,
+            {field.name: field for field in part.view if field.name not in part.partition_values},
+            assembler.buffers,
+        )
+        for part in assembler.parts
+    ]
+    return lambda group: admissions[int(datasets.source_of(np.array([group]))[0])]
+
+
 class MixedReader(Reader):
     """A reader of several datasets; all that a `Reader` does, it does.
 
@@ -330,17 +344,8 @@ class MixedReader(Reader):
         )
 
     def _make_admissions(self) -> Callable[[int], Admission]:
-        assembler, mixed = self._assembler, self._mixed
-        assert isinstance(assembler, MixedAssembler)  # noqa: S101 - made by the method above
-        admissions = [
-            Admission(
-                assembler.layout,
-                {field.name: field for field in part.view if field.name not in part.partition_values},
-                self._buffers,
-            )
-            for part in assembler.parts
-        ]
-        return lambda group: admissions[int(mixed.source_of(np.array([group]))[0])]
+        assert isinstance(self._assembler, MixedAssembler)  # noqa: S101 - made by the method above
+        return admissions_of(self._assembler)
 
     def _with_source(self, schema: Unischema) -> Unischema:
         name = self._source_column

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
@@ -24,7 +24,8 @@ class WeightedSamplingReader(MixedReader):
     on all ranks; where all readers are endless, it is too. The readers are taken over: they lend their plan, dataset
     and transform, are not iterated themselves, and are stopped with this one.
 
-    Rows come from all readers in turn; batch readers give batches of one source each, as Petastorm's do.
+    Rows come from all readers in turn; batch readers give batches of one source each, as Petastorm's do. Readers of
+    windows must have been given equal `NGram`s; their windows are mixed then.
 
     Args:
         readers: At least two, from `make_reader` or all from `make_batch_reader`, of one shard, tail and set of fields.
@@ -49,6 +50,14 @@ class WeightedSamplingReader(MixedReader):
         ...         [int(row.id) for row in reader]
         [0, 100, 1, 2, 3]
     """
+
+    def __new__(cls, readers: Sequence[Reader], *_: Any, **__: Any) -> Self:
+        """A mixture of windows where the readers give windows, and else of rows."""
+        from petastore.readers.mixed_windows import WeightedSamplingWindows
+
+        is_windowed = any(getattr(reader, "ngram", None) is not None for reader in readers)
+        kind: Any = WeightedSamplingWindows if is_windowed and cls is WeightedSamplingReader else cls
+        return object.__new__(kind)
 
     def __init__(
         self,
@@ -100,8 +109,12 @@ def _checked(readers: Sequence[Reader]) -> list[Dataset]:
     for number, reader in enumerate(readers):
         if not isinstance(reader, Reader) or not isinstance(reader.dataset, Dataset):
             raise RequestError(f"reader {number} is {reader!r:.100}; give what make_reader or make_batch_reader gave")
-        if reader.ngram is not None:
-            raise RequestError(f"reader {number} gives windows, and only readers of rows are mixed")
+        ours, first = reader.ngram, readers[0].ngram
+        if not (ours is first or (ours is not None and first is not None and ours.asks_the_same(first))):
+            raise RequestError(
+                f"reader {number} gives {ours or 'rows'}, but reader 0 {first or 'rows'}; readers that are mixed must "
+                "give windows of one NGram, or none"
+            )
         if reader.stopped or reader.cursor != Cursor():
             raise RequestError(f"reader {number} was read from or stopped already; give a fresh one")
         if reader.batched_output != readers[0].batched_output:

@@ -36,53 +36,21 @@ from petastore.readers.windows import (
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
-__all__ = ["WindowReader", "open_window_reader"]
+__all__ = ["WindowReader", "Windowed", "fields_of", "open_window_reader"]
 
 _COVERED_ROW_BYTES = 56
 """What a row of a window takes besides its values: which it is, and where it stands among those of its span."""
 
 
-class WindowReader(Reader):
-    """A reader of windows; all that a `Reader` does with rows, it does with windows.
-
-    Iterating one of `make_reader` gives dicts: offset to named tuple, as Petastorm does, without fields at offsets of
-    which nothing was asked; with `tail="pad"` also `"valid"`. Batches have a column for each field, `(windows, k,
-    *shape)`: k counts the offsets at which the field is asked for, in ascending order. Fields of text, bytes, decimals
-    and free shapes are object arrays `(windows, k)`. Batches of one of `make_batch_reader` have as many windows as it
-    takes for the rows of the largest row group.
-
-    Args:
-        dataset: Where the plan's row groups are.
-        plan: What is read, in what order; its selection is that of window starts.
-        ngram: What a window is; resolved.
-        selection: Of which rows windows are made; None is all.
-        workers: Who does the work.
-        transform: A function for the rows of windows, or for DataFrames of all rows of a batch's windows.
-        batched: Whether iteration gives column batches, or else windows.
-
-    Raises:
-        RequestError: The transform, or the column `valid` of `tail="pad"`, contradicts the schema.
-        NoDataAvailableError: `tail="even"` with fewer windows than shards.
-    """
+class Windowed(Reader):
+    """What a reader does otherwise where its rows are windows; the classes after this one read rows."""
 
     ngram: NGram
-    """What a window is, with the fields of the dataset."""
 
-    def __init__(
-        self,
-        dataset: Dataset,
-        plan: Plan,
-        *,
-        ngram: NGram,
-        selection: Selection | None,
-        workers: Workers,
-        transform: TransformSpec | None = None,
-        batched: bool = False,
-    ) -> None:
-        assert plan.selection is not None  # noqa: S101 - made by `open_window_reader`
-        self.ngram = ngram
-        self._windows = Windows(dataset.inventory.rows, selection, plan.selection, ngram.length)
-        super().__init__(dataset, plan, workers=workers, transform=transform, batched=batched)
+    @functools.cached_property
+    def windows(self) -> Windows:
+        """Which rows each window covers."""
+        raise NotImplementedError
 
     @functools.cached_property
     def row_schema(self) -> Unischema:
@@ -91,30 +59,34 @@ class WindowReader(Reader):
         assert isinstance(assembler, WindowAssembler)  # noqa: S101 - made by the method below
         return assembler.rows.schema
 
+    def _row_assembler(self, made: Assembler) -> RowAssembler:
+        """What makes the rows that windows cover, given what would make rows."""
+        return RowAssembler(**fields_of(made), windows=self.windows)
+
+    def _row_admissions(self) -> Callable[[int], Admission]:
+        """Who would take in row groups if rows were read."""
+        return super()._make_admissions()
+
     def _make_assembler(self) -> Assembler:
-        made = super()._make_assembler()
-        given = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
-        rows = RowAssembler(**given, windows=self._windows)
+        rows = self._row_assembler(super()._make_assembler())
         places = _places(self.ngram, rows.schema)
-        calls_function = self.transform is not None and self.transform.func is not None
+        given = {field.name: getattr(rows, field.name) for field in dataclasses.fields(Assembler)}
         return WindowAssembler(
             **{**given, "schema": window_schema(rows.schema, places), "transform": None},
             rows=rows,
-            windows=self._windows,
+            windows=self.windows,
             places=places,
-            apart=self.batched_output and calls_function,
+            apart=self.batched_output and self._calls_functions,
         )
 
     def _make_admissions(self) -> Callable[[int], Admission]:
-        assembler, windows, plan = self._assembler, self._windows, self.plan
-        assert isinstance(plan, Plan)  # noqa: S101 - nothing else is given to the constructor
         # Tasks hold what they need and not the reader, as in `Reader`.
-        layout, buffers = assembler.layout, self._buffers
-        stored = {field.name: field for field in assembler.view if field.name not in assembler.partition_values}
-        heads = heads_of(windows, plan, self.dataset.read_in_parts, tuple(stored))
+        of_rows, windows = self._row_admissions(), self.windows
+        heads = heads_of(windows, self.plan.unit, self.dataset.read_in_parts, lambda group: of_rows(group).fields)
 
         def of_group(group: int) -> Admission:
-            return ExtendedAdmission(layout, stored, buffers, windows.following(group), heads)
+            plain = of_rows(group)
+            return ExtendedAdmission(plain.layout, plain.fields, plain.buffers, windows.following(group), heads)
 
         return of_group
 
@@ -159,6 +131,49 @@ class WindowReader(Reader):
             return [make(())] * windows
         values = [_values(columns[name][:, self.ngram.offsets_of(name).index(offset)]) for name in schema.fields]
         return [make(row) for row in zip(*values, strict=True)]
+
+
+class WindowReader(Windowed):
+    """A reader of windows; all that a `Reader` does with rows, it does with windows.
+
+    Iterating one of `make_reader` gives dicts: offset to named tuple, as Petastorm does, without fields at offsets of
+    which nothing was asked; with `tail="pad"` also `"valid"`. Batches have a column for each field, `(windows, k,
+    *shape)`: k counts the offsets at which the field is asked for, in ascending order. Fields of text, bytes, decimals
+    and free shapes are object arrays `(windows, k)`. Batches of one of `make_batch_reader` have as many windows as it
+    takes for the rows of the largest row group.
+
+    Args:
+        dataset: Where the plan's row groups are.
+        plan: What is read, in what order; its selection is that of window starts.
+        ngram: What a window is; resolved.
+        selection: Of which rows windows are made; None is all.
+        workers: Who does the work.
+        transform: A function for the rows of windows, or for DataFrames of all rows of a batch's windows.
+        batched: Whether iteration gives column batches, or else windows.
+
+    Raises:
+        RequestError: The transform, or the column `valid` of `tail="pad"`, contradicts the schema.
+        NoDataAvailableError: `tail="even"` with fewer windows than shards.
+    """
+
+    ngram: NGram
+    """What a window is, with the fields of the dataset."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        plan: Plan,
+        *,
+        ngram: NGram,
+        selection: Selection | None,
+        workers: Workers,
+        transform: TransformSpec | None = None,
+        batched: bool = False,
+    ) -> None:
+        assert plan.selection is not None  # noqa: S101 - made by `open_window_reader`
+        self.ngram = ngram
+        self.windows = Windows(dataset.inventory.rows, selection, plan.selection, ngram.length)
+        super().__init__(dataset, plan, workers=workers, transform=transform, batched=batched)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,6 +243,11 @@ def open_window_reader(
         transform=transform,
         batched=batched,
     )
+
+
+def fields_of(assembler: Assembler) -> dict[str, Any]:
+    """What an assembler was made with."""
+    return {field.name: getattr(assembler, field.name) for field in dataclasses.fields(assembler)}
 
 
 def _resolved(ngram: NGram, schema: Unischema, transform: TransformSpec | None) -> NGram:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from petastore.arrow_memory import arrow_numbers
 from petastore.errors import DecodeError
 from petastore.plan.grouped_rows import GroupedRows
-from petastore.plan.plan import Plan, Span
+from petastore.plan.plan import Span
+from petastore.plan.unit import ReadUnit
 from petastore.plan.windows import Following, Windows
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork
 from petastore.readers.batch import Columns
@@ -108,20 +109,23 @@ class ExtendedAdmission(Admission):
 
 
 def heads_of(
-    windows: Windows, plan: Plan, read_in_parts: Callable[..., Iterator[Any]], columns: Sequence[str]
+    windows: Windows,
+    unit_of: Callable[[int], ReadUnit],
+    read_in_parts: Callable[..., Iterator[Any]],
+    columns_of: Callable[[int], Iterable[str]],
 ) -> RecentRowGroups:
     """The first rows of row groups, as far as windows that begin before may need them; the last ones are kept.
 
     Args:
         windows: What may need them.
-        plan: Says how row groups are read.
+        unit_of: `Plan.unit`.
         read_in_parts: `Dataset.read_in_parts`.
-        columns: Those that files hold.
+        columns_of: Of a row group: the columns that its file holds.
     """
 
     def read(group: int) -> pa.Table:
         first = windows.head(group)
-        (table,) = read_in_parts(plan.unit(group), [Part(tuple(columns), first=first)])
+        (table,) = read_in_parts(unit_of(group), [Part(tuple(columns_of(group)), first=first)])
         return table.slice(0, first)
 
     return RecentRowGroups(read, HEADS_BYTES)
@@ -140,7 +144,12 @@ class RowAssembler(Assembler):
         super()._decode(field, span, residents, column, where)
 
     def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
-        return super()._placed(problem, Picks(*self.windows.origin(picks.groups, picks.rows)))
+        if problem.row is not None:
+            at = [problem.row]
+            (group,), (row,) = self.windows.origin(picks.groups[at], picks.rows[at])
+            problem.row, problem.row_group = int(row), int(self.inventory.ordinal[group])
+            problem.file = self.inventory.files[self.inventory.file[group]].path
+        return problem
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

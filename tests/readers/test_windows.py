@@ -488,12 +488,6 @@ def test_mixtures_refuse_windows(tracks: dict[int, str]) -> None:
         petastore.make_mixed_reader([tracks[1], tracks[2]], [1, 1], ngram())
 
 
-def test_readers_of_windows_are_not_mixed_by_weight(tracks: dict[int, str]) -> None:
-    readers = [petastore.make_reader(tracks[1], ngram()) for _ in range(2)]
-    with pytest.raises(RequestError, match="reader 0 gives windows"):
-        petastore.WeightedSamplingReader(readers, [0.5, 0.5])
-
-
 def test_text_and_arrays_of_windows_are_lists_in_torch(tracks: dict[int, str]) -> None:
     asked = NGram({0: ["name", "points"], 1: ["points"]}, 2, "time")
     with petastore.make_reader(tracks[1], asked, shuffle_row_groups=False) as reader:
