@@ -206,7 +206,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     },
     "tools": {},
     "tools.copy_dataset": {
-        "copy_dataset": Instead(_NOT_YET),
+        "copy_dataset": "petastore.spark.copy:copy_dataset",
     },
     "tools.spark_session_cli": {
         "add_configure_spark_arguments": "petastore.interop.petastorm_spark_session:add_configure_spark_arguments",
