@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,9 @@ def stretch_of(timestamps: NDArray[Any], most: Any) -> Stretch:
     )
 
 
-def window_starts(stretches: Sequence[Stretch], most: Any, *, length: int, overlap: bool) -> list[NDArray[np.bool_]]:
+def window_starts(
+    stretches: Sequence[Stretch], most: Any, *, length: int, overlap: bool
+) -> Iterator[NDArray[np.bool_]]:
     """Of each row of consecutive stretches: whether a window begins with it.
 
     Args:
@@ -74,7 +76,7 @@ def window_starts(stretches: Sequence[Stretch], most: Any, *, length: int, overl
         overlap: Whether windows may share timestamps; see `petastore.plan.ngram.NGram`.
 
     Returns:
-        Of each stretch an array of shape (rows,).
+        Of each stretch an array of shape (rows,), one after the other: together they are as long as the dataset.
 
     Example:
         >>> parts = [np.array([0, 1, 2]), np.array([3, 9]), np.array([10, 11])]
@@ -85,7 +87,7 @@ def window_starts(stretches: Sequence[Stretch], most: Any, *, length: int, overl
         [[True, False, True], [False, True], [False, False]]
     """
     if not stretches:
-        return []
+        return iter(())
     line = _Line.of(stretches, most)
     if overlap:
         firsts, stops = line.begins, line.ends - (length - 1)
@@ -146,28 +148,24 @@ def _greedy_run(begin: int, end: int, ties: NDArray[np.int64], length: int) -> N
 
 def _cut_ranges(
     firsts: NDArray[np.int64], stops: NDArray[np.int64], offsets: NDArray[np.int64]
-) -> list[NDArray[np.bool_]]:
+) -> Iterator[NDArray[np.bool_]]:
     """Of each stretch: which of its rows lie in one of the ranges, which are sorted and do not overlap."""
     begin = np.searchsorted(stops, offsets[:-1], "right")
     end = np.searchsorted(firsts, offsets[1:], "left")
-    cut = []
     for (offset, stop), first_range, stop_range in zip(itertools.pairwise(offsets.tolist()), begin, end, strict=True):
         steps = np.zeros(stop - offset + 1, dtype=np.int8)
         if stop_range > first_range:
             steps[np.maximum(firsts[first_range:stop_range], offset) - offset] += 1
             steps[np.minimum(stops[first_range:stop_range], stop) - offset] -= 1
-        cut.append(np.cumsum(steps[:-1], dtype=np.int8).astype(np.bool_))
-    return cut
+        yield np.cumsum(steps[:-1], dtype=np.int8).astype(np.bool_)
 
 
-def _cut_places(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+def _cut_places(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> Iterator[NDArray[np.bool_]]:
     """Of each stretch: which of its rows are among some places, which are sorted."""
     borders = np.searchsorted(places, offsets).tolist()
-    cut = []
     for (offset, stop), (first, last) in zip(
         itertools.pairwise(offsets.tolist()), itertools.pairwise(borders), strict=True
     ):
         flags = np.zeros(stop - offset, dtype=np.bool_)
         flags[places[first:last] - offset] = True
-        cut.append(flags)
-    return cut
+        yield flags

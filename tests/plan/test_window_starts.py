@@ -27,7 +27,7 @@ SEQUENCES = st.lists(
 
 def starts_of(parts: list[Any], most: Any, *, length: int, overlap: bool = True) -> list[tuple[int, int]]:
     stretches = [stretch_of(comparable(np.asarray(part)), most) for part in parts]
-    found = window_starts(stretches, most, length=length, overlap=overlap)
+    found = list(window_starts(stretches, most, length=length, overlap=overlap))
     assert [len(flags) for flags in found] == [len(part) for part in parts]
     return [(group, row) for group, flags in enumerate(found) for row in np.flatnonzero(flags).tolist()]
 
@@ -80,7 +80,7 @@ def test_inside_a_row_group_windows_are_those_of_petastorm() -> None:
 
 
 def test_nothing_has_no_windows() -> None:
-    assert window_starts([], np.uint64(1), length=2, overlap=True) == []
+    assert list(window_starts([], np.uint64(1), length=2, overlap=True)) == []
 
 
 @pytest.mark.parametrize(

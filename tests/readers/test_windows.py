@@ -499,6 +499,18 @@ def test_text_and_arrays_of_windows_are_lists_in_torch(tracks: dict[int, str]) -
     ]
 
 
+def test_collate_functions_are_given_windows(tracks: dict[int, str]) -> None:
+    asked = NGram({0: ["time", "name", "speed"], 1: ["pose", "points", "name"]}, 2, "time")
+    with petastore.make_reader(tracks[1], asked, shuffle_row_groups=False) as reader:
+        batch = next(iter(DataLoader(reader, batch_size=2, collate_fn=list)))
+    number = expected_windows(length=2)[1][0]
+    assert [list(window) for window in batch] == [["time", "pose", "name", "points", "speed"]] * 2
+    assert batch[1]["time"].tolist() == [TIMES[number]]
+    assert batch[1]["pose"].shape == (1, 2, 3)
+    assert batch[1]["name"].tolist() == [row_of(number)["name"], row_of(number + 1)["name"]]
+    assert batch[1]["points"][0].tolist() == row_of(number + 1)["points"].tolist()
+
+
 def test_map_style_datasets_refuse_windows(tracks: dict[int, str]) -> None:
     from petastore.adapters.torch import MapDataset
 
