@@ -3,35 +3,128 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["GroupedRows", "inverse"]
+from petastore.plan.selection import Selection
+
+__all__ = ["GroupedRows", "Runs", "inverse", "joined"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class GroupedRows:
-    """Some rows in an order in which those of a row group come together; a reader copies them run by run.
+class Runs:
+    """Rows that follow each other: in the order in which the plan comes to the rows of their row group.
 
-    Example:
-        >>> taken = GroupedRows(np.array([4, 4, 9], np.int32), np.array([0, 1, 7]), np.array([2, 0, 1]))
-        >>> [array.tolist() for array in taken.in_order()]
-        [[4, 9, 4], [1, 7, 0]]
+    That order is what `Span.turns` says of a row group; where it says None, it is the order of the file.
     """
 
     groups: NDArray[np.int32]
-    """Row group of each row, shape (n,)."""
+    """Row group of each run, shape (runs,)."""
 
-    rows: NDArray[np.int64]
-    """Row inside its row group of each row, shape (n,)."""
+    firsts: NDArray[np.int64]
+    """Turn of its first row, shape (runs,)."""
 
-    where: NDArray[np.int64] | None
-    """Where each stands in the order in which they are asked for: a permutation, shape (n,); None where that is this
-    order."""
+    counts: NDArray[np.int64]
+    """How many rows it has, shape (runs,)."""
+
+    rows: Callable[[], NDArray[np.int64]]
+    """Gives the row inside its row group of each row of all runs, shape (rows,)."""
+
+    @classmethod
+    def of_file(cls, groups: NDArray[np.int32], firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> Runs:
+        """Runs of rows that come in the order of the file.
+
+        Example:
+            >>> Runs.of_file(np.array([3, 1], np.int32), np.array([5, 0]), np.array([2, 3])).rows().tolist()
+            [5, 6, 0, 1, 2]
+        """
+        return cls(groups, firsts, counts, functools.partial(_following, firsts, counts))
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all runs."""
+        return int(self.counts.sum())
+
+
+def _following(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    rows = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
+    rows += np.arange(len(rows), dtype=np.int64)
+    return rows
+
+
+class GroupedRows:
+    """Some rows in an order in which those of a row group come together; a reader copies them run by run.
+
+    Args:
+        groups: Row group of each row, shape (n,).
+        rows: Row inside its row group of each row, shape (n,).
+        where: Where each stands in the order in which they are asked for: a permutation, shape (n,); None where that is
+            this order.
+
+    Example:
+        >>> picked = GroupedRows(np.array([4, 4, 9], np.int32), np.array([0, 1, 7]), np.array([2, 0, 1]))
+        >>> [array.tolist() for array in picked.in_order()]
+        [[4, 9, 4], [1, 7, 0]]
+        >>> runs = Runs.of_file(np.array([4], np.int32), np.array([10]), np.array([3]))
+        >>> GroupedRows.of_runs(runs, None).rows.tolist()
+        [10, 11, 12]
+    """
+
+    def __init__(self, groups: NDArray[np.int32], rows: NDArray[np.int64], where: NDArray[np.int64] | None) -> None:
+        self.where = where
+        """Where each row stands in the order in which they are asked for, shape (n,), or None."""
+        self.runs: Runs | None = None
+        """The rows as a few runs, where the plan has them so."""
+        self.num_rows = len(rows)
+        """How many rows there are."""
+        self.__dict__.update(groups=groups, rows=rows)
+
+    @classmethod
+    def of_runs(cls, runs: Runs, where: NDArray[np.int64] | None) -> GroupedRows:
+        """The rows of some runs; they are not written out, unless somebody asks for them."""
+        made = cls.__new__(cls)
+        made.where, made.runs, made.num_rows = where, runs, runs.num_rows
+        return made
+
+    @functools.cached_property
+    def groups(self) -> NDArray[np.int32]:
+        """Row group of each row, shape (n,)."""
+        assert self.runs is not None  # noqa: S101 - or they were given
+        return np.repeat(self.runs.groups, self.runs.counts)
+
+    @functools.cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """Row inside its row group of each row, shape (n,)."""
+        assert self.runs is not None  # noqa: S101 - or they were given
+        return self.runs.rows()
+
+    @property
+    def distinct(self) -> NDArray[np.int32]:
+        """Each row group once, ascending, shape (row groups,)."""
+        groups = self.groups if self.runs is None else self.runs.groups
+        if len(groups) == 0:
+            return groups
+        begins = np.flatnonzero(groups[1:] != groups[:-1]) + 1
+        return np.array(sorted({int(groups[0]), *groups[begins].tolist()}), dtype=np.int32)
+
+    def selected(self, selection: Selection) -> GroupedRows:
+        """The rows that these are of those that a selection keeps, counted among them."""
+        if self.runs is None:
+            return GroupedRows(self.groups, selection.rows_at(self.groups, self.rows), self.where)
+        rows = functools.partial(_selected, self, selection)
+        return GroupedRows.of_runs(dataclasses.replace(self.runs, rows=rows), self.where)
+
+    def numbered_from(self, first_group: int) -> GroupedRows:
+        """The same rows, where row groups have numbers from here on."""
+        if self.runs is None:
+            return GroupedRows(self.groups + np.int32(first_group), self.rows, self.where)
+        groups = self.runs.groups + np.int32(first_group)
+        return GroupedRows.of_runs(dataclasses.replace(self.runs, groups=groups), self.where)
 
     def in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows in the order in which they are asked for, both of shape (n,)."""
@@ -51,12 +144,40 @@ class GroupedRows:
         if len(borders) == 2:
             return [self]
         if self.where is None:
-            return [GroupedRows(self.groups[part], self.rows[part], None) for part in _slices(borders)]
+            return [self._slice(part) for part in _slices(borders)]
         part_of: NDArray[np.int64] = np.repeat(np.arange(len(borders) - 1), borders[1:] - borders[:-1])[self.where]
         by_part = np.argsort(part_of.astype(np.uint16), kind="stable")  # so few bits are sorted by their digits
         groups, rows = self.groups[by_part], self.rows[by_part]
         where = self.where[by_part] - borders[part_of[by_part]]
         return [GroupedRows(groups[part], rows[part], where[part]) for part in _slices(borders)]
+
+    def _slice(self, part: slice) -> GroupedRows:
+        return GroupedRows(self.groups[part], self.rows[part], None)
+
+
+def joined(picked: Sequence[GroupedRows], where: NDArray[np.int64] | None) -> GroupedRows:
+    """Rows one after the other; `where` is said of all of them anew."""
+    runs = [rows.runs for rows in picked if rows.runs is not None]
+    if not picked or len(runs) < len(picked):
+        return _joined(picked, where)
+    groups, firsts, counts = (
+        np.concatenate(arrays) for arrays in zip(*((run.groups, run.firsts, run.counts) for run in runs), strict=True)
+    )
+    return GroupedRows.of_runs(
+        Runs(groups, firsts, counts, lambda: np.concatenate([run.rows() for run in runs])), where
+    )
+
+
+def _joined(picked: Sequence[GroupedRows], where: NDArray[np.int64] | None) -> GroupedRows:
+    if not picked:
+        return GroupedRows(np.empty(0, np.int32), np.empty(0, np.int64), where)
+    return GroupedRows(
+        np.concatenate([rows.groups for rows in picked]), np.concatenate([rows.rows for rows in picked]), where
+    )
+
+
+def _selected(picked: GroupedRows, selection: Selection) -> NDArray[np.int64]:
+    return selection.rows_at(picked.groups, picked.rows)
 
 
 def _slices(borders: NDArray[np.int64]) -> Iterator[slice]:

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.plan.cursor import Cursor
-from petastore.plan.grouped_rows import GroupedRows
+from petastore.plan.grouped_rows import GroupedRows, joined
 from petastore.plan.mix import mix
 from petastore.plan.mixed_line import BATCHES, MixedLine, SourceRows, SourceTurns, fractions_of
 from petastore.plan.order import EpochOrder
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard
-from petastore.plan.spans import Span, distinct, turns_of
+from petastore.plan.spans import Span, turns_of
 from petastore.plan.tail import EpochBatches
 
 __all__ = ["Ends", "MixedBatches", "MixedCursor", "MixedSpan", "Source", "SourceBatches", "Walk"]
@@ -285,18 +285,20 @@ class Walk:
         """The rows of some steps, which all of the batches are of."""
         self._uses = {group: self._uses[group] for group in self._at_hand}
         found: list[GroupedRows] = []
+        places_among: list[NDArray[np.int64]] = []
         for part in batches.parts:
             for of_source, places, where in self._by_epoch(part, epoch):
                 rows = self._rows_at(part.source, of_source, places)
-                self._note(part.source, of_source, distinct(rows.groups))
-                found.append(GroupedRows(rows.groups, rows.rows, where if rows.where is None else where[rows.where]))
+                self._note(part.source, of_source, rows.distinct)
+                found.append(rows)
+                places_among.append(where if rows.where is None else where[rows.where])
         borders = [steps[0].start, *(some.stop for some in steps)]
-        return _joined(found).cut(batches.offsets[np.array(borders) - steps[0].start])
+        return joined(found, _all(places_among)).cut(batches.offsets[np.array(borders) - steps[0].start])
 
     def _span(self, batches: Batches, steps: range, picked: GroupedRows, at: Cursor, ends: Ends) -> MixedSpan:
         cut = slice(steps.start, steps.stop)
         offsets = batches.offsets[steps.start : steps.stop + 1]
-        needed = distinct(picked.groups)
+        needed = picked.distinct
         fetch = [group for group in needed.tolist() if group not in self._at_hand]
         self._at_hand.update(fetch)
         return MixedSpan(
@@ -337,8 +339,9 @@ class Walk:
         """Some rows of one epoch of a source; row groups are numbered through all sources."""
         own = self._sources[source]
         found = self._order(source, epoch).by_lane(places)
-        rows = found.rows if own.plan.selection is None else own.plan.selection.rows_at(found.groups, found.rows)
-        return GroupedRows(found.groups + np.int32(own.first_group), rows, found.where)
+        if own.plan.selection is not None:
+            found = found.selected(own.plan.selection)
+        return found.numbered_from(own.first_group)
 
     def _note(self, source: int, epoch: int, groups: NDArray[np.int32]) -> None:
         """Notes until when an epoch of a source needs some row groups."""
@@ -388,9 +391,5 @@ def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[So
     return [SourceRows(source, where, places[where]) for source, where in enumerate(each) if len(where)]
 
 
-def _joined(picked: Sequence[GroupedRows]) -> GroupedRows:
-    if not picked:
-        return GroupedRows(np.empty(0, np.int32), np.empty(0, np.int64), None)
-    parts = [(rows.groups, rows.rows, rows.where) for rows in picked]
-    groups, rows, where = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return GroupedRows(groups, rows, where)
+def _all(where: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate(where) if where else np.empty(0, dtype=np.int64)

@@ -28,12 +28,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.plan.grouped_rows import GroupedRows
+from petastore.plan.grouped_rows import GroupedRows, Runs, joined
 from petastore.plan.lane_runs import LaneRuns
 from petastore.plan.line import ROWS, line_of_groups
 from petastore.plan.mix import hashed_permutation, mix
@@ -88,6 +89,13 @@ class _Block:
         place = int(np.flatnonzero(self.distinct == group)[0])
         first = int(self.counts[:place].sum())
         return self.by_group[first : first + int(self.counts[place])].astype(np.int64, copy=False)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Part:
+    lane: int
+    block: _Block
+    rows: slice  # of the block, in the order of the epoch
 
 
 class EpochOrder:
@@ -165,24 +173,37 @@ class EpochOrder:
         return GroupedRows(groups, rows, by_lane)
 
     def _along(self, runs: LaneRuns) -> GroupedRows:
-        firsts, stops = runs.firsts.tolist(), runs.stops.tolist()
-        if not self._order.shuffle_rows and len(runs.own) == 1:
-            start = int(self._lane_starts[runs.own.start])
-            return self._run_of_line(start + firsts[0], start + stops[0])
-        groups = np.empty(sum(stops) - sum(firsts), dtype=np.int32)
-        rows = np.empty(len(groups), dtype=np.int64)
-        begin = 0
-        for number, first, stop in zip(runs.own, firsts, stops, strict=True):
-            here = slice(begin, begin := begin + stop - first)
-            if first == stop:
-                continue
-            if self._order.shuffle_rows:
-                self._run_of_lane(self._lane(number), first, stop, groups[here], rows[here])
-            else:
-                start = int(self._lane_starts[number])
-                found = self._run_of_line(start + first, start + stop)
-                groups[here], rows[here] = found.groups, found.rows
+        lanes = zip(runs.own, runs.firsts.tolist(), runs.stops.tolist(), strict=True)
+        if not self._order.shuffle_rows:
+            starts = self._lane_starts.tolist()
+            found = [self._run_of_line(starts[number] + first, starts[number] + stop) for number, first, stop in lanes]
+            return joined(found, runs.where)
+        parts = [part for number, first, stop in lanes for part in self._parts_of_lane(number, first, stop)]
+        if all(len(part.block.distinct) == 1 for part in parts):
+            return GroupedRows.of_runs(self._runs_of_parts(parts, runs.own), runs.where)
+        groups = np.concatenate([part.block.groups[part.rows] for part in parts])
+        rows = np.concatenate([part.block.rows[part.rows] for part in parts], dtype=np.int64)
         return GroupedRows(groups, rows, runs.where)
+
+    def _parts_of_lane(self, number: int, first: int, stop: int) -> Iterator[_Part]:
+        """The parts of blocks that hold the offsets [first, stop) of a lane."""
+        lane = self._lane(number)
+        block = int(np.searchsorted(lane.block_starts, first, side="right")) - 1
+        while first < stop:
+            begin, end = lane.block_starts[block : block + 2].tolist()
+            yield _Part(number, self._block(number, block), slice(first - begin, min(stop, end) - begin))
+            first, block = end, block + 1
+
+    def _runs_of_parts(self, parts: Sequence[_Part], own: range) -> Runs:
+        """Parts of blocks that are of one row group each, as runs of the turns of these (see `turns_of`)."""
+        groups = np.array([part.block.distinct[0] for part in parts], dtype=np.int32)
+        # Of a row group that lane borders cut, the parts of the lanes before come first.
+        begins = np.maximum(self._line_starts[self._line_index[groups]], self._lane_starts[own.start])
+        before = np.maximum(self._lane_starts[[part.lane for part in parts]] - begins, 0)
+        firsts = before + np.array([part.rows.start for part in parts], dtype=np.int64)
+        counts = np.array([part.rows.stop - part.rows.start for part in parts], dtype=np.int64)
+        views = [part.block.rows[part.rows] for part in parts]
+        return Runs(groups, firsts, counts, functools.partial(np.concatenate, views, dtype=np.int64))
 
     def _lane_rows(
         self, lane: _Lane, offsets: NDArray[np.int64], groups: NDArray[np.int32], rows: NDArray[np.int64]
@@ -190,27 +211,15 @@ class EpochOrder:
         """Writes the row groups and rows at some offsets of a lane; ranges of offsets, which most are, are copied."""
         first, stop = int(offsets[0]), int(offsets[-1]) + 1
         if stop - first == len(offsets) and bool((np.diff(offsets) == 1).all()):
-            self._run_of_lane(lane, first, stop, groups, rows)
+            parts = list(self._parts_of_lane(lane.number, first, stop))
+            np.concatenate([part.block.groups[part.rows] for part in parts], out=groups)
+            np.concatenate([part.block.rows[part.rows] for part in parts], out=rows)
             return
         blocks = lane.blocks_at(offsets)
         inside = offsets - lane.block_starts[blocks]
         for block, where in _runs(blocks):
             found = self._block(lane.number, block)
             groups[where], rows[where] = found.groups[inside[where]], found.rows[inside[where]]
-
-    def _run_of_lane(
-        self, lane: _Lane, first: int, stop: int, groups: NDArray[np.int32], rows: NDArray[np.int64]
-    ) -> None:
-        """Writes the row groups and rows at the offsets [first, stop) of a lane."""
-        size = stop - first
-        block = int(np.searchsorted(lane.block_starts, first, side="right")) - 1
-        while first < stop:
-            begin, end = lane.block_starts[block : block + 2].tolist()
-            found = self._block(lane.number, block)
-            taken = slice(first - begin, min(stop, end) - begin)
-            given = slice(first - stop + size, min(stop, end) - stop + size)
-            groups[given], rows[given] = found.groups[taken], found.rows[taken]
-            first, block = min(stop, end), block + 1
 
     def _on_line(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows inside them, at some places of the line."""
@@ -223,11 +232,8 @@ class EpochOrder:
         low = int(np.searchsorted(self._line_starts, first, side="right")) - 1
         high = int(np.searchsorted(self._line_starts, stop, side="left"))
         borders: NDArray[np.int64] = np.clip(self._line_starts[low : high + 1], first, stop)
-        counts = borders[1:] - borders[:-1]
-        groups = np.repeat(self._line_groups[low:high], counts)
-        rows = np.arange(first, stop, dtype=np.int64)
-        rows -= np.repeat(self._line_starts[low:high], counts)
-        return GroupedRows(groups, rows, None)
+        firsts = borders[:-1] - self._line_starts[low:high]
+        return GroupedRows.of_runs(Runs.of_file(self._line_groups[low:high], firsts, borders[1:] - borders[:-1]), None)
 
     def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:
         """The last position of any block in some lanes with rows of each row group; -1 where those lanes have none."""

@@ -21,7 +21,7 @@ from petastore.plan.request import Shard
 from petastore.plan.selection import Selection
 from petastore.plan.tail import EpochBatches, Share, lanes_of
 
-__all__ = ["EpochWalk", "Pace", "Span", "distinct", "turns_of"]
+__all__ = ["EpochWalk", "Pace", "Span", "turns_of"]
 
 _ROWS_AT_ONCE = 16_384
 """Rows that are found at once, where spans have fewer: what finding costs is mostly paid once a lane and source."""
@@ -74,7 +74,7 @@ class Span:
     @property
     def num_rows(self) -> int:
         """Rows in the span."""
-        return len(self.picked.rows)
+        return self.picked.num_rows
 
     @property
     def groups(self) -> NDArray[np.int32]:
@@ -96,14 +96,6 @@ class Span:
         if self.ends_epoch and batch == self.num_batches - 1:
             return Cursor(self.epoch + 1, 0, self.first_epoch)
         return Cursor(self.epoch, int(self.consumed[batch]), self.first_epoch)
-
-
-def distinct(groups: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Each row group once, ascending; the rows of batches come in runs of one."""
-    if len(groups) == 0:
-        return groups
-    begins = np.flatnonzero(groups[1:] != groups[:-1]) + 1
-    return np.array(sorted({int(groups[0]), *groups[begins].tolist()}), dtype=np.int32)
 
 
 def turns_of(order: EpochOrder, group: int, lanes: range, selection: Selection | None) -> NDArray[np.int64] | None:
@@ -183,7 +175,7 @@ class EpochWalk:
             share = self._batches.share(self._shard, first, int(borders[-1]))
             found = self._order.by_lane(share.rows)
             if self._selection is not None:
-                found = dataclasses.replace(found, rows=self._selection.rows_at(found.groups, found.rows))
+                found = found.selected(self._selection)
             parts = found.cut(share.offsets[borders - first])
             for picked, (start, stop) in zip(parts, itertools.pairwise(borders.tolist()), strict=True):
                 in_share = range(start - first, stop - first)
@@ -192,7 +184,7 @@ class EpochWalk:
 
     def _span(self, picked: GroupedRows, steps: range, share: Share, in_share: range, *, ends_epoch: bool) -> Span:
         offsets = share.offsets[in_share.start : in_share.stop + 1]
-        needed = distinct(picked.groups)
+        needed = picked.distinct
         fetch = [group for group in needed.tolist() if group not in self._at_hand]
         last = self._order.last_positions(np.array(fetch, dtype=np.int32), lanes=self._own_lanes)
         self._at_hand.update(zip(fetch, last.tolist(), strict=True))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import DecodeError
 from petastore.inventory import Inventory
+from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.readers.batch import Batch, Columns
 from petastore.readers.buffers import Buffers
@@ -127,8 +128,10 @@ class Assembler:
         columns: dict[str, Decoded],
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]],
     ) -> list[Task]:
-        picks = Picks(span.picked.groups, span.picked.rows, span.picked.where)
-        placed = picks.placed({group: resident.places for group, resident in residents.items()})
+        places = {group: resident.places for group, resident in residents.items()}
+        in_file = Picks(span.picked)
+        in_turns = in_file.placed(places)
+        picks = in_turns if all(of_group is None for of_group in places.values()) else in_file
         # What is stacked in all of the row groups, and whole there, comes out as a stack too.
         loose = set().union(*(resident.cells for resident in residents.values()))
         missing = set().union(*(resident.missing for resident in residents.values()))
@@ -141,7 +144,7 @@ class Assembler:
             for number in numbers:
                 kept = {group: resident.stacks[number] for group, resident in residents.items()}
                 out = whole[first : (first := first + len(self.layout.stacks[number].names))]
-                tasks.append(functools.partial((placed if stack.in_turns else picks).values, kept, out, self.buffers))
+                tasks.append(functools.partial((in_turns if stack.in_turns else picks).values, kept, out, self.buffers))
             for name, values in zip(names, whole, strict=True):
                 if name in loose:
                     tasks += self.loose_tasks(self.view[name], span, residents, columns)
@@ -179,7 +182,7 @@ class Assembler:
         ]
 
     def _decode(self, field: UnischemaField, span: Span, residents: Residents, column: Decoded, where: slice) -> None:
-        picks = Picks(span.groups[where], span.rows[where])
+        picks = Picks(GroupedRows(span.groups[where], span.rows[where], None))
         out = Decoded(column.values[where], None if column.missing is None else column.missing[where])
         try:
             if field.name in self.partition_values:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow_memory import arrow_numbers
-from petastore.plan.grouped_rows import inverse
+from petastore.plan.grouped_rows import GroupedRows, Runs, inverse
 from petastore.readers.buffers import Buffers
 
 __all__ = ["Picks"]
@@ -44,19 +44,36 @@ class Picks:
     """Which rows of which row groups are taken, in what order; worked out once for all columns.
 
     Example:
-        >>> picks = Picks(np.array([7, 2, 7], np.int32), np.array([0, 5, 1]))
+        >>> picks = Picks(GroupedRows(np.array([7, 2, 7], np.int32), np.array([0, 5, 1]), None))
         >>> picks.segments
         [(2, slice(5, 6, None), slice(0, 1, None)), (7, slice(0, 2, None), slice(1, 3, None))]
     """
 
-    groups: NDArray[np.int32]
-    """Row group of each row, shape (rows,)."""
+    picked: GroupedRows
+    """The rows, and where each comes."""
 
-    rows: NDArray[np.int64]
-    """Row inside its row group, shape (rows,)."""
+    runs: Runs | None = None
+    """The same rows where they lie in their row groups, if that is known, and of long runs."""
 
-    where: NDArray[np.int64] | None = None
-    """Where each row comes, a permutation, shape (rows,); None where they are in order."""
+    @property
+    def groups(self) -> NDArray[np.int32]:
+        """Row group of each row, shape (rows,)."""
+        return self.picked.groups
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Row inside its row group, shape (rows,)."""
+        return self.picked.rows
+
+    @property
+    def where(self) -> NDArray[np.int64] | None:
+        """Where each row comes, a permutation, shape (rows,); None where they are in order."""
+        return self.picked.where
+
+    @functools.cached_property
+    def _num_runs(self) -> int:
+        """How often another row group comes, or rows that do not follow, where that is known."""
+        return len(self._borders) if self.runs is None else len(self.runs.groups)
 
     @functools.cached_property
     def _borders(self) -> NDArray[np.int64]:
@@ -76,11 +93,11 @@ class Picks:
 
     @functools.cached_property
     def _come_in_runs(self) -> bool:
-        return len(self.rows) >= _RUN_ROWS * len(self._borders)
+        return self.runs is not None or self.picked.num_rows >= _RUN_ROWS * self._num_runs
 
     @functools.cached_property
     def _runs(self) -> list[_Segment]:
-        return _segments(self.groups, self.rows)
+        return _segments(self.groups, self.rows) if self.runs is None else _segments_of(self.runs)
 
     @functools.cached_property
     def segments(self) -> list[_Segment]:
@@ -101,7 +118,7 @@ class Picks:
     @functools.cached_property
     def _places(self) -> NDArray[np.int64]:
         """Where the row that comes i-th stands in the segments laid end to end."""
-        return np.arange(len(self.rows)) if self._targets is None else inverse(self._targets)
+        return np.arange(self.picked.num_rows) if self._targets is None else inverse(self._targets)
 
     def cells(self, columns: Mapping[int, Any]) -> Any:
         """The cells of one column as one `pyarrow.Array`.
@@ -114,17 +131,20 @@ class Picks:
         return joined if self._targets is None else joined.take(arrow_numbers(self._places))
 
     def placed(self, places: Mapping[int, NDArray[np.int32] | None]) -> Picks:
-        """The same rows where they lie in row groups whose rows lie in another order.
+        """The same rows where they lie in row groups whose rows lie in the order of their turns.
 
         Args:
             places: Of each row group: where each of its rows lies, or None for the order of the file.
         """
+        runs = self.picked.runs
+        if runs is not None and self.picked.num_rows >= _RUN_ROWS * len(runs.groups):
+            return Picks(self.picked, runs)
         if all(of_group is None for of_group in places.values()):
             return self
         rows = self._placed_runs(places) if self._come_in_runs else self._placed_groups(places)
         if len(rows) and int(rows.min()) < 0:
             raise AssertionError("the plan asks for rows that it did not announce when their row group was fetched")
-        return Picks(self.groups, rows, self.where)
+        return Picks(GroupedRows(self.groups, rows, self.where))
 
     def _placed_runs(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
         rows = np.empty_like(self.rows)
@@ -148,7 +168,7 @@ class Picks:
             out: Shape (columns, rows taken, …), C-contiguous, of the same dtype; written in place.
             buffers: Where memory comes from that is needed meanwhile.
         """
-        if self.where is None and out.nbytes >= len(self._borders) * len(out) * _RUN_BYTES:
+        if self.where is None and out.nbytes >= self._num_runs * len(out) * _RUN_BYTES:
             _lay(columns, self._runs, out)
         elif self._targets is None:
             _lay(columns, self.segments, out)
@@ -189,6 +209,12 @@ def _segments(groups: NDArray[np.int32], rows: NDArray[np.int64]) -> list[_Segme
         is_slice = lie_together or _is_range(rows[first:stop])
         segments.append((group, slice(lies, lies + stop - first) if is_slice else rows[first:stop], slice(first, stop)))
     return segments
+
+
+def _segments_of(runs: Runs) -> list[_Segment]:
+    stops = np.cumsum(runs.counts).tolist()
+    lie = zip(runs.groups.tolist(), runs.firsts.tolist(), runs.counts.tolist(), stops, strict=True)
+    return [(group, slice(first, first + count), slice(stop - count, stop)) for group, first, count, stop in lie]
 
 
 def _borders(changes: NDArray[np.bool_], count: int) -> NDArray[np.int64]:

@@ -62,3 +62,29 @@ def test_mixtures_announce_the_rows_of_their_sources(mixture: Mixture, batch: in
             if turns is not None:
                 assert len(set(turns.tolist())) == len(turns)
                 assert set(span.rows[span.groups == group].tolist()) <= set(turns.tolist())
+
+
+@given(inventories(), orders(), st.sampled_from([1, 2, 3, 5]), st.integers(1, 9), st.sampled_from([16, 4096]))
+def test_runs_are_rows_that_follow_each_other_in_turns(
+    inventory: Inventory, order: Order, ranks: int, batch: int, rows_per_span: int
+) -> None:
+    for rank in range(ranks):
+        plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 2, Tail.DROP))
+        announced: dict[int, np.ndarray] = {}
+        for span in plan.spans(batch, rows_per_span=rows_per_span):
+            for group, turns in zip(span.fetch, span.turns, strict=True):
+                announced[group] = np.arange(inventory.rows[group]) if turns is None else turns
+            runs = span.picked.runs
+            if runs is not None:
+                assert (runs.counts > 0).all()
+                lie = zip(runs.groups.tolist(), runs.firsts.tolist(), runs.counts.tolist(), strict=True)
+                found = [announced[group][first : first + count] for group, first, count in lie]
+                assert np.concatenate(found).tolist() == span.picked.rows.tolist()
+
+
+def test_orders_of_whole_row_groups_are_known_as_runs() -> None:
+    for shuffle_rows in (False, True):
+        order = Order(seed=1, shuffle_row_groups=True, shuffle_rows=shuffle_rows, lanes=4, block_rows=1)
+        plan = Plan(Inventory.of_rows([50] * 9), ReadRequest(("id",), order))
+        spans = list(plan.spans(10, rows_per_span=200))
+        assert any(span.picked.runs is not None and span.num_batches > 1 for span in spans)
