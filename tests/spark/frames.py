@@ -5,6 +5,7 @@ Run by `test_frames.py`, for the same reason as `scenario.py`: `python -m tests.
 
 from __future__ import annotations
 
+import concurrent.futures
 import datetime as dt
 import json
 import os
@@ -212,10 +213,20 @@ class Frames:
             "rows": [len(made) for made in [first, *others, changed]],
             "shared one outlives the first delete": still_there and not directory.exists(),
             "new after delete": self._stored_again(),
+            "threads": self._stored_by_threads(),
         }
         for made in [*others, changed]:
             made.delete()
         return facts
+
+    def _stored_by_threads(self) -> int:
+        """Directories that four threads make of one plan at once."""
+        frame = self.spark.range(8)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            made = list(pool.map(lambda _: make_spark_converter(frame), range(4)))
+        for converter in made:
+            converter.delete()
+        return len({converter.cache_dir_url for converter in made})
 
     def _stored_again(self) -> bool:
         frame = self.spark.range(6)

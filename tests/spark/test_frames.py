@@ -141,6 +141,10 @@ def test_rows_are_stored_once_for_each_plan_its_files_and_the_way_of_storing(fac
     assert reuse["rows"] == [5, 5, 5, 5, 3, 12]
 
 
+def test_threads_that_ask_for_the_same_rows_at_once_store_them_once(facts: Any) -> None:
+    assert facts["reuse"]["threads"] == 1
+
+
 def test_a_directory_lives_until_its_last_converter_is_deleted(facts: Any) -> None:
     assert facts["reuse"]["shared one outlives the first delete"]
     assert facts["reuse"]["new after delete"]
