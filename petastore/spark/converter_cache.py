@@ -123,6 +123,9 @@ def keep(
         with kept.lock:
             if kept.is_over:
                 continue  # since it was looked up
+            if kept.dataset is not None and not _is_there(kept):
+                _end(kept)  # somebody else removed it
+                continue
             if kept.dataset is None:
                 try:
                     kept.dataset = _fill(kept, storage_options)
@@ -132,6 +135,11 @@ def keep(
             user = use(kept.url, kept.dataset)
             kept.users.add(user)
             return user
+
+
+def _is_there(kept: Kept) -> bool:
+    assert kept.parent is not None  # noqa: S101 - it was filled
+    return bool(kept.parent.filesystem.get_file_info(kept.parent.join(kept.name)).type != fs.FileType.NotFound)
 
 
 def _entry_of(df: DataFrame, storing: Storing) -> Kept:

@@ -10,6 +10,7 @@ import datetime as dt
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -212,7 +213,7 @@ class Frames:
             "others": len({made.cache_dir_url for made in [first, *others, changed]}),
             "rows": [len(made) for made in [first, *others, changed]],
             "shared one outlives the first delete": still_there and not directory.exists(),
-            "new after delete": self._stored_again(),
+            "stored again": self._stored_again(),
             "threads": self._stored_by_threads(),
         }
         for made in [*others, changed]:
@@ -228,14 +229,18 @@ class Frames:
             converter.delete()
         return len({converter.cache_dir_url for converter in made})
 
-    def _stored_again(self) -> bool:
+    def _stored_again(self) -> list[bool]:
+        """After `delete`, and after somebody else removed the directory."""
         frame = self.spark.range(6)
-        urls = []
-        for _ in range(2):
-            made = make_spark_converter(frame)
-            urls.append(made.cache_dir_url)
-            made.delete()
-        return urls[0] != urls[1]
+        deleted = make_spark_converter(frame)
+        deleted.delete()
+        removed = make_spark_converter(frame)
+        shutil.rmtree(removed.cache_dir_url.removeprefix("file://"))
+        last = make_spark_converter(frame)
+        with last.make_torch_dataloader(num_epochs=1) as loader:
+            rows = sum(len(batch["id"]) for batch in loader)
+        leases = [path.name for path in self.parent.iterdir() if removed.cache_dir_url.rpartition("/")[2] in path.name]
+        return [len({made.cache_dir_url for made in (deleted, removed, last)}) == 3, rows == 6, not leases]
 
     def kinds_of_columns(self) -> dict[str, Any]:
         """Columns without a tensor, no rows, and no tensor at all."""
