@@ -78,6 +78,18 @@ def test_a_lease_is_there_until_it_is_given_back(parent: Location) -> None:
     mine.give_back(parent, name)  # as another process may have removed it first
 
 
+def test_leases_lie_in_any_storage() -> None:
+    parent, mine, name, gone = open_location(f"memory://{uuid.uuid4()}/cache"), Leases(), new_name(), new_name()
+    mine.take(parent, name)
+    with parent.filesystem.open_output_stream(parent.join(f"_{gone}.lease")) as file:
+        file.write(dataclasses.replace(Lease.of_this_process(), start=-1).to_json())
+    assert found(parent) == [gone]
+    mine.give_back(parent, gone)
+    mine.give_back(parent, name)
+    assert [has_lease(parent, left) for left in (name, gone)] == [False, False]
+    assert found(parent) == []
+
+
 def test_leases_are_renewed_while_they_are_held(parent: Location) -> None:
     mine, names = Leases(renewed_every=0.01), [new_name(), new_name()]
     for name in names:
