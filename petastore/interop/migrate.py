@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 from pyarrow import fs
@@ -16,10 +17,10 @@ from petastore.indexers import RowGroupIndex
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document, parse_document
+from petastore.schema.stored import check_stored_schema
 from petastore.storage.footers import (
     Footer,
     agreed_arrow_schema,
-    check_stored_schema,
     document_in,
     inventory_of,
     read_footer,
@@ -39,13 +40,12 @@ from petastore.storage.manifest import (
 )
 from petastore.storage.partitions import partition_fields
 from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
-from petastore.storage.row_group_index import read_index, write_indexes
+from petastore.storage.row_group_index import INDEXES, read_index, write_indexes
 from petastore.writers.exclusive import committing
 
 __all__ = ["Migration", "migrate"]
 
 _WRITER = "petastore migrate"
-_ALL_INDEXES = "all row-group indexes"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Migration:
     url: str
     """The dataset."""
 
-    schema: Unischema
+    schema: Unischema = dataclasses.field(repr=False)
     """What its rows are."""
 
     inventory: Inventory
@@ -108,6 +108,7 @@ def migrate(
 
     Example:
         >>> import tempfile, petastore
+        >>> from pathlib import Path
         >>> from petastore.interop import export
         >>> schema = petastore.Unischema("user", [petastore.UnischemaField("id", "int64")])
         >>> folder = tempfile.mkdtemp() + "/users"
@@ -122,15 +123,16 @@ def migrate(
     location = open_location(url, storage_options=storage_options, filesystem=filesystem)
     if location.paths is not None:
         raise RequestError(f"{location.url} is a file; Petastorm's metadata lies in a directory, so name that")
-    _petastorm_footer(location)
+    _petastorm_footer(location)  # refused here, before there is a lock file
     if dry_run:
-        return _planned(location).told(location, dry_run=True)
+        return _told(_planned(location), location, dry_run=True)
     with committing(location):
         before = manifest_token(location)
         steps = _planned(location)
         if manifest_token(location) != before:
             raise DatasetChangedError(f"{location.url}: another writer committed meanwhile; migrate it again")
-        return _carried_out(steps, location)
+        _carry_out(steps, location)
+    return _told(steps, location, dry_run=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -139,21 +141,12 @@ class _Steps:
 
     schema: Unischema
     manifest: Manifest
-    base: pa.Schema
-    write_common: bool
-    write_manifest: bool
+    stored: pa.Schema
+    """Columns in `_common_metadata`, which stay as they are."""
+    document_is_new: bool
+    manifest_is_new: bool
     indexes: list[RowGroupIndex]
     left: dict[str, str]
-
-    def told(self, location: Location, *, dry_run: bool) -> Migration:
-        """These steps as users see them."""
-        names = tuple(index.index_name for index in self.indexes)
-        written = [COMMON_METADATA] if self.write_common else []
-        written += [index_path(name) for name in names]
-        written += [MANIFEST] if self.write_manifest else []
-        return Migration(
-            location.url, self.schema, self.manifest.inventory, tuple(written), names, self.left, dry_run
-        )
 
 
 def _petastorm_footer(location: Location) -> Footer:
@@ -173,7 +166,8 @@ def _planned(location: Location) -> _Steps:
     source = f"{location.url}/{COMMON_METADATA}"
     old = read_manifest(location)
     if old is None or old.schema_document is None or old.writer == _WRITER:
-        writer, document = _WRITER, _petastorm_document(common, source)
+        pickled = (common.metadata.metadata or {})[PETASTORM_SCHEMA_KEY]
+        writer, document = _WRITER, petastorm_document(pickled, common.arrow_schema, source=source)
     else:
         # The dataset is ours, and was exported: our schema says more than Petastorm's can.
         writer, document = old.writer, old.schema_document
@@ -186,9 +180,65 @@ def _planned(location: Location) -> _Steps:
     return _Steps(
         schema=schema,
         manifest=manifest,
-        base=common.arrow_schema,
-        write_common=document_in(common.metadata, source) != document,
-        write_manifest=old != manifest,
+        stored=common.arrow_schema,
+        document_is_new=document_in(common.metadata, source) != document,
+        manifest_is_new=old != manifest,
         indexes=indexes,
         left=left,
     )
+
+
+def _checked(declared: Unischema, footers: list[Footer]) -> Unischema:
+    """The schema with the partition columns that it does not declare, after a look at every file."""
+    partitions = partition_fields([footer.file for footer in footers])
+    names = tuple(field.name for field in partitions)
+    schema = Unischema(declared.name, [*declared, *(field for field in partitions if field.name not in declared)])
+    stored = agreed_arrow_schema(footers)
+    check_stored_schema(schema, stored, source=footers[0].file.path, partition_names=names)
+    return schema
+
+
+def _indexes(location: Location, inventory: Inventory) -> tuple[list[RowGroupIndex], dict[str, str]]:
+    """Indexes of Petastorm that we do not have, and those that cannot be taken over, with the reason."""
+    try:
+        found = read_petastorm_indexes(location, inventory)
+    except MetadataError as problem:
+        return [], {"all": str(problem)}
+    missing, left = [], {}
+    for name, index in found.items():
+        try:
+            if read_index(location, inventory, name) is None:
+                missing.append(index)
+        except (DatasetChangedError, MetadataError) as problem:
+            # Ours knows that files were rewritten; Petastorm's cannot, so it does not take the place of ours.
+            left[name] = str(problem)
+    try:
+        if missing:
+            check_petastorm_counts(location, inventory)
+    except (DatasetChangedError, MetadataError) as problem:
+        return [], left | dict.fromkeys((index.index_name for index in missing), str(problem))
+    return missing, left
+
+
+def _carry_out(steps: _Steps, location: Location) -> None:
+    document = steps.manifest.schema_document
+    assert document is not None  # noqa: S101 - it was made from one
+    if steps.document_is_new:
+        write_common_metadata(location, steps.stored, document)
+    for index in list(steps.indexes):
+        try:
+            write_indexes(location, steps.manifest.inventory, [index])
+        except (RequestError, MetadataError) as problem:
+            steps.indexes.remove(index)
+            steps.left[index.index_name] = str(problem)
+    if steps.manifest_is_new:
+        write_manifest(location, steps.manifest)
+
+
+def _told(steps: _Steps, location: Location, *, dry_run: bool) -> Migration:
+    names = tuple(index.index_name for index in steps.indexes)
+    written = [COMMON_METADATA] if steps.document_is_new else []
+    written += [f"{INDEXES}/{quote(name, safe='')}.arrow" for name in names]
+    written += [MANIFEST] if steps.manifest_is_new else []
+    inventory = steps.manifest.inventory
+    return Migration(location.url, steps.schema, inventory, tuple(written), names, steps.left, dry_run)

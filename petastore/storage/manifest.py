@@ -15,6 +15,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
@@ -271,7 +272,12 @@ def read_schema_document(location: Location) -> str | None:
     return document if pickled is None else petastorm_document(pickled, footer.arrow_schema, source=source)
 
 
-def write_common_metadata(location: Location, arrow_schema: pa.Schema, document: str) -> None:
+def write_common_metadata(
+    location: Location,
+    arrow_schema: pa.Schema,
+    document: str,
+    keys: Mapping[bytes, bytes | None] = MappingProxyType({}),
+) -> None:
     """Put a `_common_metadata` in place of the old one, in one step.
 
     Keys of other tools that the old file holds are kept; a damaged old file is replaced.
@@ -280,11 +286,13 @@ def write_common_metadata(location: Location, arrow_schema: pa.Schema, document:
         location: Where the dataset lies.
         arrow_schema: The stored columns.
         document: The schema document.
+        keys: Keys of other tools to write as well; None takes one away.
 
     Raises:
         StorageError: The storage refused; the old file still stands.
     """
-    kept = {key: value for key, value in _old_keys(location).items() if key != b"ARROW:schema"}
+    all_keys = {**_old_keys(location), **keys, b"ARROW:schema": None}
+    kept = {key: value for key, value in all_keys.items() if value is not None}
     sink = pa.BufferOutputStream()
     # `store_schema` would repeat all keys inside ARROW:schema.
     with pq.ParquetWriter(sink, arrow_schema.remove_metadata(), store_schema=False) as writer:

@@ -1,0 +1,188 @@
+"""Datasets of Petastorm get our metadata beside theirs: whole or not at all, and for good."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+from petastore.errors import DatasetChangedError, MetadataError, RequestError
+from petastore.indexing import get_row_group_indexes
+from petastore.interop import export, migrate
+from petastore.schema.document import DOCUMENT_KEY
+from petastore.selectors import SingleIndexSelector
+from petastore.storage.manifest import COMMON_METADATA, MANIFEST
+from petastore.storage.petastorm_index import PETASTORM_INDEX_KEY
+from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY
+
+DATASETS = ["petastorm-0.13.1/Meadow", "petastorm-legacy/0.5.1", "petastorm-legacy/0.7.6"]
+
+
+@pytest.fixture
+def copied(fixtures_root: Path, tmp_path: Path) -> Callable[[str], Path]:
+    def copy(name: str) -> Path:
+        shutil.copytree(fixtures_root / name, tmp_path / "copy")
+        return tmp_path / "copy"
+
+    return copy
+
+
+@pytest.fixture
+def meadow(copied: Callable[[str], Path]) -> Path:
+    return copied("petastorm-0.13.1/Meadow")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Digest of each file, by its path."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def keys(folder: Path) -> dict[bytes, bytes]:
+    return dict(pq.read_metadata(folder / COMMON_METADATA).metadata or {})
+
+
+def with_keys(folder: Path, changed: dict[bytes, bytes]) -> None:
+    """Write other values of keys, as something else might."""
+    metadata = pq.read_metadata(folder / COMMON_METADATA)
+    with pq.ParquetWriter(folder / COMMON_METADATA, metadata.schema.to_arrow_schema().remove_metadata()) as writer:
+        writer.add_key_value_metadata({**(metadata.metadata or {}), **changed})
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_rows_are_the_same_after_it(name: str, copied: Callable[[str], Path], fixtures_root: Path) -> None:
+    folder = copied(name)
+    before = contents(folder)
+    migrated = migrate(folder)
+    was, now = petastore.open_dataset(fixtures_root / name), petastore.open_dataset(folder)
+    assert (now.schema, now.inventory, now.partition_names) == (was.schema, was.inventory, was.partition_names)
+    assert (migrated.schema, migrated.inventory) == (now.schema, now.inventory)
+    assert now.writer == "petastore migrate"
+    after = contents(folder)
+    assert {path for path in before if after[path] != before[path]} == {COMMON_METADATA}
+    with petastore.make_reader(folder, shuffle_row_groups=False) as reader:
+        rows = sum(1 for _ in reader)
+    assert rows == was.inventory.num_rows
+
+
+def test_what_petastorm_needs_stays(meadow: Path, fixtures_root: Path) -> None:
+    migrate(meadow)
+    theirs = keys(fixtures_root / DATASETS[0])
+    assert theirs.items() - {(b"ARROW:schema", theirs.get(b"ARROW:schema", b""))} <= keys(meadow).items()
+    assert DOCUMENT_KEY.encode() in keys(meadow)
+    columns = [pq.read_schema(folder / COMMON_METADATA).names for folder in (meadow, fixtures_root / DATASETS[0])]
+    assert columns[0] == columns[1]
+
+
+def test_a_dry_run_writes_nothing_and_says_what_would_be_written(meadow: Path) -> None:
+    before = contents(meadow)
+    planned = migrate(meadow, dry_run=True)
+    assert contents(meadow) == before
+    assert not (meadow / "_petastore").exists()
+    done = migrate(meadow)
+    assert planned.written == done.written
+    assert (planned.dry_run, done.dry_run) == (True, False)
+    assert set(done.written) == {path for path, digest in contents(meadow).items() if before.get(path) != digest} - {
+        "_petastore/.lock"
+    }
+    assert done.written[0] == COMMON_METADATA
+    assert done.written[-1] == MANIFEST
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_a_second_time_there_is_nothing_to_do(name: str, copied: Callable[[str], Path]) -> None:
+    folder = copied(name)
+    migrate(folder)
+    before = contents(folder)
+    assert migrate(folder).written == ()
+    assert contents(folder) == before
+
+
+def test_the_pickles_are_not_looked_at_any_more(meadow: Path, fixtures_root: Path) -> None:
+    migrate(meadow)
+    with_keys(meadow, {PETASTORM_SCHEMA_KEY: b"cos\nsystem\n(S'false'\ntR.", PETASTORM_INDEX_KEY: b"no pickle"})
+    was = petastore.open_dataset(fixtures_root / DATASETS[0])
+    assert petastore.open_dataset(meadow).schema == was.schema
+    (meadow / MANIFEST).unlink()
+    assert petastore.open_dataset(meadow).schema == was.schema
+    migrate_again = pytest.raises(MetadataError, match=r"'os\.system'")
+    with migrate_again:
+        migrate(meadow)
+
+
+def test_indexes_become_ours(meadow: Path, fixtures_root: Path) -> None:
+    migrated = migrate(meadow)
+    assert sorted(migrated.indexes) == ["by_id", "has_title"]
+    assert migrated.left == {}
+    theirs = get_row_group_indexes(petastore.open_dataset(fixtures_root / DATASETS[0]))
+    ours = get_row_group_indexes(petastore.open_dataset(meadow))
+    assert ours.keys() == theirs.keys()
+    for value in range(36):
+        found = [index["by_id"].get_row_group_indexes(value) for index in (ours, theirs)]
+        assert found[0] == found[1] != set()
+    with_keys(meadow, {PETASTORM_INDEX_KEY: b"no pickle"})
+    with petastore.make_reader(meadow, rowgroup_selector=SingleIndexSelector("by_id", [7])) as reader:
+        assert 7 in {row.id for row in reader}
+
+
+def test_indexes_that_are_stale_stay_behind_with_the_reason(meadow: Path) -> None:
+    file = next(meadow.rglob("*.parquet"))
+    shutil.copy(file, file.with_name("part-99999.parquet"))
+    migrated = migrate(meadow)
+    assert migrated.indexes == ()
+    assert set(migrated.left) == {"by_id", "has_title"}
+    assert "part-99999.parquet had 0 row groups" in migrated.left["by_id"]
+    assert migrated.inventory.num_rows > 36
+
+
+def test_indexes_that_cannot_be_read_stay_behind_with_the_reason(meadow: Path) -> None:
+    with_keys(meadow, {PETASTORM_INDEX_KEY: b"cos\nsystem\n."})
+    migrated = migrate(meadow)
+    assert "'os.system'" in migrated.left["all"]
+    assert migrated.written == (COMMON_METADATA, MANIFEST)
+
+
+def test_files_that_changed_since_are_refused_until_it_is_migrated_again(meadow: Path) -> None:
+    migrate(meadow)
+    file = next(meadow.rglob("*.parquet"))
+    table = pq.ParquetFile(file).read()
+    pq.write_table(table.slice(0, 1), file)
+    with pytest.raises(DatasetChangedError), petastore.make_reader(meadow) as reader:
+        list(reader)
+    again = migrate(meadow)
+    assert again.written == (MANIFEST,)
+    assert "was rewritten" in again.left["by_id"]
+    with petastore.make_reader(meadow) as reader:
+        assert sum(1 for _ in reader) == 36 - table.num_rows + 1
+
+
+def test_a_schema_that_petastorm_changed_since_is_taken_over(meadow: Path, copied: Callable[[str], Path]) -> None:
+    migrate(meadow)
+    pickled = keys(meadow)[PETASTORM_SCHEMA_KEY]
+    with_keys(meadow, {PETASTORM_SCHEMA_KEY: pickled.replace(b"Meadow", b"Meadov")})
+    assert migrate(meadow).written == (COMMON_METADATA, MANIFEST)
+    assert petastore.open_dataset(meadow).schema.name == "Meadov"
+
+
+def test_a_dataset_of_ours_that_was_exported_keeps_its_schema(tmp_path: Path) -> None:
+    schema = petastore.Unischema("price", [petastore.UnischemaField("price", "decimal")])
+    petastore.write_dataset(tmp_path / "d", schema, [{"price": 1}])
+    export(tmp_path / "d")
+    assert migrate(tmp_path / "d").written == ()
+    assert petastore.open_dataset(tmp_path / "d").schema == schema
+
+
+def test_what_petastorm_did_not_write_is_refused_and_left_as_it_is(tmp_path: Path, meadow: Path) -> None:
+    schema = petastore.Unischema("one", [petastore.UnischemaField("id", "int64")])
+    petastore.write_dataset(tmp_path / "ours", schema, [{"id": 1}])
+    before = contents(tmp_path)
+    with pytest.raises(RequestError, match=r"no dataset that Petastorm wrote.*generate_metadata"):
+        migrate(tmp_path / "ours")
+    with pytest.raises(RequestError, match="is a file"):
+        migrate(next(meadow.rglob("*.parquet")))
+    assert contents(tmp_path) == before
