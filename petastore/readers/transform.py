@@ -1,4 +1,4 @@
-"""TransformSpec: a user's function on rows or DataFrames, and the schema after it."""
+"""TransformSpec: a user's function on rows, DataFrames or columns, and the schema after it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import MissingExtraError, RequestError, TransformError
-from petastore.readers.decoded import Decoded, empty_column
+from petastore.readers.decoded import Decoded
+from petastore.readers.frame import frame_of
+from petastore.readers.transform_results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+
+_TAKES: Final = ("row", "dataframe", "columns")
 
 __all__ = ["Transform", "TransformSpec", "edit_field", "transform_columns", "transform_schema"]
 
@@ -38,8 +42,22 @@ def edit_field(name: str, numpy_dtype: Any, shape: Sequence[int | None], nullabl
 class TransformSpec:
     """A function that workers apply after decoding, and what it does to the schema.
 
-    With `make_reader` the function takes one row as a dict and returns a dict; with `make_batch_reader` it takes and
-    returns a pandas DataFrame of one batch. It must keep the number of rows: that is what keeps ranks in step.
+    ```text
+    takes=         it is given, and returns            of                                       missing values
+    "row"          a dict of values                    one row                                  None
+    "dataframe"    a pandas DataFrame                  all rows of a batch (1)                  what pandas has for them
+    "columns"      a dict of arrays (rows, *shape)     all rows of a batch (1)                  masked; None in objects
+    None           "row" with `make_reader`, "dataframe" with `make_batch_reader`, as in Petastorm
+    ```
+
+    (1) With `make_reader`: of as many consecutive rows as are at hand, so what becomes of a row must depend on nothing
+    but this row. "columns" then does the same as "row", without a call for each.
+
+    It must keep the number of rows: that is what keeps ranks in step. In DataFrames integers and booleans with missing
+    values are pandas' nullable types, floats have NaN, times NaT in UTC, and arrays are objects; whatever pandas calls
+    missing in what it returns is missing, if the field is nullable. In dicts of columns, `numpy.ma.MaskedArray` is what
+    a column with missing values is; `numpy.ma.filled(column, 0)` fills those of any column. Text and arrays of free
+    shape are object arrays.
 
     Example:
         >>> spec = TransformSpec(lambda row: {"x": row["x"] / 2}, edit_fields=[("x", np.float64, (), False)])
@@ -48,6 +66,7 @@ class TransformSpec:
           UnischemaField('y', str),
           UnischemaField('x', float64),
         ])
+        >>> of_columns = TransformSpec(lambda columns: {"x": columns["x"] / 2}, spec.edit_fields, takes="columns")
     """
 
     func: Callable[[Any], Any] | None = None
@@ -63,14 +82,23 @@ class TransformSpec:
     selected_fields: Iterable[str] | None = None
     """Names of the fields that stay, in this order. Not together with `removed_fields`."""
 
+    takes: str | None = dataclasses.field(default=None, kw_only=True)
+    """What the function takes and returns: `"row"`, `"dataframe"` or `"columns"`; None is the reader's own form."""
+
     def __post_init__(self) -> None:
-        if self.removed_fields is not None and self.selected_fields is not None:
+        if self.takes is not None and self.takes not in _TAKES:
+            raise RequestError(
+                f"takes={self.takes!r} is nothing that a function can take; there are "
+                f"{', '.join(map(repr, _TAKES))}, and None for what Petastorm has"
+            )
+        removed = tuple(self.removed_fields or ())
+        if removed and self.selected_fields is not None:
             raise RequestError("TransformSpec takes removed_fields or selected_fields, not both")
         edited = tuple(
             field if isinstance(field, UnischemaField) else edit_field(*field) for field in self.edit_fields or ()
         )
         object.__setattr__(self, "edit_fields", edited)
-        object.__setattr__(self, "removed_fields", tuple(self.removed_fields or ()))
+        object.__setattr__(self, "removed_fields", removed)
         selected = None if self.selected_fields is None else tuple(self.selected_fields)
         object.__setattr__(self, "selected_fields", selected)
 
@@ -102,10 +130,11 @@ def transform_columns(
 
     Args:
         columns: The columns before.
-        offsets: Where batches begin, shape (batches + 1,); with `batched`, each is one call of the function.
+        offsets: Where batches begin, shape (batches + 1,); with `batched`, each is one call of the function, unless
+            it takes rows.
         schema: The schema after the transform.
         spec: The transform.
-        batched: Whether the function takes a DataFrame of a batch, or else one row.
+        batched: Whether the reader gives batches, or else rows.
 
     Raises:
         TransformError: The function raised, or gave what `edit_fields` does not promise.
@@ -115,105 +144,57 @@ def transform_columns(
         if missing:
             raise TransformError(f"edit_fields adds {missing}, but there is no func that would make them")
         return {field.name: columns[field.name] for field in schema}
-    rows = int(offsets[-1])
-    if batched:
-        results = [
-            _frame_values(spec.func, columns, range(first, stop), schema)
-            for first, stop in itertools.pairwise(offsets.tolist())
-        ]
-        values = {field.name: [value for result in results for value in result[field.name]] for field in schema}
-    else:
-        values = _row_values(spec.func, columns, rows, schema)
-    return {field.name: _stacked(values[field.name], field, rows) for field in schema}
+    call = _CALLS[spec.takes or ("dataframe" if batched else "row")]
+    borders = offsets.tolist() if batched and call is not _of_rows else [0, int(offsets[-1])]
+    made = [call(Asked(spec.func, columns, first, stop - first, schema)) for first, stop in itertools.pairwise(borders)]
+    return made[0] if len(made) == 1 else {field.name: _joined([part[field.name] for part in made]) for field in schema}
 
 
-def _row_values(
-    func: Callable[[Any], Any], columns: dict[str, Decoded], rows: int, schema: Unischema
-) -> dict[str, list[Any]]:
-    values: dict[str, list[Any]] = {field.name: [] for field in schema}
-    for row in range(rows):
-        arguments = {name: _value(column, row) for name, column in columns.items()}
-        result = _called(func, arguments)
+def _of_rows(asked: Asked) -> dict[str, Decoded]:
+    results = []
+    for row in range(asked.first, asked.first + asked.rows):
+        arguments = {name: _value(column, row) for name, column in asked.columns.items()}
+        result = asked.call(arguments, row - asked.first)
         if not isinstance(result, dict):
-            raise TransformError(f"the transform must return a dict, but it returned {type(result).__name__}")
-        _check_names(result, schema)
-        for name, of_name in values.items():
-            of_name.append(result[name])
-    return values
+            raise asked.error(f"must return a dict, but it returned {type(result).__name__}", row - asked.first)
+        asked.check_names(result, row - asked.first)
+        results.append(result)
+    return columns_of_rows(asked, results)
 
 
 def _value(column: Decoded, row: int) -> Any:
     return None if column.missing is not None and column.missing[row] else column.values[row]
 
 
-def _frame_values(
-    func: Callable[[Any], Any], columns: dict[str, Decoded], rows: range, schema: Unischema
-) -> dict[str, list[Any]]:
+def _of_columns(asked: Asked) -> dict[str, Decoded]:
+    return columns_of_arrays(asked, asked.call(_arrays(asked)))
+
+
+def _of_frame(asked: Asked) -> dict[str, Decoded]:
     try:
-        import pandas as pd
-    except ImportError:
-        raise MissingExtraError("a transform of make_batch_reader", package="pandas", extra="spark") from None
-    series = {name: _series(column, rows) for name, column in columns.items()}
-    result = _called(func, pd.DataFrame(series))
-    if not isinstance(result, pd.DataFrame):
-        raise TransformError(f"the transform must return a DataFrame, but it returned {type(result).__name__}")
-    _check_names(result, schema)
-    if len(result) != len(rows):
-        raise TransformError(
-            f"the transform was given {len(rows):,} rows and returned {len(result):,}; it must keep their number, "
-            "or ranks would get different numbers of batches"
-        )
-    return {field.name: list(result[field.name]) for field in schema}
+        frame = frame_of(_arrays(asked), {})
+    except MissingExtraError:
+        raise MissingExtraError("a transform that takes DataFrames", package="pandas", extra="spark") from None
+    return columns_of_frame(asked, asked.call(frame))
 
 
-def _series(column: Decoded, rows: range) -> Any:
-    values = column.values[rows.start : rows.stop]
-    if column.missing is not None and column.missing[rows.start : rows.stop].any():
-        return [_value(column, row) for row in rows]
-    return list(values) if values.ndim > 1 else values
+_CALLS: Final = {"row": _of_rows, "dataframe": _of_frame, "columns": _of_columns}
 
 
-def _called(func: Callable[[Any], Any], argument: Any) -> Any:
-    try:
-        return func(argument)
-    except Exception as problem:
-        raise TransformError(f"the transform raised {type(problem).__name__}: {problem}") from problem
+def _arrays(asked: Asked) -> dict[str, NDArray[Any]]:
+    """What the function is given, as arrays; masks can be written."""
+    arrays = {name: column.rows(asked.first, asked.first + asked.rows) for name, column in asked.columns.items()}
+    return {
+        name: np.ma.MaskedArray(array.data, mask=np.array(np.ma.getmaskarray(array)))
+        if isinstance(array, np.ma.MaskedArray)
+        else array
+        for name, array in arrays.items()
+    }
 
 
-def _check_names(result: Any, schema: Unischema) -> None:
-    lacking = [field.name for field in schema if field.name not in result]
-    if lacking:
-        raise TransformError(
-            f"the transform returned {', '.join(map(repr, result))}, but the schema after it also has {lacking}; "
-            "return them, or name them in removed_fields"
-        )
-
-
-def _stacked(values: list[Any], field: UnischemaField, rows: int) -> Decoded:
-    missing = np.fromiter((value is None for value in values), dtype=np.bool_, count=rows)
-    if missing.any() and not field.nullable:
-        raise TransformError(f"the transform gave None for {field.name!r}, which edit_fields says is not nullable")
-    out = empty_column(field, rows)
-    if out.dtype == np.dtype(object):
-        for row, value in enumerate(values):
-            out[row] = value if value is None or field.is_scalar else _checked_value(value, field)
-        return Decoded(out, None)
-    for row, value in enumerate(values):
-        if not missing[row]:
-            out[row] = _checked_value(value, field)
-    out[missing] = np.zeros((), out.dtype)
-    return Decoded(out, missing if missing.any() else None)
-
-
-def _checked_value(value: Any, field: UnischemaField) -> NDArray[Any]:
-    array = np.asarray(value)
-    fits = len(array.shape) == len(field.shape) and all(
-        declared in (None, size) for declared, size in zip(field.shape, array.shape, strict=True)
-    )
-    is_object = field.dtype == np.dtype(object)
-    if not fits or not (is_object or np.can_cast(array.dtype, field.dtype, casting="same_kind")):
-        raise TransformError(
-            f"the transform gave {field.name!r} as {array.dtype}{list(array.shape)}, but the schema after it says "
-            f"{field.dtype_name}{list(field.shape)}; describe the change in edit_fields"
-        )
-    return array if is_object else array.astype(field.dtype, copy=False)
+def _joined(parts: list[Decoded]) -> Decoded:
+    missing = None
+    if any(part.missing is not None for part in parts):
+        known = (np.zeros(len(part.values), np.bool_) if part.missing is None else part.missing for part in parts)
+        missing = np.concatenate(list(known))
+    return Decoded(np.concatenate([part.values for part in parts]), missing)

@@ -1,7 +1,7 @@
-"""Transforms in worker processes: Python functions of rows or DataFrames on all CPUs at a time.
+"""Transforms in worker processes: Python functions of rows, DataFrames or columns on all CPUs at a time.
 
-A span is cut into pieces, whole batches where the function takes DataFrames, and as many rows as take some
-milliseconds where it takes rows. Workers take pieces as they become free, two at a time each so that none of them waits
+A span is cut into pieces: whole batches where the function is called once a batch, else as many rows as take some
+milliseconds. Workers take pieces as they become free, two at a time each so that none of them waits
 for the parent; what they make is copied to its place in the columns of the span. So the result does not depend on the
 number of workers, nor on which of them was faster.
 
@@ -50,6 +50,7 @@ from petastore.readers.decoded import Decoded, empty_column
 from petastore.readers.pools.process import ProcessPool
 from petastore.readers.pools.thread import available_cpus
 from petastore.readers.transform import Transform, TransformSpec
+from petastore.readers.transform_results import function_name
 from petastore.readers.transform_worker import Call, Failure, Function, Made, Setup, imports_main
 from petastore.readers.worker_process import WorkerProcess
 from petastore.schema.field import UnischemaField
@@ -107,7 +108,7 @@ class TransformProcesses:
         Args:
             spec: The transform; it has a function.
             schema: The schema after it.
-            batched: Whether the function takes a DataFrame of a batch, or else a row.
+            batched: Whether the reader gives batches, or else rows.
             buffers: Where the memory of what it makes comes from.
 
         Returns:
@@ -118,7 +119,10 @@ class TransformProcesses:
             RequestError: The function cannot be sent to another process.
         """
         pickled = _pickled(spec.func)
-        self._functions.append(_Sent(Function(pickled, schema, batched), buffers, _name(spec.func)))
+        by_batch = batched and spec.takes != "row"
+        self._functions.append(
+            _Sent(Function(pickled, schema, by_batch, spec.takes), buffers, function_name(spec.func))
+        )
         number = len(self._functions) - 1
 
         def transform(columns: dict[str, Decoded], offsets: NDArray[np.int64]) -> Future[dict[str, Decoded]]:
@@ -475,14 +479,9 @@ def _pickled(func: Any) -> bytes:
 
 def _cannot_send(func: Any, why: str) -> str:
     return (
-        f"reader_pool_type='process' sends the transform's function to other processes, but of {_name(func)} {why}: "
-        "define it at the top level of a module, or use reader_pool_type='thread'"
+        f"reader_pool_type='process' sends the transform's function to other processes, but of {function_name(func)} "
+        f"{why}: define it at the top level of a module, or use reader_pool_type='thread'"
     )
-
-
-def _name(func: Any) -> str:
-    name = getattr(func, "__qualname__", None)
-    return repr(func) if name is None else f"{getattr(func, '__module__', None) or '?'}.{name}"
 
 
 def _main_file() -> str | None:

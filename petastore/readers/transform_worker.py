@@ -52,7 +52,10 @@ class Function:
     """The schema after it."""
 
     batched: bool
-    """Whether it takes a DataFrame of a batch, or else a row."""
+    """Whether it is called once a batch, or else with as many rows as are sent."""
+
+    takes: str | None = None
+    """What it takes; see `TransformSpec`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -212,7 +215,7 @@ def _begin(setup: Setup) -> list[tuple[TransformSpec, Unischema, bool]]:
         multiprocessing.spawn.prepare(dict(setup.main))
         _Start.imports_main = False
     return [
-        (TransformSpec(pickle.loads(one.func)), one.schema, one.batched)  # noqa: S301 - of our own parent
+        (TransformSpec(pickle.loads(one.func), takes=one.takes), one.schema, one.batched)  # noqa: S301 - of our own parent
         for one in setup.functions
     ]
 

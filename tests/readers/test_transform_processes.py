@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 import os
@@ -54,11 +55,15 @@ MORE_SPEC = TransformSpec(sent.more, edit_fields=MORE, selected_fields=["id", *(
 FRAME_SPEC = TransformSpec(
     sent.frame_of_halves, edit_fields=[("half", np.float32, (), False), ("rows", np.int64, (), False)]
 )
+COLUMN_SPEC = TransformSpec(sent.columns_of_halves, edit_fields=[("half", np.float32, (), False)], takes="columns")
 SPECS: dict[str, tuple[TransformSpec, bool]] = {
     "unchanged": (TransformSpec(sent.unchanged), False),
     "in place": (TransformSpec(sent.in_place), False),
     "more": (MORE_SPEC, False),
     "frames": (FRAME_SPEC, True),
+    "columns": (COLUMN_SPEC, False),
+    "columns of batches": (COLUMN_SPEC, True),
+    "rows of batches": (dataclasses.replace(MORE_SPEC, takes="row"), True),
 }
 
 
@@ -79,12 +84,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return url
 
 
-def columns_of(numbers: list[int], *, batched: bool) -> dict[str, Decoded]:
+def columns_of(numbers: list[int]) -> dict[str, Decoded]:
     rows = [row(number) for number in numbers]
     columns = {}
     for field in SCHEMA:
-        if batched and field.name == "when":
-            continue  # pandas makes times that are missing something of its own
         values = np.empty(len(rows), object)
         values[:] = [one[field.name] for one in rows]
         missing = np.array([value is None for value in values], bool)
@@ -122,10 +125,7 @@ class _Processes:
 
     def __init__(self) -> None:
         self.processes = TransformProcesses(2)
-        without = SCHEMA.create_schema_view(["id", "name", "image", "track"])
-        self.schemas = {
-            name: transform_schema(without if batched else SCHEMA, spec) for name, (spec, batched) in SPECS.items()
-        }
+        self.schemas = {name: transform_schema(SCHEMA, spec) for name, (spec, _) in SPECS.items()}
         self.transforms: dict[str, Transform] = {
             name: self.processes.add(spec, self.schemas[name], batched=batched, buffers=Buffers())
             for name, (spec, batched) in SPECS.items()
@@ -154,10 +154,8 @@ def test_processes_make_what_a_thread_makes(
 ) -> None:
     offsets = np.array(sorted({0, len(numbers)} | {cut for cut in cuts if cut < len(numbers)}))
     spec, batched = SPECS[name]
-    expected = transform_columns(
-        columns_of(numbers, batched=batched), offsets, two_workers.schemas[name], spec, batched=batched
-    )
-    made = two_workers.transforms[name](columns_of(numbers, batched=batched), offsets)
+    expected = transform_columns(columns_of(numbers), offsets, two_workers.schemas[name], spec, batched=batched)
+    made = two_workers.transforms[name](columns_of(numbers), offsets)
     found = made.result(60) if not isinstance(made, dict) else made
     assert list(found) == list(expected)
     for column, one in found.items():
@@ -170,13 +168,16 @@ READERS: dict[str, Callable[[str, str], Any]] = {
         url, reader_pool_type=pool, workers_count=2, shuffle_rows=True, seed=3, num_epochs=2, transform_spec=MORE_SPEC
     ),
     "frames": lambda url, pool: petastore.make_batch_reader(
-        url,
-        ["id", "name", "image"],
-        reader_pool_type=pool,
-        workers_count=2,
-        shuffle_rows=True,
-        seed=3,
-        transform_spec=FRAME_SPEC,
+        url, reader_pool_type=pool, workers_count=2, shuffle_rows=True, seed=3, transform_spec=FRAME_SPEC
+    ),
+    "columns": lambda url, pool: petastore.make_reader(
+        url, reader_pool_type=pool, workers_count=2, shuffle_rows=True, seed=3, transform_spec=COLUMN_SPEC
+    ),
+    "columns of batches": lambda url, pool: petastore.make_batch_reader(
+        url, reader_pool_type=pool, workers_count=2, seed=3, transform_spec=COLUMN_SPEC
+    ),
+    "columns of a mixture": lambda url, pool: petastore.make_mixed_reader(
+        [url, url], [2, 1], reader_pool_type=pool, workers_count=2, seed=1, transform_spec=COLUMN_SPEC
     ),
     "padded shards": lambda url, pool: petastore.make_reader(
         url,
