@@ -14,6 +14,8 @@ from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, j
 from petastore.cli.copy import copy
 from petastore.cli.generate_metadata import generate_metadata
 from petastore.cli.inspect import dataset_facts
+from petastore.cli.measure import throughput
+from petastore.cli.migrate import export, migrate
 from petastore.cli.render import render_facts
 
 __all__ = ["app"]
@@ -43,7 +45,7 @@ def _root(
     """Train deep models straight from Parquet."""
 
 
-@app.command()
+@app.command(short_help="Show what a dataset holds: fields, row groups, sizes.")
 def inspect(
     url: Annotated[str, typer.Argument(help="A dataset: a directory or a file, as a path or a URL.", metavar="URL")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON, sizes in bytes.")] = False,
@@ -65,5 +67,9 @@ def inspect(
             render_facts(facts, console, every_field=every_field or not console.is_terminal)
 
 
-app.command()(copy)
-app.command()(generate_metadata)
+# A line of 80 columns each in `petastore --help`.
+app.command()(throughput)
+app.command(short_help="Write a manifest and schema for Parquet of others.")(generate_metadata)
+app.command()(migrate)
+app.command()(export)
+app.command(short_help="Copy a dataset, or a part of it, with Spark.")(copy)

@@ -1,9 +1,10 @@
-"""The facts of a dataset as one screen of text."""
+"""The facts of a dataset, and of how fast it is read, as text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -13,7 +14,10 @@ from rich.text import Text
 
 from petastore.cli.inspect import DatasetFacts, FieldFacts, PartitionFacts, Spread
 
-__all__ = ["render_facts"]
+if TYPE_CHECKING:
+    from petastore.cli.throughput import Throughput
+
+__all__ = ["counted", "render_facts", "throughput_line", "throughput_table"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 # Parquet's `created_by` ends in the 40 digits of a commit.
@@ -42,7 +46,7 @@ def render_facts(facts: DatasetFacts, console: Console, *, every_field: bool = F
 
 
 def _schema_words(facts: DatasetFacts) -> str:
-    number = _counted(len(facts.fields), "field")
+    number = counted(len(facts.fields), "field")
     if facts.schema is None:
         return f"inferred from plain Parquet, {number}"
     return f"{facts.schema}, {number}"
@@ -69,7 +73,7 @@ def _fields_table(fields: Sequence[FieldFacts], *, hidden: int) -> Table:
             Text(_stored_words(field)),
         )
     if hidden:
-        table.caption = f"… and {_counted(hidden, 'more field')}: --all lists them"
+        table.caption = f"… and {counted(hidden, 'more field')}: --all lists them"
     return table
 
 
@@ -85,7 +89,7 @@ def _sizes_table(facts: DatasetFacts) -> Table:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     table.add_row(
-        "rows", f"{facts.rows:,} in {_counted(facts.row_groups, 'row group')} of {_counted(facts.files, 'file')}"
+        "rows", f"{facts.rows:,} in {counted(facts.row_groups, 'row group')} of {counted(facts.files, 'file')}"
     )
     table.add_row("stored", f"{people_bytes(facts.stored_bytes)}; {people_bytes(facts.page_bytes)} once decompressed")
     table.add_row("decoded", Text(_decoded_words(facts)))
@@ -105,7 +109,7 @@ def _decoded_words(facts: DatasetFacts) -> str:
         return f"{size} as arrays"
     if len(varying) == len(facts.fields):
         return "not known beforehand: rows differ in size"
-    named = ", ".join(varying) if len(varying) <= _FEWEST_FIELDS else _counted(len(varying), "field")
+    named = ", ".join(varying) if len(varying) <= _FEWEST_FIELDS else counted(len(varying), "field")
     return f"{size} as arrays, and {named}, where rows differ in size"
 
 
@@ -127,14 +131,14 @@ def _bars(counts: Sequence[int]) -> str:
 def _partition_words(partition: PartitionFacts) -> str:
     first, last = ("null" if value is None else value for value in (partition.values[0], partition.values[-1]))
     span = first if len(partition.values) == 1 else f"{first} … {last}"
-    return f"{partition.name}: {_counted(len(partition.values), 'value')}, {span}"
+    return f"{partition.name}: {counted(len(partition.values), 'value')}, {span}"
 
 
 def _closing_line(facts: DatasetFacts) -> str:
     name = facts.url.rstrip("/").rsplit("/", 1)[-1]
     return (
-        f"{name}: {_counted(facts.rows, 'row')}, {_counted(len(facts.fields), 'field')}, "
-        f"{_counted(facts.row_groups, 'row group')}, {people_bytes(facts.stored_bytes)}"
+        f"{name}: {counted(facts.rows, 'row')}, {counted(len(facts.fields), 'field')}, "
+        f"{counted(facts.row_groups, 'row group')}, {people_bytes(facts.stored_bytes)}"
     )
 
 
@@ -142,5 +146,39 @@ def _shape_text(shape: tuple[int | None, ...]) -> str:
     return "×".join("?" if size is None else f"{size:,}" for size in shape) or "–"
 
 
-def _counted(number: int, thing: str) -> str:
+def throughput_table(found: Throughput) -> Table:
+    """What was measured, a line each."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    spread = f"{_rate(found.slowest)} to {_rate(found.fastest)}"
+    table.add_row("rate", f"{_rate(found.rows_per_second)} rows/s at the median, {spread} in parts of the measure")
+    table.add_row("bytes", f"{people_bytes(round(found.bytes_per_second))}/s, {found.bytes_per_row:,.0f} bytes a row")
+    table.add_row("measured", f"{counted(found.rows, 'row')} in {found.seconds:.3f} s")
+    table.add_row("first", f"{found.first_seconds:.3f} s from opening to the first of them")
+    table.add_row("CPU", f"{found.cpu:.0f} % of one")
+    peak = found.memory_info.rss
+    table.add_row("memory", "not known on this system" if peak is None else f"{people_bytes(peak)} at most")
+    return table
+
+
+def throughput_line(found: Throughput) -> str:
+    """The same in one line."""
+    peak = found.memory_info.rss
+    memory = "" if peak is None else f", {people_bytes(peak)} of memory"
+    per_second = f"{people_bytes(round(found.bytes_per_second))}/s"
+    return f"{_rate(found.rows_per_second)} rows/s, {per_second}, {found.cpu:.0f} % CPU{memory}"
+
+
+def _rate(rows: float) -> str:
+    return f"{rows:,.0f}" if rows >= 100 else f"{rows:.3g}"
+
+
+def counted(number: int, thing: str) -> str:
+    """`"1 row"`, `"1,200 rows"`.
+
+    Example:
+        >>> counted(1, "row"), counted(1200, "row")
+        ('1 row', '1,200 rows')
+    """
     return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -22,7 +22,6 @@ class Instead:
 
 Entry: TypeAlias = str | Instead
 
-_NOT_YET = "petastore does not have it yet; it is being built"
 _POOLS = Instead("pools belong to readers; give make_reader reader_pool_type= and workers_count=")
 _NOTHING_CROSSES = Instead("nothing is serialised on the way: readers work in threads, and processes share memory")
 _BUFFERS = Instead("readers shuffle by themselves: make_reader(shuffle_rows=True, shuffle_memory=…)")
@@ -43,8 +42,13 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     },
     "benchmark": {},
     "benchmark.throughput": {
-        "reader_throughput": Instead(_NOT_YET),
-        "BenchmarkResult": Instead(_NOT_YET),
+        "reader_throughput": "petastore.cli.throughput:reader_throughput",
+        "BenchmarkResult": Instead(
+            "reader_throughput gives a petastore.cli.throughput.Throughput, which has time_mean, samples_per_second, "
+            "memory_info.rss and cpu"
+        ),
+        "ReadMethod": Instead('reader_throughput takes read_method="python", and batch_size= for what adapters read'),
+        "WorkerPoolType": Instead('reader_throughput takes pool_type="thread", "process" or "dummy"'),
     },
     "benchmark.dummy_reader": {
         "DummyReader": _MOCKS,

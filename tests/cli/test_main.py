@@ -81,10 +81,21 @@ def test_the_version_is_that_of_the_package() -> None:
     assert (ran.returncode, ran.stdout) == (0, f"petastore {importlib.metadata.version('petastore')}\n")
 
 
-def test_help_lists_the_commands() -> None:
+VERBS = ["inspect", "throughput", "generate-metadata", "migrate", "export", "copy"]
+
+
+def test_help_lists_the_commands_with_one_line_each() -> None:
     ran = petastore("--help")
     assert ran.returncode == 0
-    assert "inspect" in ran.stdout
+    listed = ran.stdout[ran.stdout.index("Commands") :].splitlines()[1:-1]
+    assert [line.split()[1] for line in listed if line.split()[0] == "│"] == VERBS
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_command_tells_its_options(verb: str) -> None:
+    ran = petastore(verb, "--help")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "--storage-options" in ran.stdout
 
 
 def test_installing_puts_the_command_beside_python() -> None:

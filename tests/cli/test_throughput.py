@@ -1,0 +1,84 @@
+"""What is measured of reading is plausible, and counted right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore import Unischema, UnischemaField, write_dataset
+from petastore.cli.throughput import Throughput, reader_throughput
+from petastore.codecs import NdarrayCodec
+from petastore.errors import NoDataAvailableError, RequestError
+
+SCHEMA = Unischema(
+    "user",
+    [
+        UnischemaField("id", "int64"),
+        UnischemaField("name", "str"),
+        UnischemaField("pose", "float32", (None,), NdarrayCodec(), True),
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("throughput") / "users"
+    pose = np.zeros(4, "float32")
+    write_dataset(path, SCHEMA, [{"id": n, "name": "abc", "pose": pose} for n in range(70)], rows_per_row_group=20)
+    return path
+
+
+@pytest.mark.parametrize("batch_size", [None, 1, 16, 1000])
+@pytest.mark.parametrize("pool_type", ["thread", "dummy"])
+def test_rows_bytes_and_times_are_told(dataset: Path, batch_size: int | None, pool_type: str) -> None:
+    found = reader_throughput(dataset, None, 50, 200, pool_type, 2, batch_size=batch_size, spawn_new_process=False)
+    assert 200 <= found.rows < 200 + 70
+    assert found.bytes_per_row == 8 + 3 + 4 * 4
+    assert 0 < found.slowest <= found.rows_per_second <= found.fastest
+    assert found.first_seconds > 0
+    assert found.time_mean == pytest.approx(1 / found.samples_per_second)
+    assert found.memory_info.rss is not None
+    assert found.memory_info.rss > 10 * 2**20
+
+
+def test_rows_one_by_one_are_counted_exactly_and_may_be_without_a_warm_up(dataset: Path) -> None:
+    assert reader_throughput(dataset, None, 0, 33, spawn_new_process=False).rows == 33
+
+
+def test_only_the_fields_asked_for_are_read(dataset: Path) -> None:
+    found = reader_throughput(dataset, ["na.*"], 10, 40, spawn_new_process=False)
+    assert found.bytes_per_row == 3
+    assert reader_throughput(dataset, "id", 10, 40, spawn_new_process=False).bytes_per_row == 8
+    more = {"schema_fields": ["id"], "shuffle_rows": True}
+    assert reader_throughput(dataset, None, 10, 40, reader_extra_args=more, spawn_new_process=False).bytes_per_row == 8
+
+
+def test_progress_is_told_up_to_the_end(dataset: Path) -> None:
+    told: list[tuple[int, int]] = []
+    reader_throughput(dataset, None, 40, 100, spawn_new_process=False, progress=lambda *now: told.append(now))
+    assert told == sorted(told)
+    assert told[-1] == (140, 140)
+
+
+def test_a_new_process_measures_and_ends(dataset: Path) -> None:
+    found = reader_throughput(dataset, None, 10, 50)
+    assert isinstance(found, Throughput)
+    assert found.rows == 50
+
+
+def test_what_cannot_be_is_refused(dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="read_method='tf'"):
+        reader_throughput(dataset, read_method="tf")
+    with pytest.raises(RequestError, match="measure_cycles_count"):
+        reader_throughput(dataset, measure_cycles_count=0)
+    with pytest.raises(RequestError, match="reader_pool_type='fibre'"):
+        reader_throughput(dataset, pool_type="fibre", spawn_new_process=False)
+    with pytest.raises(RequestError, match="nothing"):
+        reader_throughput(dataset, ["nothing"], spawn_new_process=False)
+    pq.write_table(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "empty.parquet")
+    with pytest.raises(NoDataAvailableError):
+        reader_throughput(tmp_path, spawn_new_process=False)
