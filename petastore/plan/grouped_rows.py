@@ -184,13 +184,25 @@ def _slices(borders: NDArray[np.int64]) -> Iterator[slice]:
     return (slice(*pair) for pair in itertools.pairwise(borders.tolist()))
 
 
-def inverse(permutation: NDArray[Any]) -> NDArray[np.int64]:
+def inverse(permutation: NDArray[Any], out: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """Which place of a permutation holds 0, which 1, and so on; shape (n,).
+
+    Args:
+        permutation: Each number below n once, shape (n,).
+        out: Written to and returned, if it is given.
 
     Example:
         >>> inverse(np.array([2, 0, 1])).tolist()
         [1, 2, 0]
     """
-    places = np.empty(len(permutation), dtype=np.int64)
-    places[permutation] = np.arange(len(permutation))
+    places = np.empty(len(permutation), dtype=np.int64) if out is None else out
+    places[permutation] = _counting(len(permutation))
     return places
+
+
+@functools.lru_cache(maxsize=2)
+def _counting(count: int) -> NDArray[np.int64]:
+    """0, 1, 2, …: the same for span after span."""
+    numbers = np.arange(count, dtype=np.int64)
+    numbers.flags.writeable = False
+    return numbers

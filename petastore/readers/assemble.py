@@ -129,7 +129,7 @@ class Assembler:
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]],
     ) -> list[Task]:
         places = {group: resident.places for group, resident in residents.items()}
-        in_file = Picks(span.picked)
+        in_file = Picks(span.picked, buffers=self.buffers)
         in_turns = in_file.placed(places)
         picks = in_turns if all(of_group is None for of_group in places.values()) else in_file
         # What is stacked in all of the row groups, and whole there, comes out as a stack too.
@@ -144,7 +144,7 @@ class Assembler:
             for number in numbers:
                 kept = {group: resident.stacks[number] for group, resident in residents.items()}
                 out = whole[first : (first := first + len(self.layout.stacks[number].names))]
-                tasks.append(functools.partial((in_turns if stack.in_turns else picks).values, kept, out, self.buffers))
+                tasks.append(functools.partial((in_turns if stack.in_turns else picks).values, kept, out))
             for name, values in zip(names, whole, strict=True):
                 if name in loose:
                     tasks += self.loose_tasks(self.view[name], span, residents, columns)

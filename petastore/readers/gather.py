@@ -70,6 +70,9 @@ class Picks:
         """Where each row comes, a permutation, shape (rows,); None where they are in order."""
         return self.picked.where
 
+    buffers: Buffers = dataclasses.field(default_factory=Buffers)
+    """Where memory comes from that is needed meanwhile."""
+
     @functools.cached_property
     def _num_runs(self) -> int:
         """How often another row group comes, or rows that do not follow, where that is known."""
@@ -118,7 +121,11 @@ class Picks:
     @functools.cached_property
     def _places(self) -> NDArray[np.int64]:
         """Where the row that comes i-th stands in the segments laid end to end."""
-        return np.arange(self.picked.num_rows) if self._targets is None else inverse(self._targets)
+        places = self.buffers.empty((self.picked.num_rows,), np.int64)
+        if self._targets is None:
+            places[:] = np.arange(len(places))
+            return places
+        return inverse(self._targets, places)
 
     def cells(self, columns: Mapping[int, Any]) -> Any:
         """The cells of one column as one `pyarrow.Array`.
@@ -138,13 +145,13 @@ class Picks:
         """
         runs = self.picked.runs
         if runs is not None and self.picked.num_rows >= _RUN_ROWS * len(runs.groups):
-            return Picks(self.picked, runs)
+            return Picks(self.picked, runs, self.buffers)
         if all(of_group is None for of_group in places.values()):
             return self
         rows = self._placed_runs(places) if self._come_in_runs else self._placed_groups(places)
         if len(rows) and int(rows.min()) < 0:
             raise AssertionError("the plan asks for rows that it did not announce when their row group was fetched")
-        return Picks(GroupedRows(self.groups, rows, self.where))
+        return Picks(GroupedRows(self.groups, rows, self.where), buffers=self.buffers)
 
     def _placed_runs(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
         rows = np.empty_like(self.rows)
@@ -160,13 +167,12 @@ class Picks:
             rows[where] = self.rows[where] if of_group is None else of_group[self.rows[where]]
         return rows
 
-    def values(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any], buffers: Buffers) -> None:
+    def values(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
         """The values of one or several columns into `out`.
 
         Args:
             columns: Of each row group: the values of all its rows, shape (columns, rows, …), C-contiguous.
             out: Shape (columns, rows taken, …), C-contiguous, of the same dtype; written in place.
-            buffers: Where memory comes from that is needed meanwhile.
         """
         if self.where is None and out.nbytes >= self._num_runs * len(out) * _RUN_BYTES:
             _lay(columns, self._runs, out)
@@ -175,7 +181,7 @@ class Picks:
         elif out[0, :1].nbytes >= _ROW_BYTES:
             self._scatter(columns, self._targets, out)
         else:
-            gathered = buffers.empty(out.shape, out.dtype)
+            gathered = self.buffers.empty(out.shape, out.dtype)
             _lay(columns, self.segments, gathered)
             np.take(gathered, self._places, axis=1, out=out, mode="clip")
 
