@@ -41,8 +41,9 @@ def present(name: str, column: NDArray[Any]) -> NDArray[Any]:
     Example:
         >>> present("age", np.ma.masked_equal([7, -1, 9], -1))
         Traceback (most recent call last):
-        petastore.errors.DecodeError: column 'age': 1 of 3 values is missing, and a tensor cannot say so; leave the
-            column out with schema_fields, or fill it in a transform_spec
+        petastore.errors.DecodeError: column 'age': 1 of 3 values is missing, and a tensor cannot say so; say what
+            stands for it by nulls= of DataLoader or make_tf_dataset, fill it in a transform_spec, or leave the column
+            out with schema_fields
         >>> present("age", np.ma.masked_equal([7, 8, 9], -1))
         array([7, 8, 9])
     """
@@ -50,7 +51,8 @@ def present(name: str, column: NDArray[Any]) -> NDArray[Any]:
     if missing:
         raise DecodeError(
             f"{missing:,} of {len(column):,} values {'is' if missing == 1 else 'are'} missing, and a tensor cannot say "
-            "so; leave the column out with schema_fields, or fill it in a transform_spec",
+            "so; say what stands for it by nulls= of DataLoader or make_tf_dataset, fill it in a transform_spec, or "
+            "leave the column out with schema_fields",
             column=name,
         )
     return column.data if isinstance(column, np.ma.MaskedArray) else column
@@ -84,7 +86,7 @@ def ragged_cells(field: UnischemaField, column: NDArray[Any]) -> tuple[list[NDAr
         The cells, which share the column's memory, and their shapes, (rows, dimensions).
 
     Raises:
-        DecodeError: A value is missing, or has another shape than the field says.
+        DecodeError: A value is missing, or a part of it, or it has another shape than the field says.
 
     Example:
         >>> column = np.array([np.zeros((3, 2)), np.zeros((0, 2)), None], dtype=object)[:2]
@@ -96,6 +98,12 @@ def ragged_cells(field: UnischemaField, column: NDArray[Any]) -> tuple[list[NDAr
     for cell in cells:
         if cell.ndim != len(declared):
             raise _wrong_shape(field, cell.shape)
+    if field.dtype == np.dtype(object) and any(value is None for cell in cells for value in cell.flat):
+        raise DecodeError(
+            "an array has a missing value inside, and a tensor cannot say so; fill it in a transform_spec, or leave "
+            "the column out with schema_fields",
+            column=field.name,
+        )
     shapes = np.array([cell.shape for cell in cells], dtype=np.int64).reshape(len(cells), len(declared))
     wrong = ((shapes != declared) & (declared >= 0)).any(axis=1)
     if wrong.any():

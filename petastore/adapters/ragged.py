@@ -11,7 +11,7 @@ import numpy as np
 from petastore.errors import RequestError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["Form", "Padded", "forms_of", "lengths_field", "refuse_ragged_windows"]
+__all__ = ["Form", "Padded", "forms_of", "holds", "lengths_field", "refuse_ragged_windows"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,13 +133,19 @@ def _check_padding(field: UnischemaField, form: Padded, fields: Mapping[str, Uni
             f"ragged='padded' of {field.name!r} adds a column {lengths!r}, but there is one already; leave it out with "
             "schema_fields, or rename it in a transform_spec"
         )
-    if not _holds(field.dtype, form.value):
+    if not holds(field.dtype, form.value):
         raise RequestError(
             f"ragged= pads the column {field.name!r} with {form.value!r}, which is no {field.dtype_name}"
         )
 
 
-def _holds(dtype: np.dtype[Any], value: Any) -> bool:
+def holds(dtype: np.dtype[Any], value: Any) -> bool:
+    """Whether a dtype of numbers or times has a value; floating point may round it.
+
+    Example:
+        >>> holds(np.dtype("int8"), 127), holds(np.dtype("int8"), 128), holds(np.dtype("int8"), 1.5)
+        (True, False, False)
+    """
     if isinstance(value, (str, bytes)):
         return False
     try:

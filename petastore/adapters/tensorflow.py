@@ -8,6 +8,7 @@ copied on the way. Only ragged and padded columns, which depend on what else is 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import weakref
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.adapters.columns import flattened, nanoseconds, padded, present, ragged_cells
+from petastore.adapters.nulls import NullColumn, nulls_of_reader
 from petastore.adapters.passes import Passes
 from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field, refuse_ragged_windows
 from petastore.adapters.runs import Handed, Run, runs_of
@@ -44,7 +46,13 @@ _BYTES_OF_A_TEXT = 64
 _LARGEST_BATCH = 65_536
 
 
-def make_tf_dataset(reader: Any, batch_size: int | None = None, *, ragged: Form | Mapping[str, Form] = "ragged") -> Any:
+def make_tf_dataset(
+    reader: Any,
+    batch_size: int | None = None,
+    *,
+    ragged: Form | Mapping[str, Form] = "ragged",
+    nulls: Any = "error",
+) -> Any:
     """The reader's rows or batches as a `tf.data.Dataset` of dicts from column name to tensor.
 
     One iteration gives all epochs of the reader; each further one (`repeat()`, the next epoch of `fit`) starts again
@@ -61,7 +69,7 @@ def make_tf_dataset(reader: Any, batch_size: int | None = None, *, ragged: Form 
     text, bytes                      tf.string                              tf.string
     Decimal                          tf.string: "1.5" of 1.50               tf.string
     datetime64, timedelta64          int64 nanoseconds                      int64 nanoseconds
-    missing values                   an error that names the column         the same
+    missing values                   an error that names the column, or as `nulls` says
     "valid" of tail="pad"            bool (None,)                           bool ()
     ```
 
@@ -75,13 +83,17 @@ def make_tf_dataset(reader: Any, batch_size: int | None = None, *, ragged: Form 
             (`petastore.adapters.ragged.Padded(value)` with a value) to a tensor (None, *shape), and a column
             `<name>_lengths` of int64 that says how much of each row is real: (None,) where one dimension is free, else
             (None, free dimensions). One form for all, or a dict by column name. Text stays ragged.
+        nulls: What stands where a value is missing: `"error"` refuses, naming the column; `"mask"` puts 0, an empty
+            text or an empty array there, and adds a column `<name>_valid` of bool, (None,), True where a value is
+            there; a value stands there itself. One of them for all nullable columns, or a dict by column name, where
+            what is not named is `"error"`. In windows each row of a window is asked for itself: (None, length).
 
     Returns:
         A `tf.data.Dataset`. It lives in this process: datasets made from Python cannot be sent to a tf.data service.
 
     Raises:
         RequestError: A column is of a type that TensorFlow does not have, `batch_size` is no number of rows, or
-            `ragged` cannot be.
+            `ragged` or `nulls` cannot be.
 
     Example:
         >>> import petastore, tempfile
@@ -102,7 +114,12 @@ def make_tf_dataset(reader: Any, batch_size: int | None = None, *, ragged: Form 
     refuse_ragged_windows(reader, free, instead="leave it out of the NGram")
     if forms and batch_size is None:
         raise RequestError("ragged='padded' is about batches, and rows were asked for; give batch_size")
-    columns = [column for field in _fields(reader) for column in _columns(field, forms, rows=batch_size is None)]
+    filled = nulls_of_reader(nulls, reader)
+    columns = [
+        column
+        for field in _fields(reader)
+        for column in _filled(_columns(field, forms, rows=batch_size is None), filled.get(field.name))
+    ]
     passes = Passes(reader)
     if batch_size is None:
         dataset = _rows(lambda: _runs_of_rows(reader, passes), columns)
@@ -285,6 +302,25 @@ def _converted(runs: Iterable[Run], columns: list[_Column]) -> Iterator[tuple[tu
 def _columns(field: UnischemaField, forms: Mapping[str, Form], *, rows: bool) -> list[_Column]:
     form = forms.get(field.name)
     return [_column(field, rows=rows)] if form is None else _padded(field, form)
+
+
+def _filled(columns: list[_Column], null: NullColumn | None) -> list[_Column]:
+    """The columns that are made of a reader's column, once its missing values have something in their place."""
+    if null is None:
+        return columns
+    filled = [
+        dataclasses.replace(column, convert=functools.partial(_convert_filled, null, column.convert))
+        for column in columns
+    ]
+    if null.mask is None:
+        return filled
+    length = columns[0].spec.shape[1:2] if null.is_windows else ()
+    spec = tf.TensorSpec((None, *length), tf.bool)
+    return [*filled, _Column(null.mask, spec, null.valid, made_of=null.field.name, is_dense=True)]
+
+
+def _convert_filled(null: NullColumn, convert: Callable[[NDArray[Any]], Any], column: NDArray[Any]) -> Any:
+    return convert(null.filled(column))
 
 
 def _padded(field: UnischemaField, form: Form) -> list[_Column]:

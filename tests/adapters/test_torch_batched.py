@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import json
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ import torch
 import petastore
 from petastore.adapters.torch import BatchedDataLoader, InMemBatchedDataLoader
 from petastore.errors import DecodeError, RequestError
+from petastore.plan.mix import hashed_permutation, mix
 
 ROWS = 50
 
@@ -105,15 +106,49 @@ def test_ranks_take_equally_many_steps_and_share_the_rows(url: str) -> None:
     assert sorted(found) == list(range(ROWS))
 
 
-def test_rows_are_not_left_out_without_a_word(url: str) -> None:
-    with petastore.make_reader(url, ["id"]) as reader, pytest.warns(UserWarning, match="keeps 2 of the 7 batches"):
-        loader = InMemBatchedDataLoader(reader, batch_size=8, rows_capacity=20)
-    assert sum(len(batch["id"]) for batch in loader) == 16
-    with warnings.catch_warnings(), petastore.make_reader(url, ["id"]) as reader:
-        warnings.simplefilter("error")
-        assert len(InMemBatchedDataLoader(reader, batch_size=8, rows_capacity=1024)) == 7
-    with petastore.make_reader(url, ["id"]) as reader, pytest.raises(RequestError, match="less than one batch"):
-        InMemBatchedDataLoader(reader, batch_size=8, rows_capacity=7)
+def test_rows_are_not_left_out(url: str) -> None:
+    said = r"an epoch has 50 rows on this rank, and rows_capacity=20 would leave out 30 of them"
+    with petastore.make_reader(url, ["id"]) as reader, pytest.raises(RequestError, match=said):
+        InMemBatchedDataLoader(reader, batch_size=8, rows_capacity=20)
+    with petastore.make_reader(url, ["id"]) as reader:
+        assert len(InMemBatchedDataLoader(reader, batch_size=8, rows_capacity=50)) == 7
+
+
+def test_the_order_of_an_epoch_is_a_permutation_that_is_written_down(url: str) -> None:
+    with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
+        loader = InMemBatchedDataLoader(reader, batch_size=ROWS, num_epochs=3, seed=-4, shuffle=True)
+    for epoch, batch in enumerate(loader):
+        assert batch["id"].tolist() == hashed_permutation(mix(-4, epoch), ROWS).tolist()
+
+
+@pytest.mark.parametrize("given", [0, 1, 6, 7, 9, 14])
+def test_a_state_goes_on_with_the_batch_after_it_and_ends_where_that_loop_ended(url: str, given: int) -> None:
+    def loader() -> InMemBatchedDataLoader:
+        with petastore.make_reader(url, ["id"], seed=1) as reader:
+            return InMemBatchedDataLoader(reader, batch_size=8, num_epochs=2, shuffle=True)
+
+    whole = loader()
+    all_batches = [batch["id"].tolist() for _ in range(2) for batch in whole]
+    interrupted = loader()
+    for _ in zip(range(given), interrupted, strict=False):
+        pass
+    state = json.loads(json.dumps(interrupted.state_dict()))
+    continued = loader()
+    continued.load_state_dict(state)
+    assert [batch["id"].tolist() for batch in continued] == all_batches[given:14]
+    assert [batch["id"].tolist() for batch in continued] == all_batches[14:]
+
+
+def test_a_state_of_other_rows_or_another_order_is_refused(url: str) -> None:
+    def loader(reader_seed: int, seed: int) -> InMemBatchedDataLoader:
+        with petastore.make_reader(url, ["id"], seed=reader_seed) as reader:
+            return InMemBatchedDataLoader(reader, batch_size=8, seed=seed, shuffle=True)
+
+    state = loader(1, 1).state_dict()
+    with pytest.raises(RequestError, match="seed=1, but this one has seed=2"):
+        loader(1, 2).load_state_dict(state)
+    with pytest.raises(RequestError, match="a loader with reader="):
+        loader(2, 1).load_state_dict(state)
 
 
 def test_an_endless_loader_has_no_length(url: str) -> None:
@@ -128,3 +163,15 @@ def test_an_endless_loader_has_no_length(url: str) -> None:
 def test_missing_numbers_are_refused_by_name(url: str) -> None:
     with petastore.make_reader(url, ["maybe"]) as reader, pytest.raises(DecodeError, match="maybe"):
         InMemBatchedDataLoader(reader, batch_size=8)
+
+
+def test_missing_numbers_may_have_something_in_their_place(url: str) -> None:
+    with petastore.make_reader(url, ["id", "maybe"], shuffle_row_groups=False) as reader:
+        loader = InMemBatchedDataLoader(reader, batch_size=8, nulls="mask")
+    batches = list(loader)
+    valid = torch.cat([batch["maybe_valid"] for batch in batches])
+    assert valid.tolist() == [number != 20 for number in range(ROWS)]
+    assert torch.cat([batch["maybe"] for batch in batches])[20] == 0
+    with petastore.make_reader(url, ["maybe"], shuffle_row_groups=False) as reader:
+        filled = torch.cat([batch["maybe"] for batch in BatchedDataLoader(reader, batch_size=8, nulls=-1)])
+    assert filled[20] == -1

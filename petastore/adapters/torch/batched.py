@@ -6,17 +6,19 @@ once will do.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 import torch
 
+from petastore.adapters.nulls import nulls_of_reader
+from petastore.adapters.torch.cuts import BatchTensors
 from petastore.adapters.torch.loader import DataLoader
-from petastore.adapters.torch.tensors import refuse_dtypes, tensors_of
+from petastore.adapters.torch.tensors import refuse_dtypes
 from petastore.errors import RequestError
 from petastore.plan.mix import hashed_permutation, mix
 from petastore.plan.request import whole_number
@@ -53,7 +55,7 @@ class BatchedDataLoader(DataLoader):
         self,
         reader: Any,
         batch_size: int = 1,
-        transform_fn: Callable[[Any], Any] | None = None,
+        transform_fn: Callable[[Any], Any] | None = torch.as_tensor,
         shuffling_queue_capacity: int = 0,
         **options: Any,
     ) -> None:
@@ -72,7 +74,10 @@ class InMemBatchedDataLoader:
     """All rows of one epoch of a reader, read at once and kept; each epoch gives them anew, in an order of its own.
 
     The reader is stopped when its rows are there. Ranks that give the same batch size have the same number of batches.
-    One `for` gives all epochs, and the next `for` goes on with further ones. Use it from one thread at a time.
+    One `for` gives all epochs, and the next `for` goes on with further ones. Without `shuffle` rows stay in the order
+    in which the reader gave them; with it, epoch e has them in the order
+    `petastore.plan.mix.hashed_permutation(mix(seed, e), rows)`, on every platform and with every release of NumPy. Use
+    it from one thread at a time.
 
     Args:
         reader: What `make_reader` or `make_batch_reader` gave, from its beginning.
@@ -80,13 +85,14 @@ class InMemBatchedDataLoader:
         transform_fn: As for `BatchedDataLoader`; called once for each column of each batch that is read.
         num_epochs: Epochs of one `for`; None is without end.
         seed: Decides the orders; any integer.
-        rows_capacity: At most so many rows are kept, rounded down to whole batches, and a warning says how many are
-            not. None keeps all.
-        shuffle: Permute the rows, anew in each epoch; all that were kept, whichever batch they came in.
+        rows_capacity: At most so many rows may be kept. It is a bound, and leaves out none: an epoch with more rows is
+            refused. None is without bound.
+        shuffle: Permute the rows, anew in each epoch, whichever batch they came in.
+        nulls: As for `DataLoader`.
 
     Raises:
-        RequestError: `rows_capacity` holds no batch, or a number is none.
-        DecodeError: A column of numbers has missing values.
+        RequestError: An epoch has more rows than `rows_capacity`, or a number is none.
+        DecodeError: A column of numbers has missing values, and `nulls` says nothing about it.
 
     Example:
         >>> import petastore, tempfile
@@ -108,16 +114,20 @@ class InMemBatchedDataLoader:
         seed: int = 0,
         rows_capacity: int | None = None,
         shuffle: bool = False,
+        *,
+        nulls: Any = "error",
     ) -> None:
         size = whole_number(batch_size, name="batch_size", least=1)
         self._num_epochs = None if num_epochs is None else whole_number(num_epochs, name="num_epochs", least=1)
         self._seed = whole_number(seed, name="seed", least=-(2**63))
         self._shuffle = bool(shuffle)
-        self._begun_epochs = 0
         refuse_dtypes(reader)
-        batches = itertools.islice(reader.batches(size), _steps_kept(reader, size, rows_capacity))
+        _refuse_more_rows(reader, size, rows_capacity)
+        make = BatchTensors(nulls=nulls_of_reader(nulls, reader))
+        self._asked = {"seed": self._seed, "shuffle": self._shuffle, "batch_size": size, "reader": reader.state_dict()}
+        batches = itertools.islice(reader.batches(size), int(reader.steps_per_epoch(size)))
         function = _worth_calling(transform_fn)
-        read = [(batch.num_rows, _through(function, _copied(tensors_of(batch)))) for batch in batches]
+        read = [(batch.num_rows, _through(function, _copied(make(batch)))) for batch in batches]
         reader.stop()
         reader.join()
         self._borders = np.cumsum([0, *(rows for rows, _ in read)])
@@ -125,6 +135,13 @@ class InMemBatchedDataLoader:
             name: _joined([columns[name] for _, columns in read])
             for name in dict.fromkeys(name for _, columns in read for name in columns)
         }
+        self._next = _Place(0, 0, 0)
+        self._goes_on = False
+
+    @property
+    def _steps(self) -> int:
+        """Batches of an epoch."""
+        return len(self._borders) - 1
 
     def __len__(self) -> int:
         """Batches of one `for`; the same on every rank.
@@ -134,17 +151,50 @@ class InMemBatchedDataLoader:
         """
         if self._num_epochs is None:
             raise TypeError("a loader with num_epochs=None is endless and has no length; count steps yourself")
-        return (len(self._borders) - 1) * self._num_epochs
+        return self._steps * self._num_epochs
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        epochs = itertools.count() if self._num_epochs is None else range(self._num_epochs)
-        for _ in epochs:
-            number, self._begun_epochs = self._begun_epochs, self._begun_epochs + 1
-            rows = int(self._borders[-1])
-            order = hashed_permutation(mix(self._seed, number), rows) if self._shuffle else np.arange(rows)
-            for first, end in itertools.pairwise(self._borders.tolist()):
-                picked = torch.from_numpy(order[first:end])
-                yield {name: _picked(column, picked) for name, column in self._columns.items()}
+        if not self._goes_on:
+            epoch = self._next.epoch + (self._next.batch > 0)
+            self._next = _Place(epoch, epoch, 0)
+        self._goes_on = False
+        first = self._next.first_epoch
+        numbers = itertools.count() if self._num_epochs is None else range(self._num_epochs)
+        for epoch in (first + number for number in numbers):
+            if epoch < self._next.epoch:
+                continue
+            if not self._steps:
+                return
+            yield from self._epoch(first, epoch, self._next.batch)
+
+    def _epoch(self, first_epoch: int, epoch: int, batch: int) -> Iterator[dict[str, Any]]:
+        """What an epoch has from a batch on."""
+        rows = int(self._borders[-1])
+        order = hashed_permutation(mix(self._seed, epoch), rows) if self._shuffle else np.arange(rows)
+        for number in range(batch, self._steps):
+            picked = torch.from_numpy(order[self._borders[number] : self._borders[number + 1]])
+            is_last = number + 1 == self._steps
+            self._next = _Place(first_epoch, epoch + is_last, 0 if is_last else number + 1)
+            yield {name: _picked(column, picked) for name, column in self._columns.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where training stands: after the last batch that was handed out. Small, JSON, and the same on every rank."""
+        return {**self._asked, **dataclasses.asdict(self._next)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next `for` goes on where `state_dict` was called, and ends where that one would have ended.
+
+        Raises:
+            RequestError: The state is of a loader with other rows or another order; the message names the difference.
+        """
+        for name, ours in self._asked.items():
+            if state.get(name) != ours:
+                raise RequestError(
+                    f"the state is of a loader with {name}={state.get(name)!r}, but this one has {name}={ours!r}"
+                )
+        places = [whole_number(state.get(field.name), name=field.name, least=0) for field in dataclasses.fields(_Place)]
+        self._next = _Place(*places)
+        self._goes_on = True
 
     def __enter__(self) -> Self:
         return self
@@ -155,22 +205,27 @@ class InMemBatchedDataLoader:
         """Nothing is open: the reader was stopped when its rows were there."""
 
 
-def _steps_kept(reader: Any, batch_size: int, rows_capacity: int | None) -> int:
-    """Batches of an epoch that are kept, the same on every rank."""
-    steps = int(reader.steps_per_epoch(batch_size))
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Place:
+    """The next batch of a loader."""
+
+    first_epoch: int
+    """The first epoch of the `for` under way."""
+    epoch: int
+    batch: int
+
+
+def _refuse_more_rows(reader: Any, batch_size: int, rows_capacity: int | None) -> None:
     if rows_capacity is None:
-        return steps
-    kept = whole_number(rows_capacity, name="rows_capacity", least=1) // batch_size
-    if kept == 0:
-        raise RequestError(f"rows_capacity={rows_capacity} is less than one batch of {batch_size} rows")
-    if kept < steps:
-        warnings.warn(
-            f"rows_capacity={rows_capacity:,} keeps {kept:,} of the {steps:,} batches of an epoch, and the rows of the "
-            "others will not be trained on; leave it out to keep all",
-            UserWarning,
-            stacklevel=3,
+        return
+    capacity = whole_number(rows_capacity, name="rows_capacity", least=1)
+    rows = int(reader.plan.rows_per_epoch(batch_size))
+    if rows > capacity:
+        raise RequestError(
+            f"an epoch has {rows:,} rows on this rank, and rows_capacity={capacity:,} would leave out "
+            f"{rows - capacity:,} of them; leave rows_capacity out to keep all rows, take DataLoader, which keeps few "
+            "of them in memory, or ask the reader for fewer rows by filters="
         )
-    return min(kept, steps)
 
 
 def _worth_calling(transform_fn: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:

@@ -12,9 +12,11 @@ from typing import Any
 
 import torch
 
+from petastore.adapters.nulls import NullColumn
 from petastore.adapters.torch.ragged import RaggedColumn
 from petastore.adapters.torch.tensors import is_shareable, tensor_or_list
 from petastore.readers.batch import Batch, Columns
+from petastore.readers.decoded import Decoded
 
 __all__ = ["BatchTensors"]
 
@@ -24,6 +26,7 @@ class BatchTensors:
 
     Args:
         ragged: By name, columns of free shape that come in another form than a list.
+        nulls: By name, columns whose missing values have something in their place.
 
     Example:
         >>> import numpy as np
@@ -34,8 +37,11 @@ class BatchTensors:
         {'id': tensor([2, 3]), 'word': ['a', 'a']}
     """
 
-    def __init__(self, ragged: Mapping[str, RaggedColumn] | None = None) -> None:
+    def __init__(
+        self, ragged: Mapping[str, RaggedColumn] | None = None, nulls: Mapping[str, NullColumn] | None = None
+    ) -> None:
         self._ragged = ragged or {}
+        self._nulls = nulls or {}
         # Weak, so that what was cut up is not kept any longer than its batches.
         self._tensors: weakref.WeakKeyDictionary[Columns, _Tensors] = weakref.WeakKeyDictionary()
 
@@ -43,26 +49,29 @@ class BatchTensors:
         """Column name to tensor, or to a list where no tensor holds the column; see `DataLoader`."""
         tensors = self._tensors.get(batch.source)
         if tensors is None:
-            tensors = self._tensors[batch.source] = _Tensors(batch.source, self._ragged)
+            tensors = self._tensors[batch.source] = _Tensors(batch.source, self._ragged, self._nulls)
         return tensors.cut(batch)
 
 
 class _Tensors:
     """The tensors of columns that were made in one go; holds their memory, and not the columns."""
 
-    def __init__(self, columns: Columns, ragged: Mapping[str, RaggedColumn]) -> None:
+    def __init__(self, columns: Columns, ragged: Mapping[str, RaggedColumn], nulls: Mapping[str, NullColumn]) -> None:
         self._ragged = ragged
+        by_name = _filled(columns.by_name, nulls) if nulls else columns.by_name
         self._names = dict.fromkeys(
-            made for name in columns.by_name for made in (ragged[name].names if name in ragged else (name,))
+            made for name in by_name for made in (ragged[name].names if name in ragged else (name,))
         )
         self._stacks = [(names, torch.from_numpy(stack)) for names, stack in columns.stacks if is_shareable(stack)]
         stacked = {name for names, _ in self._stacks for name in names}
         self._single = {
             name: torch.from_numpy(column.values)
-            for name, column in columns.by_name.items()
+            for name, column in by_name.items()
             if name not in stacked and column.missing is None and is_shareable(column.values)
         }
-        self._others = [name for name in columns.by_name if name not in stacked and name not in self._single]
+        self._others = {
+            name: column for name, column in by_name.items() if name not in stacked and name not in self._single
+        }
 
     def cut(self, batch: Batch) -> dict[str, Any]:
         first, stop = batch.first, batch.stop
@@ -71,9 +80,17 @@ class _Tensors:
             tensors.update(zip(names, stack[:, first:stop].unbind(0), strict=True))
         for name, tensor in self._single.items():
             tensors[name] = tensor[first:stop]
-        for name in self._others:
+        for name, column in self._others.items():
+            rows = column.rows(first, stop)
             if name in self._ragged:
-                tensors.update(self._ragged[name].tensors(batch[name]))
+                tensors.update(self._ragged[name].tensors(rows))
             else:
-                tensors[name] = tensor_or_list(name, batch[name])
+                tensors[name] = tensor_or_list(name, rows)
         return tensors
+
+
+def _filled(columns: Mapping[str, Decoded], nulls: Mapping[str, NullColumn]) -> dict[str, Decoded]:
+    made: dict[str, Decoded] = {}
+    for name, column in columns.items():
+        made |= nulls[name].decoded(column) if name in nulls else {name: column}
+    return made

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.utils.data
 
+from petastore.adapters.nulls import nulls_of_reader
 from petastore.adapters.passes import Passes
 from petastore.adapters.ragged import Form
 from petastore.adapters.torch.cuts import BatchTensors
@@ -58,7 +59,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     datetime64, timedelta64                  int64 nanoseconds
     a shape with None                        list of tensors, one a row; or see `ragged`
     text, bytes, Decimal, structs            list of Python values, None where missing
-    numbers with missing values              DecodeError that names the column
+    numbers with missing values              DecodeError that names the column; or see `nulls`
     "valid" of tail="pad"                    bool tensor (rows,)
     ```
 
@@ -77,7 +78,12 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             with v), and a column `<name>_lengths` of int64 that says how much of each row is real: (rows,) where one
             dimension is free, else (rows, free dimensions). `"nested"`: a `torch.nested` tensor, of the jagged layout
             where one dimension is free, else of the strided one, which torch calls a prototype. The last two refuse
-            missing values.
+            missing values, unless `nulls` puts something there.
+        nulls: What stands where a value is missing: `"error"` refuses it in columns of numbers and times, naming the
+            column (text and arrays in lists have None); `"mask"` puts 0, an empty text or an empty array there, and
+            adds a column `<name>_valid`, a bool tensor (rows,), True where a value is there; a value stands there
+            itself. One of them for all nullable columns, or a dict by column name, where what is not named is
+            `"error"`. In windows each row of a window is asked for itself: (rows, length).
         device: Where tensors arrive: `"cuda"`, a `torch.device`, or a number of a CUDA device. The next batch is copied
             there, from page-locked memory and on a stream of its own, while the current one trains; use a batch on the
             stream that was current when it was received. Lists and text stay on the host. A second batch is kept in the
@@ -110,6 +116,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         shuffling_queue_capacity: int = 0,
         *,
         ragged: Form | Mapping[str, Form] = "list",
+        nulls: Any = "error",
         device: torch.device | str | int | None = None,
         pin_memory: bool = False,
         **torch_options: Any,
@@ -140,7 +147,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         forms = ragged_columns(reader, ragged)
         if forms and not whole_columns:
             raise RequestError("ragged= is about whole columns, and a collate_fn gets rows; leave one of them out")
-        make: Callable[[Any], Any] = BatchTensors(forms) if whole_columns else self._collated_rows
+        filled = nulls_of_reader(nulls, reader)
+        if filled and not whole_columns:
+            raise RequestError("nulls= is about whole columns, and a collate_fn gets rows; leave one of them out")
+        make: Callable[[Any], Any] = BatchTensors(forms, filled) if whole_columns else self._collated_rows
         # torch fetches, collates and pins; it is told not to batch, because a reader's batches are ready.
         self._batch_loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
             _Batches(passes, int(batch_size)),

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.utils.data
 
+from petastore.adapters.nulls import nulls_of_reader
 from petastore.adapters.ragged import Form
 from petastore.adapters.torch.cuts import BatchTensors
 from petastore.adapters.torch.loader import epochs_of
@@ -77,6 +78,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         decode: As in `make_reader`.
         transform_spec: A function from a row, as a dict, to a row. It must pickle where workers are spawned.
         ragged: As in `petastore.adapters.torch.DataLoader`; needs `batch_size` where it is not `"list"`.
+        nulls: As in `petastore.adapters.torch.DataLoader`; needs `batch_size` where it is not `"error"`.
         selection: Which rows, from `petastore.select_rows`.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
         filesystem: A pyarrow or fsspec filesystem to use instead.
@@ -117,6 +119,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         decode: Mapping[str, ImageDecode] | None = None,
         transform_spec: TransformSpec | None = None,
         ragged: Form | Mapping[str, Form] = "list",
+        nulls: Any = "error",
         selection: Selection | None = None,
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
@@ -152,6 +155,9 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._ragged = ragged_columns(self, ragged)
         if self._ragged and self.batch_size is None:
             raise RequestError("ragged= is about batches, and rows were asked for; give batch_size")
+        self._nulls = nulls_of_reader(nulls, self)
+        if self._nulls and self.batch_size is None:
+            raise RequestError("nulls= is about batches, and rows were asked for; give batch_size")
         self._pass: Pass | None = None
         # Persistent workers are told by shared memory: nothing else reaches them.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
@@ -180,7 +186,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         threads = self._threads or max(available_cpus() // worker.count, 1)
         with self._reader(dataset, plan, threads=threads) as reader:
             reader.load_state_dict(dump_state(plan, plan.place_after(this_pass.given, self._size)))
-            tensors_of = BatchTensors(self._ragged)
+            tensors_of = BatchTensors(self._ragged, self._nulls)
             for batch in reader.batches(self._size):
                 this_pass.given += 1
                 if self.batch_size is None:

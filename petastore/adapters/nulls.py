@@ -1,0 +1,202 @@
+"""Missing values: what a tensor has in their place, which somebody has to say. Knows no framework."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.adapters.columns import missing_rows
+from petastore.adapters.ragged import holds
+from petastore.errors import RequestError
+from petastore.readers.decoded import Decoded
+from petastore.schema.field import UnischemaField
+
+__all__ = ["NullColumn", "nulls_of", "nulls_of_reader"]
+
+_TEXTS: dict[Any, Any] = {np.str_: "", np.bytes_: b"", Decimal: Decimal(0)}
+"""What is nothing, of each dtype whose arrays hold Python objects."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NullColumn:
+    """A column whose missing values have something in their place.
+
+    Example:
+        >>> age = UnischemaField("age", "int64", nullable=True)
+        >>> column = np.ma.masked_equal([7, -1, 9], -1)
+        >>> NullColumn(age, np.int64(0)).filled(column), NullColumn(age, np.int64(0)).valid(column)
+        (array([7, 0, 9]), array([ True, False,  True]))
+    """
+
+    field: UnischemaField
+    """What the schema says of the column; of windows, of the rows in them."""
+
+    value: Any
+    """What stands where a value is missing: of the field's shape, each free dimension as long as it is here."""
+
+    mask: str | None = None
+    """The name of a column of booleans that is added, True where a value is there; None adds none."""
+
+    is_windows: bool = False
+    """Whether each row of the column is a window of rows, each of which may be missing."""
+
+    def filled(self, column: NDArray[Any]) -> NDArray[Any]:
+        """The column of a batch without missing values; itself where none is missing.
+
+        Args:
+            column: `(rows, ...)`, masked where values are missing; object arrays have None.
+        """
+        if column.dtype != np.dtype(object):
+            if not isinstance(column, np.ma.MaskedArray):
+                return column
+            return np.where(np.ma.getmaskarray(column), np.asarray(self.value, column.dtype), column.data)
+        if self.is_windows:
+            whole = np.empty(len(column), dtype=object)
+            for row, window in enumerate(column):
+                whole[row] = self._without_none(np.asarray(window, dtype=object))
+            return whole
+        return self._without_none(column)
+
+    def _without_none(self, values: NDArray[Any]) -> NDArray[Any]:
+        gone = np.flatnonzero(missing_rows(values))
+        if len(gone):
+            values = values.copy()
+            for place in gone:
+                values[place] = self.value
+        return values
+
+    def valid(self, column: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which values are there: `(rows,)`, or of windows `(rows, length)`."""
+        if not self.is_windows:
+            return ~missing_rows(column)
+        if column.dtype == np.dtype(object):
+            gone = [missing_rows(np.asarray(window, dtype=object)) for window in column]
+            return ~np.array(gone, dtype=np.bool_).reshape(len(column), -1 if gone else 0)
+        inner = tuple(range(2, column.ndim))
+        return ~np.logical_or.reduce(np.ma.getmaskarray(column), axis=inner, dtype=np.bool_)
+
+    def decoded(self, column: Decoded) -> dict[str, Decoded]:
+        """The columns that are made of a reader's column, by name."""
+        rows = column.rows(0, len(column.values))
+        made = {self.field.name: Decoded(self.filled(rows), None)}
+        return made if self.mask is None else made | {self.mask: Decoded(self.valid(rows), None)}
+
+
+def nulls_of_reader(nulls: Any, reader: Any) -> dict[str, NullColumn]:
+    """`nulls_of` the columns of a reader, or of whatever has its `schema`."""
+    return nulls_of(nulls, reader.schema, are_windows=getattr(reader, "ngram", None) is not None)
+
+
+def nulls_of(nulls: Any, fields: Iterable[UnischemaField], *, are_windows: bool = False) -> dict[str, NullColumn]:
+    """The columns whose missing values have something in their place.
+
+    Args:
+        nulls: `"error"`, `"mask"` or a value, for all nullable columns; or a mapping from column name to one of them,
+            where what is not named is `"error"`.
+        fields: The columns; of windows, with the length of windows as their first dimension.
+        are_windows: Whether rows are windows.
+
+    Raises:
+        RequestError: There is no such column, a value that it does not hold, or a column that has the name of a mask.
+
+    Example:
+        >>> fields = [UnischemaField("id", "int32"), UnischemaField("age", "int64", nullable=True)]
+        >>> nulls_of("mask", fields)["age"].mask
+        'age_valid'
+        >>> nulls_of({"age": "old"}, fields)
+        Traceback (most recent call last):
+        petastore.errors.RequestError: nulls= puts 'old' in the place of missing values of 'age', which is no int64; say
+            nulls={'age': …} with a value that is, "mask" or "error"
+    """
+    by_name = {field.name: field for field in fields}
+    if isinstance(nulls, Mapping):
+        unknown = [name for name in nulls if name not in by_name]
+        if unknown:
+            raise RequestError(
+                f"nulls= names the column {unknown[0]!r}, which there is not; there are "
+                f"{', '.join(map(repr, by_name)) or 'none'}"
+            )
+        asked = dict(nulls)
+    else:
+        asked = {field.name: nulls for field in by_name.values() if field.nullable}
+    return {
+        name: _null_column(by_name[name], policy, by_name, are_windows=are_windows)
+        for name, policy in asked.items()
+        if not _is_word(policy, "error")
+    }
+
+
+def _is_word(policy: Any, word: str) -> bool:
+    return isinstance(policy, str) and policy == word
+
+
+def _null_column(
+    field: UnischemaField, policy: Any, fields: Mapping[str, UnischemaField], *, are_windows: bool
+) -> NullColumn:
+    inner = dataclasses.replace(field, shape=field.shape[1:], codec=None) if are_windows else field
+    if not _is_word(policy, "mask"):
+        return NullColumn(inner, _value(inner, policy), None, are_windows)
+    mask = f"{field.name}_valid"
+    if mask in fields:
+        raise RequestError(
+            f"nulls='mask' of {field.name!r} adds a column {mask!r}, but there is one already; leave it out with "
+            "schema_fields, or rename it in a transform_spec"
+        )
+    if field.numpy_dtype is np.object_:
+        raise RequestError(f"nulls='mask': of {field.name!r}, {field.dtype_name}, nothing is known that is empty")
+    return NullColumn(inner, _value(inner, _TEXTS.get(field.numpy_dtype, 0), is_empty=True), mask, are_windows)
+
+
+def _value(field: UnischemaField, value: Any, *, is_empty: bool = False) -> Any:
+    """What stands for a missing value of a field; `is_empty` makes free dimensions 0 long."""
+    if field.dtype != np.dtype(object):
+        array = _array(field, value, field.dtype)
+    elif field.numpy_dtype is np.object_ and field.is_scalar:
+        return value
+    elif field.is_scalar:
+        return _text(field, value)
+    else:
+        array = _array(field, value, np.dtype(object))
+        for one in array.flat:
+            _text(field, one)
+    if is_empty and None in field.shape:
+        return np.zeros([size or 0 for size in field.shape], array.dtype)
+    if None in field.shape:
+        fits = array.ndim == len(field.shape) and all(
+            declared in (None, size) for declared, size in zip(field.shape, array.shape, strict=True)
+        )
+        if not fits:
+            raise _no_such(field, value)
+        return array
+    shape = tuple(size for size in field.shape if size is not None)
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise _no_such(field, value) from None
+
+
+def _array(field: UnischemaField, value: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    values = np.asarray(value, dtype=object)
+    if dtype != np.dtype(object) and not all(holds(dtype, one) for one in values.flat):
+        raise _no_such(field, value)
+    return values.astype(dtype)
+
+
+def _text(field: UnischemaField, value: Any) -> Any:
+    kind = type(_TEXTS.get(field.numpy_dtype, value))
+    if not isinstance(value, kind):
+        raise _no_such(field, value)
+    return value
+
+
+def _no_such(field: UnischemaField, value: Any) -> RequestError:
+    what = f"{field.dtype_name}{list(field.shape) or ''}"
+    return RequestError(
+        f"nulls= puts {value!r} in the place of missing values of {field.name!r}, which is no {what}; say "
+        f'nulls={{{field.name!r}: …}} with a value that is, "mask" or "error"'
+    )

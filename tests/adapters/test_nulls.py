@@ -1,0 +1,121 @@
+"""What stands for missing values is said by somebody, and fits its column."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore import UnischemaField
+from petastore.adapters.nulls import nulls_of
+from petastore.errors import RequestError
+from tests.adapters import nullable
+
+FIELDS = list(nullable.SCHEMA)
+
+
+def test_by_default_nothing_is_put_in_the_place_of_missing_values() -> None:
+    assert nulls_of("error", FIELDS) == {}
+    assert list(nulls_of({"age": 7, "name": "error"}, FIELDS)) == ["age"]
+
+
+def test_one_word_is_for_all_nullable_columns() -> None:
+    made = nulls_of("mask", FIELDS)
+    assert list(made) == nullable.NULLABLE
+    assert [null.mask for null in made.values()] == [f"{name}_valid" for name in nullable.NULLABLE]
+
+
+def test_a_column_that_is_never_missing_may_have_a_mask_too() -> None:
+    null = nulls_of({"id": "mask"}, FIELDS)["id"]
+    assert null.valid(np.arange(3)).tolist() == [True] * 3
+    column = np.arange(3)
+    assert null.filled(column) is column
+
+
+@given(st.lists(st.tuples(st.integers(-100, 100), st.booleans()), max_size=20), st.integers(-(2**31), 2**31 - 1))
+def test_numbers_are_filled_where_they_are_missing_and_nowhere_else(cells: list[tuple[int, bool]], fill: int) -> None:
+    data = np.array([number for number, _ in cells], np.int32)
+    gone = np.array([missing for _, missing in cells], np.bool_)
+    null = nulls_of({"x": fill}, [UnischemaField("x", "int32")])["x"]
+    filled = null.filled(np.ma.MaskedArray(data, gone))
+    assert filled.tolist() == [fill if missing else number for number, missing in cells]
+    assert filled.dtype == np.int32
+    assert null.valid(np.ma.MaskedArray(data, gone)).tolist() == (~gone).tolist()
+    objects = np.array([None if missing else str(number) for number, missing in cells], dtype=object)
+    null = nulls_of({"x": str(fill)}, [UnischemaField("x", str)])["x"]
+    assert null.filled(objects).tolist() == [str(fill) if missing else str(number) for number, missing in cells]
+    assert null.valid(objects).tolist() == (~gone).tolist()
+
+
+def test_rows_of_windows_are_asked_for_themselves() -> None:
+    pose = nulls_of("mask", [UnischemaField("pose", "int8", (3, 2), nullable=True)], are_windows=True)["pose"]
+    gone = np.array([[True, False, False], [False, True, True]])
+    column = np.ma.MaskedArray(np.ones((2, 3, 2), np.int8), np.broadcast_to(gone[:, :, None], (2, 3, 2)))
+    assert pose.filled(column).tolist() == np.where(gone[:, :, None], 0, np.ones((2, 3, 2))).tolist()
+    assert pose.valid(column).tolist() == (~gone).tolist()
+    name = nulls_of("mask", [UnischemaField("name", str, (3,), nullable=True)], are_windows=True)["name"]
+    texts = np.empty(2, dtype=object)
+    texts[:] = [np.array(["a", None, "c"], dtype=object), np.array([None, None, "f"], dtype=object)]
+    assert [window.tolist() for window in name.filled(texts)] == [["a", "", "c"], ["", "", "f"]]
+    assert name.valid(texts).tolist() == [[True, False, True], [False, False, True]]
+    assert texts[0].tolist() == ["a", None, "c"]
+    assert name.valid(texts[:0]).shape == (0, 0)
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "a column that there is not": ({"size": 1}, "the column 'size', which there is not"),
+    "text for numbers": ({"age": "old"}, "'old' .* of 'age', which is no int64"),
+    "a fraction for integers": ({"never": 1.5}, "which is no int8"),
+    "NaN for integers": ({"age": float("nan")}, "which is no int64"),
+    "too much": ({"never": 128}, "which is no int8"),
+    "None": ({"age": None}, "which is no int64"),
+    "a number for text": ({"name": 0}, "which is no str"),
+    "a float for money": ({"price": 0.5}, "which is no decimal"),
+    "another shape": ({"pose": [1, 2, 3]}, r"which is no float32\[2\]"),
+    "a number for arrays of free shape": ({"track": 0}, r"which is no int16\[None, 2\]"),
+    "numbers for all": (0, "nulls={'name': …}"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_column_cannot_hold_is_refused_with_its_name(case: str) -> None:
+    nulls, message = REFUSED[case]
+    with pytest.raises(RequestError, match=message):
+        nulls_of(nulls, FIELDS)
+
+
+def test_a_mask_takes_no_name_that_there_is() -> None:
+    fields = [UnischemaField("age", "int64", nullable=True), UnischemaField("age_valid", "bool")]
+    with pytest.raises(RequestError, match="adds a column 'age_valid', but there is one already"):
+        nulls_of("mask", fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("height", float("nan")),
+        ("height", 1),
+        ("at", np.datetime64("2020-01-01")),
+        ("price", Decimal(1)),
+        ("raw", b"x"),
+        ("pose", [1, 2]),
+        ("pose", -1),
+        ("track", np.ones((1, 2), np.int16)),
+        ("alive", True),
+    ],
+)
+def test_values_of_the_column_stand_for_missing_ones(name: str, value: Any) -> None:
+    null = nulls_of({name: value}, FIELDS)[name]
+    field = nullable.SCHEMA[name]
+    if field.dtype == np.dtype(object) or None in field.shape:
+        column = np.array([None], dtype=object)
+        np.testing.assert_array_equal(null.filled(column)[0], value)
+    else:
+        shape = (1, *(size or 0 for size in field.shape))
+        filled = null.filled(np.ma.MaskedArray(np.zeros(shape, field.dtype), mask=True))
+        assert (filled.shape, filled.dtype) == (shape, field.dtype)
+        np.testing.assert_array_equal(filled[0], np.broadcast_to(np.asarray(value, field.dtype), shape[1:]))

@@ -1,0 +1,119 @@
+"""Missing values in torch: refused by name, masked, or filled."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import petastore
+from petastore import NGram
+from petastore.adapters.torch import DataLoader, ReaderDataset
+from petastore.errors import DecodeError, RequestError
+from tests.adapters import nullable
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = str(tmp_path_factory.mktemp("nullable") / "data")
+    petastore.write_dataset(url, nullable.SCHEMA, map(nullable.row, range(nullable.ROWS)), rows_per_row_group=6)
+    return url
+
+
+def plain(value: Any) -> Any:
+    """As Python has it."""
+    return value.tolist() if isinstance(value, (torch.Tensor, np.ndarray)) else value
+
+
+def expected(name: str, number: int) -> Any:
+    if nullable.is_missing(name, number):
+        return nullable.EMPTY[name]
+    value = nullable.value(name, number)
+    if name == "at":
+        return int(value.astype("M8[ns]").astype(np.int64))
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+@pytest.mark.parametrize("open_reader", [petastore.make_reader, petastore.make_batch_reader])
+def test_masks_say_which_values_are_there(url: str, open_reader: Any) -> None:
+    with open_reader(url, shuffle_row_groups=False) as reader:
+        batches = list(DataLoader(reader, batch_size=5, nulls="mask"))
+    assert list(batches[0])[:5] == ["id", "age", "age_valid", "height", "height_valid"]
+    for name in nullable.NULLABLE:
+        found = [plain(value) for batch in batches for value in batch[name]]
+        assert found == [expected(name, number) for number in range(nullable.ROWS)], name
+        valid = torch.cat([batch[f"{name}_valid"] for batch in batches])
+        assert valid.dtype == torch.bool
+        assert valid.tolist() == [not nullable.is_missing(name, number) for number in range(nullable.ROWS)], name
+
+
+def test_values_stand_where_something_is_missing(url: str) -> None:
+    nulls = {"age": -1, "height": float("nan"), "name": "nobody", "pose": [1, 2]}
+    with petastore.make_reader(url, ["id", *nulls], shuffle_row_groups=False) as reader:
+        batches = list(DataLoader(reader, batch_size=5, nulls=nulls))
+    assert list(batches[0]) == ["id", *nulls]
+    for name, value in nulls.items():
+        found = [plain(one) for batch in batches for one in batch[name]]
+        for number, one in enumerate(found):
+            wanted = value if nullable.is_missing(name, number) else expected(name, number)
+            np.testing.assert_array_equal(one, wanted)
+
+
+def test_columns_that_are_not_named_are_refused_as_ever(url: str) -> None:
+    with (
+        petastore.make_reader(url, ["id", "age", "height"], shuffle_row_groups=False) as reader,
+        pytest.raises(DecodeError, match=r"column 'height': .* nulls= of DataLoader"),
+    ):
+        list(DataLoader(reader, batch_size=5, nulls={"age": 0}))
+
+
+def test_padded_and_nested_tensors_take_masks_too(url: str) -> None:
+    for form in ("padded", "nested"):
+        with petastore.make_reader(url, ["track"], shuffle_row_groups=False) as reader:
+            batch = next(iter(DataLoader(reader, batch_size=23, nulls="mask", ragged=form)))
+        lengths = [0 if nullable.is_missing("track", number) else number % 3 for number in range(nullable.ROWS)]
+        if form == "padded":
+            assert list(batch) == ["track", "track_lengths", "track_valid"]
+            assert batch["track_lengths"].tolist() == lengths
+        else:
+            assert [len(cell) for cell in batch["track"]] == lengths
+
+
+def test_rows_of_windows_are_masked_for_themselves(url: str) -> None:
+    windows = NGram({0: ["age", "name", "id"], 1: ["age", "name", "id"]}, 10, "id")
+    with petastore.make_reader(url, windows, shuffle_row_groups=False) as reader:
+        batch = next(iter(DataLoader(reader, batch_size=8, nulls="mask")))
+    pairs = [(number, number + 1) for number in range(8)]
+    for name in ("age", "name"):
+        valid = [[not nullable.is_missing(name, number) for number in pair] for pair in pairs]
+        assert batch[f"{name}_valid"].tolist() == valid
+        assert plain(batch[name]) == [[expected(name, number) for number in pair] for pair in pairs]
+
+
+def test_under_torchs_own_workers_it_is_the_same(url: str) -> None:
+    dataset = ReaderDataset(url, ["age"], batch_size=23, shuffle_row_groups=False, nulls="mask")
+    (batch,) = torch.utils.data.DataLoader(dataset, batch_size=None)
+    assert batch["age"].tolist() == [expected("age", number) for number in range(nullable.ROWS)]
+    assert not batch["age_valid"].all()
+    with pytest.raises(RequestError, match="nulls= is about batches"):
+        ReaderDataset(url, ["age"], nulls="mask")
+
+
+def test_rows_for_a_collate_fn_are_not_masked(url: str) -> None:
+    with petastore.make_reader(url, ["age"]) as reader, pytest.raises(RequestError, match="a collate_fn gets rows"):
+        DataLoader(reader, batch_size=5, nulls="mask", collate_fn=list)
+
+
+def test_a_transform_may_make_what_is_missing(url: str) -> None:
+    spec = petastore.TransformSpec(
+        lambda columns: {"at": np.ma.masked_less(columns["id"], 3).astype("M8[s]").astype("M8[us]")},
+        [("at", np.dtype("M8[us]"), (), True)],
+        selected_fields=["at"],
+        takes="columns",
+    )
+    with petastore.make_reader(url, ["id"], transform_spec=spec, shuffle_row_groups=False) as reader:
+        batch = next(iter(DataLoader(reader, batch_size=5, nulls={"at": dt.datetime(2020, 1, 1, tzinfo=None)})))  # noqa: DTZ001
+    assert batch["at"].tolist() == [1577836800 * 10**9] * 3 + [3 * 10**9, 4 * 10**9]
