@@ -36,7 +36,7 @@ try:
 except ImportError:
     raise MissingExtraError("petastore.adapters.tensorflow", package="tensorflow", extra="tf") from None
 
-__all__ = ["make_tf_dataset", "state_after"]
+__all__ = ["make_tf_dataset", "state_after", "tensors_of_next"]
 
 _BATCHES_A_CALL = 4096
 _BYTES_A_CALL = 4 * 1024 * 1024
@@ -193,6 +193,30 @@ def state_after(reader: Any, batches: int) -> dict[str, Any]:
     """
     batches = whole_number(batches, name="batches", least=1)
     return dump_state(reader.plan, _handed.get(reader, Handed()).cursor_after(batches))
+
+
+def tensors_of_next(dataset: Any) -> Any:
+    """The tensors of a graph that are the next element of a dataset, each time that a session runs them.
+
+    For programs with sessions, as of TensorFlow 1. All tensors of one run are of one element; after the last one,
+    running them raises `tf.errors.OutOfRangeError`.
+
+    Raises:
+        RequestError: There is no graph: TensorFlow runs eagerly, and a dataset is iterated.
+
+    Example:
+        >>> with tf.Graph().as_default():
+        ...     number = tensors_of_next(tf.data.Dataset.range(3))
+        ...     with tf.compat.v1.Session() as session:
+        ...         [int(session.run(number)) for _ in range(3)]
+        [0, 1, 2]
+    """
+    if tf.executing_eagerly():
+        raise RequestError(
+            "the tensors of the next element are for graphs and sessions, and TensorFlow runs eagerly here: iterate "
+            "the dataset (`for row in make_tf_dataset(reader)`), or build the graph `with tf.Graph().as_default():`"
+        )
+    return tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
 
 
 _handed: weakref.WeakKeyDictionary[Any, Handed] = weakref.WeakKeyDictionary()

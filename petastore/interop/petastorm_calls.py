@@ -26,6 +26,7 @@ __all__ = [
     "get_schema",
     "get_schema_from_dataset_url",
     "make_petastorm_dataset",
+    "tf_tensors",
 ]
 
 _FREE_SIZE = 10
@@ -178,6 +179,38 @@ def make_petastorm_dataset(reader: Any) -> Any:
         return row(*(columns[name] for name in names))
 
     return dataset.map(named)
+
+
+def tf_tensors(
+    reader: Any,
+    shuffling_queue_capacity: int = 0,
+    min_after_dequeue: int = 0,  # noqa: ARG001 - a name of Petastorm's
+) -> Any:
+    """The tensors of a graph that are the next row, each time that a session runs them: a named tuple of them.
+
+    What they are is what `make_petastorm_dataset` gives. After the last row of the last epoch, running them raises
+    `tf.errors.OutOfRangeError`. For programs with sessions; others iterate the dataset.
+
+    Args:
+        reader: What `make_reader` or `make_batch_reader` gave.
+        shuffling_queue_capacity: Rows that tf.data keeps to choose from at random; 0 keeps the reader's order.
+            `shuffle_rows=True` of the reader mixes better, and the same way each time.
+        min_after_dequeue: Accepted, and of no effect: tf.data chooses from all rows that it keeps.
+
+    Raises:
+        RequestError: TensorFlow runs eagerly; or batches of a batch reader would be shuffled; or a column is of a type
+            that TensorFlow does not have.
+        MissingExtraError: TensorFlow is not installed.
+    """
+    from petastore.adapters.tensorflow import tensors_of_next
+
+    if shuffling_queue_capacity and reader.batched_output:
+        raise RequestError(
+            f"shuffling_queue_capacity={shuffling_queue_capacity} is about rows, and this reader gives batches; ask "
+            "make_batch_reader for shuffle_rows=True"
+        )
+    dataset = make_petastorm_dataset(reader)
+    return tensors_of_next(dataset.shuffle(shuffling_queue_capacity) if shuffling_queue_capacity else dataset)
 
 
 def _as_window(ngram: Any, schema: Unischema, columns: dict[str, Any]) -> dict[int, Any]:

@@ -202,10 +202,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     },
     "tf_utils": {
         "make_petastorm_dataset": "petastore.interop.petastorm_calls:make_petastorm_dataset",
-        "tf_tensors": Instead(
-            "TensorFlow 2 has no graphs of queues: iterate make_petastorm_dataset(reader), or take "
-            "petastore.adapters.tensorflow.make_tf_dataset(reader, batch_size)"
-        ),
+        "tf_tensors": "petastore.interop.petastorm_calls:tf_tensors",
         "RANDOM_SHUFFLING_QUEUE_SIZE": _BUFFERS,
     },
     "tools": {},

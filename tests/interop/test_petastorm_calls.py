@@ -107,3 +107,53 @@ def test_tensorflow_is_given_row_groups_of_a_batch_reader(url: str) -> None:
         dataset = calls.make_petastorm_dataset(reader)
         assert [batch.id.numpy().tolist() for batch in dataset] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
         assert len(list(dataset.unbatch())) == 12
+
+
+@pytest.mark.tf
+def test_a_graph_is_given_the_next_row_each_time_that_a_session_asks(url: str) -> None:
+    import tensorflow as tf
+
+    read = {}
+    for capacity in (0, 5):
+        with (
+            petastore.make_reader(url, ["id", "name"], shuffle_row_groups=False, num_epochs=2) as reader,
+            tf.Graph().as_default(),
+        ):
+            tf.compat.v1.set_random_seed(3)
+            row = calls.tf_tensors(reader, shuffling_queue_capacity=capacity, min_after_dequeue=2)
+            assert row._fields == ("id", "name")
+            with tf.compat.v1.Session() as session:
+                rows = [session.run(row) for _ in range(24)]
+                with pytest.raises(tf.errors.OutOfRangeError):
+                    session.run(row)
+        assert len({(int(one.id), one.name) for one in rows}) == 12
+        read[capacity] = [int(one.id) for one in rows]
+    assert read[0] == [*range(12), *range(12)]
+    assert sorted(read[5]) == sorted(read[0])
+    assert read[5] != read[0]
+
+
+@pytest.mark.tf
+def test_a_graph_is_given_windows_by_offset(url: str) -> None:
+    import tensorflow as tf
+
+    windows = petastore.NGram({0: ["id"], 1: ["id", "name"]}, 10, "id")
+    with petastore.make_reader(url, windows, shuffle_row_groups=False) as reader, tf.Graph().as_default():
+        window = calls.tf_tensors(reader)
+        with tf.compat.v1.Session() as session:
+            found = session.run(window)
+    assert (int(found[0].id), int(found[1].id)) == (0, 1)
+
+
+@pytest.mark.tf
+def test_without_a_graph_the_next_row_is_refused_and_so_is_a_shuffling_queue_of_batches(url: str) -> None:
+    import tensorflow as tf
+
+    with petastore.make_reader(url, ["id"]) as reader, pytest.raises(RequestError, match="runs eagerly here: iterate"):
+        calls.tf_tensors(reader)
+    with (
+        petastore.make_batch_reader(url, ["id"]) as reader,
+        tf.Graph().as_default(),
+        pytest.raises(RequestError, match="shuffling_queue_capacity=5 is about rows"),
+    ):
+        calls.tf_tensors(reader, 5)

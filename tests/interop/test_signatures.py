@@ -49,6 +49,7 @@ SIGNATURES = {
     ("spark", "SparkDatasetConverter"): "cache_dir_url file_urls dataset_size",
     ("spark_utils", "dataset_as_rdd"): "dataset_url spark_session schema_fields hdfs_driver",
     ("tf_utils", "make_petastorm_dataset"): "reader",
+    ("tf_utils", "tf_tensors"): "reader shuffling_queue_capacity min_after_dequeue",
     ("tools.copy_dataset", "copy_dataset"): "spark source_url target_url field_regex not_null_fields overwrite_output "
     "partitions_count row_group_size_mb hdfs_driver",
     ("tools.spark_session_cli", "configure_spark"): "spark_session_builder args",
