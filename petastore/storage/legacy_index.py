@@ -55,7 +55,10 @@ def _as_ours(index: PetastormIndex, num_row_groups: int) -> RowGroupIndex:
 
     if index.values is None:
         return RowGroupIndex(index.name, (index.column,), None, [inside(index.row_groups)])
-    groups = [inside(groups) for groups in index.values.values()]
+    # Many values may share one set of row groups; each set is looked at once.
+    known = {id(groups): groups for groups in index.values.values()}
+    lists = {name: inside(groups) for name, groups in known.items()}
+    groups = [lists[id(groups)] for groups in index.values.values()]
     return RowGroupIndex(index.name, (index.column,), list(index.values), groups)
 
 

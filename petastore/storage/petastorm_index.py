@@ -96,24 +96,40 @@ def petastorm_indexes(pickled: bytes, *, source: str) -> dict[str, PetastormInde
     try:
         if not isinstance(found, dict):
             raise _NoIndexError(f"they are {_told(found)}")
-        return {_text(name): _index(_text(name), value) for name, value in found.items()}
+        budget = _Budget()
+        return {_text(name): _index(_text(name), value, budget) for name, value in found.items()}
     except _NoIndexError as problem:
         raise MetadataError(f"{source}: the indexes that Petastorm pickled cannot be read: {problem}") from None
 
 
-def _index(name: str, value: Any) -> PetastormIndex:
+class _Budget:
+    """Values and ordinals that are left to look at: no more than a pickle can hold that shares none of them."""
+
+    def __init__(self) -> None:
+        self.left = _MAX_OPCODES
+
+    def spend(self, parts: int) -> None:
+        """Take so many of it, or refuse."""
+        self.left -= parts
+        if self.left < 0:
+            raise _NoIndexError(f"they share parts, and together have more than {_MAX_OPCODES:,}")
+
+
+def _index(name: str, value: Any, budget: _Budget) -> PetastormIndex:
     kind, state = _kind_and_state(value)
+    budget.spend(1)
     column, data = _text(state.get("_column_name")), state.get("_index_data")
     if kind == "FieldNotNullIndexer":
-        return PetastormIndex(name, column, None, _ordinals(data))
+        return PetastormIndex(name, column, None, _ordinals(data, budget))
     if not isinstance(data, Record) or data.made_by.kind != "defaultdict":
         raise _NoIndexError(f"the values of {name!r} are {_told(data)}")
     # Sets may be shared by many keys; each is looked at once, so that time is bounded by the length of the pickle.
     known: dict[int, frozenset[int]] = {}
     values: dict[Any, frozenset[int]] = {}
+    budget.spend(len(data.items))
     for key, ordinals in data.items.items():
         if id(ordinals) not in known:
-            known[id(ordinals)] = _ordinals(ordinals)
+            known[id(ordinals)] = _ordinals(ordinals, budget)
         plain = _plain(key)
         if plain in values:
             raise _NoIndexError(f"{name!r} has one value twice")
@@ -134,11 +150,12 @@ def _kind_and_state(value: Any) -> tuple[str, dict[str, Any]]:
     return made_by.kind, state
 
 
-def _ordinals(value: Any) -> frozenset[int]:
+def _ordinals(value: Any, budget: _Budget) -> frozenset[int]:
     if isinstance(value, Record) and value.made_by.kind == "set":
         value = value.arguments[0] if len(value.arguments) == 1 else [] if not value.arguments else None
     if not isinstance(value, (set, list)):
         raise _NoIndexError(f"the ordinals of row groups are {_told(value)}")
+    budget.spend(len(value))
     found = [_plain(ordinal) for ordinal in value]
     for ordinal in found:
         if type(ordinal) is not int or not 0 <= ordinal < _MAX_ORDINAL:

@@ -49,6 +49,9 @@ _SPARK_TYPES = {
     "DateType": "date", "TimestampType": "timestamp", "TimestampNTZType": "timestamp_ntz",
 }  # fmt: skip
 _OTHER_SPARK_TYPES = ("DecimalType", "CharType", "VarcharType", "ArrayType")
+# Parts may be shared by many fields, so that what is taken of one is bounded, whatever its length.
+_MAX_DIMENSIONS = 64
+_MAX_NAME = 500
 _FIELD_PARTS = ("name", "numpy_dtype", "shape", "codec", "nullable")
 _DTYPE_TEXT = re.compile(r"[|<>=]?([biufc])([0-9]{1,2})|[|<>=]?([SUO])[0-9]{0,9}|[|<>=]?([mM])8")
 _DTYPE_KINDS = {"i": "int", "u": "uint", "f": "float", "c": "complex"}
@@ -116,11 +119,15 @@ def _schema(value: Any, stored: pa.Schema) -> tuple[str, list[dict[str, Any]]]:
         pairs = list(listed.items())
     else:
         raise _NoSchemaError(f"its fields are {_told(listed)}")
-    fields = [_field(field, stored) for _, field in pairs]
-    for (key, _), field in zip(pairs, fields, strict=True):
+    fields: dict[str, dict[str, Any]] = {}
+    for key, value in pairs:
+        field = _field(value, stored)
         if not isinstance(key, str) or _text(key, "a field's name") != field["name"]:
             raise _NoSchemaError(f"it lists the field {field['name']!r} under another name")
-    return _text(state.get("_name"), "its name"), fields
+        if field["name"] in fields:
+            raise _NoSchemaError(f"it has two fields {field['name']!r}")
+        fields[field["name"]] = field
+    return _text(state.get("_name"), "its name"), list(fields.values())
 
 
 def _pairs(ordered: Record) -> list[tuple[Any, Any]]:
@@ -141,6 +148,8 @@ def _field(value: Any, stored: pa.Schema) -> dict[str, Any]:
     name = _text(parts["name"], "a field's name")
     try:
         shape = parts["shape"]
+        if isinstance(shape, tuple) and len(shape) > _MAX_DIMENSIONS:
+            raise _NoSchemaError(f"its shape has {len(shape):,} dimensions; arrays have at most {_MAX_DIMENSIONS}")
         if not isinstance(shape, tuple) or not all(size is None or type(size) is int for size in shape):
             raise _NoSchemaError(f"its shape is {_told(shape)} of other things than sizes and None")
         if not isinstance(parts["nullable"], bool):
@@ -265,7 +274,9 @@ def _unit(states: list[Any]) -> str:
     unit = inner[1][0] if isinstance(inner[1], tuple) and inner[1] else b""
     if isinstance(unit, Record) and unit.made_by.kind == "bytes" and unit.arguments:
         unit = unit.arguments[0]
-    text = unit.decode("latin-1") if isinstance(unit, bytes) else unit if isinstance(unit, str) else ""
+    if not isinstance(unit, (bytes, str)) or len(unit) > 2:
+        return ""
+    text = unit.decode("latin-1") if isinstance(unit, bytes) else unit
     return f"[{text}]" if re.fullmatch("[a-zA-Z]{1,2}", text) else ""
 
 
@@ -300,6 +311,8 @@ def _reconstructed(value: Record, kind: str, base: str) -> Any:
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str):
         raise _NoSchemaError(f"{what} is {_told(value)}")
+    if len(value) > _MAX_NAME:
+        raise _NoSchemaError(f"{what} is a text of {len(value):,} characters; at most {_MAX_NAME} are read")
     return value.text if isinstance(value, OldText) else value
 
 

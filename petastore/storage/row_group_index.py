@@ -69,6 +69,7 @@ def write_indexes(location: Location, inventory: Inventory, indexes: Sequence[Ro
 
 def _encoded(inventory: Inventory, index: RowGroupIndex) -> bytes:
     offsets = np.concatenate([[0], np.cumsum([len(groups) for groups in index.row_groups], dtype=np.int64)])
+    _check_size(index, 4 * int(offsets[-1]))  # before memory is taken for them
     numbers = np.fromiter((group for groups in index.row_groups for group in sorted(groups)), np.int32)
     texts = ["null"] if index.values is None else [_text_of(value, index.index_name) for value in index.values]
     columns = [
@@ -87,12 +88,16 @@ def _encoded(inventory: Inventory, index: RowGroupIndex) -> bytes:
     with ipc.new_file(sink, schema) as writer:
         writer.write_table(pa.table(columns, schema=schema))
     data: bytes = sink.getvalue().to_pybytes()
-    if len(data) > _MAX_BYTES:
+    _check_size(index, len(data))
+    return data
+
+
+def _check_size(index: RowGroupIndex, size: int) -> None:
+    if size > _MAX_BYTES:
         raise MetadataError(
-            f"the index {index.index_name!r} would have {len(data):,} bytes, and at most {_MAX_BYTES:,} are read back; "
+            f"the index {index.index_name!r} would have {size:,} bytes, and at most {_MAX_BYTES:,} are read back; "
             "index a field with fewer distinct values, or filter by this one: statistics find its row groups"
         )
-    return data
 
 
 def stored_index_names(location: Location) -> list[str]:
