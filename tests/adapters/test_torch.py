@@ -163,7 +163,9 @@ def test_an_array_that_torch_cannot_share_is_copied(column: NDArray[Any]) -> Non
 
 def test_missing_numbers_are_refused_with_their_column_and_number() -> None:
     ages = np.ma.MaskedArray([1, 2, 3], mask=[True, False, True])
-    with pytest.raises(DecodeError, match=r"column 'age': 2 of 3 values are missing.*nulls=.*transform_spec.*schema_fields"):
+    with pytest.raises(
+        DecodeError, match=r"column 'age': 2 of 3 values are missing.*nulls=.*transform_spec.*schema_fields"
+    ):
         only_batch(age=ages)
 
 
