@@ -31,6 +31,9 @@ __all__ = ["Export", "export"]
 
 _COUNTS_KEY = b"dataset-toolkit.num_row_groups_per_file.v1"
 _SUMMARY = "_metadata"
+# What pickles of old releases name and Petastorm 0.13 does not find: PySpark's way with named tuples, and packages that
+# Petastorm came from.
+_OLD_NAMES = (b"pyspark.serializers", b"dataset_toolkit")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -176,9 +179,9 @@ def _write(dataset: Dataset, pickled: bytes, *, dry_run: bool) -> tuple[str, ...
 
 
 def _says_the_same(there: bytes | None, ours: bytes, stored: pa.Schema) -> bool:
-    """Whether the pickle that is there means what ours means, whoever wrote it."""
-    if there is None or there == ours:
-        return there is not None
+    """Whether the pickle that is there means what ours means, whoever wrote it, and Petastorm still reads it."""
+    if there is None or any(name in there for name in _OLD_NAMES):
+        return False
     try:
         documents = [petastorm_document(pickled, stored, source="the pickle") for pickled in (there, ours)]
     except MetadataError:

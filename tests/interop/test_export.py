@@ -96,6 +96,16 @@ def test_what_petastorm_wrote_itself_stays_where_it_says_the_same(fixtures_root:
     assert keys(tmp_path / "copy")[PETASTORM_SCHEMA_KEY] == pickled
 
 
+def test_a_pickle_that_petastorm_itself_reads_no_more_is_written_anew(fixtures_root: Path, tmp_path: Path) -> None:
+    shutil.copytree(fixtures_root / "petastorm-legacy" / "0.5.1", tmp_path / "copy")
+    schema = petastore.open_dataset(tmp_path / "copy").schema
+    assert b"pyspark.serializers" in keys(tmp_path / "copy")[PETASTORM_SCHEMA_KEY]
+    assert export(tmp_path / "copy").written == (COMMON_METADATA,)
+    assert b"pyspark.serializers" not in keys(tmp_path / "copy")[PETASTORM_SCHEMA_KEY]
+    assert petastore.open_dataset(tmp_path / "copy").schema == schema
+    assert export(tmp_path / "copy").written == ()
+
+
 def test_an_index_of_petastorm_for_other_row_groups_is_taken_away(dataset: Path) -> None:
     export(dataset)
     metadata = pq.read_metadata(dataset / COMMON_METADATA)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -175,6 +176,20 @@ def test_a_dataset_of_ours_that_was_exported_keeps_its_schema(tmp_path: Path) ->
     export(tmp_path / "d")
     assert migrate(tmp_path / "d").written == ()
     assert petastore.open_dataset(tmp_path / "d").schema == schema
+
+
+def test_it_migrates_what_lies_in_other_storage(fixtures_root: Path) -> None:
+    filesystem = fsspec.filesystem("memory")
+    filesystem.put(f"{fixtures_root / DATASETS[0]}/", "/migrate/Meadow", recursive=True)
+    try:
+        migrated = migrate("memory://migrate/Meadow")
+        assert migrated.written[-1] == MANIFEST
+        assert migrate("memory://migrate/Meadow").written == ()
+        dataset = petastore.open_dataset("memory://migrate/Meadow")
+        assert dataset.writer == "petastore migrate"
+        assert get_row_group_indexes(dataset).keys() == {"by_id", "has_title"}
+    finally:
+        filesystem.rm("/migrate", recursive=True)
 
 
 def test_what_petastorm_did_not_write_is_refused_and_left_as_it_is(tmp_path: Path, meadow: Path) -> None:
