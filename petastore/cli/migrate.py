@@ -24,7 +24,7 @@ def migrate(url: _Url, dry_run: _DryRun = False, storage_options: StorageOptions
     are not touched, and Petastorm still reads the dataset. What is there already is not written again.
     """
     with errors_in_one_line(debug=debug):
-        from petastore.interop.migrate import migrate as migrated
+        from petastore.interop.migration import migrate as migrated
 
         found = migrated(url, storage_options=json_options(storage_options), dry_run=dry_run)
         _list(found.written, dry_run=dry_run)
@@ -40,7 +40,7 @@ def export(url: _Url, dry_run: _DryRun = False, storage_options: StorageOptions 
     refused. Export a dataset again after each write.
     """
     with errors_in_one_line(debug=debug):
-        from petastore.interop.export import export as exported
+        from petastore.interop.petastorm_export import export as exported
 
         found = exported(url, storage_options=json_options(storage_options), dry_run=dry_run)
         _list(found.written, dry_run=dry_run)

@@ -1,6 +1,6 @@
 """What petastore does for code and data that were made for other libraries."""
 
-from petastore.interop.export import Export, export
-from petastore.interop.migrate import Migration, migrate
+from petastore.interop.migration import Migration, migrate
+from petastore.interop.petastorm_export import Export, export
 
 __all__ = ["Export", "Migration", "export", "migrate"]
