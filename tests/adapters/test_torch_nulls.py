@@ -93,6 +93,14 @@ def test_rows_of_windows_are_masked_for_themselves(url: str) -> None:
         assert plain(batch[name]) == [[expected(name, number) for number in pair] for pair in pairs]
 
 
+def test_masks_and_values_arrive_on_the_device_too(url: str) -> None:
+    with petastore.make_reader(url, ["age", "name"], shuffle_row_groups=False) as reader:
+        loader = DataLoader(reader, batch_size=23, device="cpu", nulls={"age": "mask", "name": "nobody"})
+        (batch,) = loader
+    assert batch["age_valid"].tolist() == [not nullable.is_missing("age", number) for number in range(nullable.ROWS)]
+    assert batch["name"].count("nobody") == sum(nullable.is_missing("name", number) for number in range(nullable.ROWS))
+
+
 def test_under_torchs_own_workers_it_is_the_same(url: str) -> None:
     dataset = ReaderDataset(url, ["age"], batch_size=23, shuffle_row_groups=False, nulls="mask")
     (batch,) = torch.utils.data.DataLoader(dataset, batch_size=None)

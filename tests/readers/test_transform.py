@@ -19,6 +19,8 @@ from petastore import TransformSpec, Unischema, UnischemaField
 from petastore.errors import RequestError, TransformError
 from petastore.readers import edit_field, transform_schema
 from petastore.readers.decoded import Decoded
+from petastore.readers.mixed import MixedReader
+from petastore.readers.options import Workers
 from petastore.readers.transform import transform_columns
 
 SCHEMA = Unischema("s", [UnischemaField("id", "int64"), UnischemaField("x", "float32"), UnischemaField("word", "str")])
@@ -396,3 +398,30 @@ def test_an_error_names_the_function_and_the_row_by_what_it_holds(url: str) -> N
         pytest.raises(TransformError, match=r"no_fives raised ValueError: five; the row has id=5, x=2\.5, word='w5'"),
     ):
         list(reader)
+
+
+@pytest.mark.parametrize("takes", ["row", "dataframe", "columns"])
+@pytest.mark.parametrize("pool", ["thread", "dummy"])
+def test_rows_of_windows_are_transformed_in_all_forms(url: str, pool: str, takes: str) -> None:
+    def next_id(rows: Any) -> Any:
+        rows["after"] = rows["id"] + 1
+        return rows
+
+    windows = petastore.NGram({0: ["id"], 1: ["after"]}, 1, "id")
+    spec = TransformSpec(next_id, [("after", np.int64, (), False)], takes=takes)
+    with petastore.make_reader(
+        url, windows, reader_pool_type=pool, transform_spec=spec, shuffle_row_groups=False
+    ) as reader:
+        found = [(int(window[0].id), int(window[1].after)) for window in reader]
+    assert found == [(number, number + 2) for number in range(9)]
+
+
+def test_sources_of_a_mixture_may_take_different_forms(url: str) -> None:
+    columns = TransformSpec(lambda given: {"id": given["id"] + 100}, selected_fields=["id"], takes="columns")
+    rows = TransformSpec(lambda row: {"id": row["id"]}, selected_fields=["id"])
+    with petastore.make_mixed_reader([url, url], [1, 1], seed=1, stop="all_exhausted") as planned:
+        mixture = planned.plan
+    datasets = [petastore.open_dataset(url)] * 2
+    with MixedReader(datasets, mixture, workers=Workers("thread", 2), transforms=[columns, rows]) as reader:  # type: ignore[arg-type]
+        read = [int(row.id) for row in reader]
+    assert {*range(10), *range(100, 110)} == set(read)
