@@ -40,6 +40,7 @@ from petastore.storage.footers import (
 )
 from petastore.storage.location import Location, open_location
 from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, unlisted_files
+from petastore.storage.open_files import OpenFiles
 from petastore.storage.partitions import parse_partitions, partition_fields, partition_value
 from petastore.storage.rowgroups import Part, read_row_group, read_row_group_in_parts
 
@@ -198,13 +199,16 @@ class Dataset:
             return pa.table({})
         return read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers)
 
-    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True) -> Iterator[pa.Table]:
+    def read_in_parts(
+        self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True, files: OpenFiles | None = None
+    ) -> Iterator[pa.Table]:
         """The stored cells of a work item, part after part; one chunk a column.
 
         Args:
             unit: What is read; which of its columns is for `parts` to say.
             parts: What is read of it; no partition columns.
             verify: Whether the checksums of pages are verified.
+            files: Keeps files open from call to call; None closes the file after the last part.
 
         Raises:
             DatasetChangedError: The file is not the one that the inventory describes.
@@ -212,7 +216,7 @@ class Dataset:
             StorageError: It cannot be read.
         """
         return read_row_group_in_parts(
-            self.location, unit.file, unit.row_group, parts, footers=self.footers, verify=verify
+            self.location, unit.file, unit.row_group, parts, footers=self.footers, verify=verify, files=files
         )
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:

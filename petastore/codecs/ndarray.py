@@ -24,6 +24,9 @@ __all__ = ["NdarrayCodec"]
 # Rows whose headers are compared at a time: 4096 of 128 bytes stay in the second-level cache.
 _ROWS_AT_ONCE = 4096
 
+_FEW_ROWS = 500
+"""For so few rows headers are compared as texts, whose bytes of 0 at the end would not count."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NdarrayCodec:
@@ -269,7 +272,11 @@ def _alike(found: ByteCells, field: UnischemaField) -> NDArray[Any] | None:
 
 
 def _same_headers(data: NDArray[np.uint8], start: int, size: int, rows: int, step: int) -> bool:
-    """Whether `rows` cells begin with the same `size` bytes."""
+    """Whether `rows` cells begin with the same `size` bytes, of which the last one is not 0."""
+    if rows <= _FEW_ROWS:
+        # Of few values NumPy compares without letting go of the interpreter lock, which would be got back too late.
+        texts = np.ndarray(rows, f"S{size}", data.data, start, step)
+        return bool((texts == texts[0]).all())
     # Headers are multiples of 16 bytes, and 8 bytes compare as fast as one.
     word = np.dtype(np.uint64 if size % 8 == 0 else np.uint8)
     heads = np.ndarray((rows, size // word.itemsize), word, data.data, start, (step, word.itemsize))

@@ -28,6 +28,7 @@ from petastore.readers.resident import Admission, Layout
 from petastore.readers.transform import TransformSpec, transform_schema
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from petastore.storage.open_files import OpenFiles
 from petastore.storage.rowgroups import Part
 
 __all__ = ["MixedAssembler", "MixedDatasets", "MixedReader", "admissions_of", "agreed_schema"]
@@ -79,9 +80,12 @@ class MixedDatasets:
             self.mixture.inventory, files=tuple(dataclasses.replace(file, path=path) for file, path in files)
         )
 
-    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True) -> Iterator[pa.Table]:
+    def read_in_parts(
+        self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True, files: OpenFiles | None = None
+    ) -> Iterator[pa.Table]:
         """The stored cells of a work item of any of the datasets; see `Dataset.read_in_parts`."""
-        return self.datasets[int(self.source_of(np.array([unit.group]))[0])].read_in_parts(unit, parts, verify=verify)
+        dataset = self.datasets[int(self.source_of(np.array([unit.group]))[0])]
+        return dataset.read_in_parts(unit, parts, verify=verify, files=files)
 
     def source_of(self, groups: NDArray[Any]) -> NDArray[np.int64]:
         """The sources of some row groups, shape (n,)."""

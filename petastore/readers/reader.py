@@ -32,6 +32,7 @@ from petastore.readers.transform import Transform, TransformSpec, transform_colu
 from petastore.readers.transform_processes import TransformProcesses
 from petastore.schema.row import row_type
 from petastore.schema.unischema import Unischema
+from petastore.storage.open_files import OpenFiles
 from petastore.storage.rowgroups import Part
 
 __all__ = ["Readable", "Reader"]
@@ -58,7 +59,9 @@ class Readable(Protocol):
     def inventory(self) -> Inventory:
         """What exists; row groups are numbered as the plan numbers them."""
 
-    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True) -> Iterator[Any]:
+    def read_in_parts(
+        self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True, files: OpenFiles | None = None
+    ) -> Iterator[Any]:
         """The stored cells of a work item, some columns after the other: `pyarrow.Table`s with one chunk a column."""
 
     def partition_values(self, columns: Sequence[str]) -> Mapping[str, Any]:
@@ -263,11 +266,11 @@ class Reader:
         # Tasks hold what they need and not the reader: a worker must never be the last one to hold it, and so end it.
         dataset, plan, admission_of = self.dataset, self.plan, self._admission_of
 
-        verified = self._verified
+        verified, files = self._verified, OpenFiles()
 
         def fetched(group: int, turns: NDArray[np.int64] | None) -> Resident:
             unit = plan.unit(group)
-            read = functools.partial(dataset.read_in_parts, unit, verify=group not in verified)
+            read = functools.partial(dataset.read_in_parts, unit, verify=group not in verified, files=files)
             resident = admission_of(group).admit(unit.rows[1], turns, read)
             verified.add(group)
             return resident
@@ -287,6 +290,7 @@ class Reader:
         finally:
             pipeline.close()
             pipeline.join()
+            files.close()
 
     def budget(self, batch_size: int) -> Budget:
         """What reading batches of this size takes in memory at most, and how far ahead the reader works; print it.

@@ -43,11 +43,14 @@ __all__ = ["Admission", "Layout", "Resident", "Stack"]
 
 Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 
-_PART_BYTES = 1024 * 1024
+_PART_BYTES = 2 * 1024 * 1024
 """Decoded bytes that are read in one go: few enough that Arrow's memory for them stays in the processor's cache."""
 
 _PART_COLUMNS = 64
 """Columns that are read in one go; more make reading slower again."""
+
+_FEW_COLUMNS = 4
+"""Fewer columns than this are looked at one by one: each call into Arrow lets go of the interpreter lock."""
 
 _CACHE_LINE = 64
 """Bytes that memory gives at a time: rows that are shorter are fetched with their neighbours, wanted or not."""
@@ -284,6 +287,8 @@ class Admission:
 
         Arrow puts them together without a Python object a column: with hundreds of columns that is most of the work.
         """
+        if len(stack.names) < _FEW_COLUMNS:
+            return None
         known = self.known_as_one.get(stack)
         if known is None or not table.schema.equals(known):
             if not _is_one(stack, table.schema, self.fields):

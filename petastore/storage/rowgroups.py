@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from petastore.errors import DatasetChangedError, DecodeError, RequestError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.footers import Footer, FooterCache, check_unchanged, read_footer
 from petastore.storage.layouts import is_pickable, pickable
 from petastore.storage.location import Location
+from petastore.storage.open_files import OpenFiles
 
-_STREAM_BYTES = 256 * 1024
-"""Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
+_CHECKED_COLUMNS = 8
+"""For so few columns it is faster to look at the chunks of each than to ask Arrow to put them together."""
 
 __all__ = ["Part", "read_row_group", "read_row_group_in_parts"]
 
@@ -73,8 +74,9 @@ def read_row_group_in_parts(
     *,
     footers: FooterCache,
     verify: bool = True,
+    files: OpenFiles | None = None,
 ) -> Iterator[pa.Table]:
-    """`read_row_group`, part after part: the file is opened once, and closed after the last one.
+    """`read_row_group`, part after part: the file is opened once.
 
     Who copies what it needs of a table before it asks for the next one never has the whole row group in Arrow's memory,
     and the little that Arrow uses stays in the processor's cache.
@@ -87,6 +89,7 @@ def read_row_group_in_parts(
         footers: Keeps footers from call to call.
         verify: Whether the checksums of pages are verified, where they have any; for uncompressed cells that costs
             more than decoding them.
+        files: Keeps files open from call to call; None closes the file after the last part.
 
     Returns:
         Of each part one table at least, and all its rows in the order of the file.
@@ -101,10 +104,8 @@ def read_row_group_in_parts(
     leaves = [_leaves(footer, ordinal, part.columns) for part in parts]
     columns: Sequence[str] = ()
     try:
-        with location.filesystem.open_input_file(location.join(file.path)) as source:
-            _check_size(source, file)
-            whole = any(part.first is None for part in parts)
-            reader = _reader(source, footer, location, verify=verify, whole=whole)
+        whole = any(part.first is None for part in parts)
+        with _lent(files, location, footer, verify=verify, whole=whole) as reader:
             for part, leaves_of_part in zip(parts, leaves, strict=True):
                 columns = part.columns
                 yield from _tables(reader, footer, ordinal, part, leaves_of_part)
@@ -164,28 +165,15 @@ def _leaves(footer: Footer, ordinal: int, columns: Sequence[str]) -> list[int]:
     return [leaf for name in columns for leaf in footer.leaves[name]]
 
 
-def _check_size(source: Any, file: DataFile) -> None:
-    size = source.size()
-    if size != file.size:
-        raise DatasetChangedError(
-            f"{file.path} was rewritten since the dataset was listed: it had {file.size:,} bytes, and has {size:,}. "
-            "Open the dataset again"
-        )
-
-
-def _reader(source: Any, footer: Footer, location: Location, *, verify: bool = True, whole: bool = True) -> Any:
-    # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from that, and
-    # who wants the first rows wants little of each chunk.
-    together = whole and str(location.filesystem.type_name) != "local"
-    reader = pq.ParquetReader()  # `ParquetFile` is this and a table of all columns' names, made anew each time
-    reader.open(
-        source,
-        metadata=footer.metadata,
-        pre_buffer=together,
-        buffer_size=0 if together else _STREAM_BYTES,
-        page_checksum_verification=verify,
-    )
-    return reader
+@contextlib.contextmanager
+def _lent(files: OpenFiles | None, location: Location, footer: Footer, *, verify: bool, whole: bool) -> Iterator[Any]:
+    lender = files or OpenFiles()
+    try:
+        with lender.reader(location, footer, verify=verify, whole=whole) as reader:
+            yield reader
+    finally:
+        if files is None:
+            lender.close()
 
 
 def _as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
@@ -198,7 +186,14 @@ def _as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str,
             footer.as_asked[columns] = table.schema
         else:
             table = _arranged(table, footer, ordinal, columns)
-    return table.replace_schema_metadata().combine_chunks()
+    return _in_one_chunk(table.replace_schema_metadata())
+
+
+def _in_one_chunk(table: pa.Table) -> pa.Table:
+    if table.num_columns > _CHECKED_COLUMNS:
+        return table.combine_chunks()
+    is_one = all(table.column(number).num_chunks == 1 for number in range(table.num_columns))
+    return table if is_one else table.combine_chunks()
 
 
 def _is_as_asked(schema: pa.Schema, columns: tuple[str, ...]) -> bool:
@@ -234,15 +229,12 @@ def _explained(
     if isinstance(problem, OSError) and problem.errno is not None:
         return StorageError(f"{location.url}: {file.path} cannot be read: {problem}")
     check_unchanged(read_footer(location, file.path).file, footer.file)
-    column = _first_damaged(location, file, ordinal, columns, footer)
+    column = _first_damaged(location, ordinal, columns, footer)
     return DecodeError(f"the data is damaged: {problem}", column=column, file=file.path, row_group=ordinal)
 
 
-def _first_damaged(
-    location: Location, file: DataFile, ordinal: int, columns: Sequence[str], footer: Footer
-) -> str | None:
-    with location.filesystem.open_input_file(location.join(file.path)) as source:
-        reader = _reader(source, footer, location)
+def _first_damaged(location: Location, ordinal: int, columns: Sequence[str], footer: Footer) -> str | None:
+    with _lent(None, location, footer, verify=True, whole=False) as reader:
         for name in columns:
             try:
                 reader.read_row_group(ordinal, column_indices=list(footer.leaves[name]), use_threads=False)

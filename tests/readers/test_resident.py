@@ -127,8 +127,8 @@ def test_cells_that_have_to_be_refused_wait_until_somebody_wants_them() -> None:
 
 
 def test_long_rows_of_several_forms_are_read_once_more_and_kept_as_cells() -> None:
-    field = UnischemaField("x", np.float64, (600, 100), NdarrayCodec())  # two rows at once
-    good = [field.codec.encode(field, np.full((600, 100), row, float)) for row in range(5)]  # type: ignore[union-attr]
+    field = UnischemaField("x", np.float64, (1200, 100), NdarrayCodec())  # two rows at once
+    good = [field.codec.encode(field, np.full((1200, 100), row, float)) for row in range(5)]  # type: ignore[union-attr]
     stored = pa.table({"x": pa.array([*good[:3], b"damaged", good[4]], pa.binary())})
     reads: list[Part] = []
     resident = admission(Unischema("s", [field])).admit(5, None, reading(stored, reads))

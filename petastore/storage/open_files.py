@@ -1,0 +1,124 @@
+"""Files that stay open from one row group to the next.
+
+Opening a file and making a reader of its pages are a handful of short calls into Arrow, each of which lets go of the
+interpreter lock and has to get it again: with several threads at work that costs more than what they do.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from petastore.errors import DatasetChangedError
+from petastore.inventory import DataFile
+from petastore.storage.footers import Footer
+from petastore.storage.location import Location
+
+__all__ = ["OpenFiles"]
+
+_STREAM_BYTES = 256 * 1024
+"""Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
+
+_MOST_IDLE = 8
+"""Files that stay open while nobody reads them."""
+
+
+class OpenFiles:
+    """Lends readers of files, each to one thread at a time, and keeps the last ones open. Thread-safe.
+
+    Only files of the local file system are kept open: a reader of any other holds the bytes that it fetched ahead.
+    Whoever wrote a file anew while it was open is not noticed; what is read is then what the file was.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: collections.OrderedDict[_Opened, None] = collections.OrderedDict()
+
+    @contextlib.contextmanager
+    def reader(self, location: Location, footer: Footer, *, verify: bool, whole: bool) -> Iterator[Any]:
+        """A `pyarrow.parquet.ParquetReader` of a file, for the calling thread alone.
+
+        Args:
+            location: Where the dataset lies.
+            footer: Of the file; the one of each call for a file has to be the same object for it to be found open.
+            verify: Whether the checksums of pages are verified.
+            whole: Whether most of each column chunk is going to be read.
+
+        Raises:
+            DatasetChangedError: The file is not the one that the footer is of.
+            FileNotFoundError: It is missing.
+            OSError: It cannot be read.
+        """
+        opened = self._found(footer, verify, whole) or _Opened(location, footer, verify=verify, whole=whole)
+        try:
+            yield opened.reader
+        except Exception:
+            opened.source.close()
+            raise
+        finally:
+            if not opened.source.closed:
+                self._keep(opened)
+
+    def _found(self, footer: Footer, verify: bool, whole: bool) -> _Opened | None:
+        with self._lock:
+            for opened in reversed(self._idle):
+                if opened.footer is footer and (opened.verify, opened.whole) == (verify, whole):
+                    del self._idle[opened]
+                    return opened
+        return None
+
+    def _keep(self, opened: _Opened) -> None:
+        if opened.is_fetched_ahead:
+            opened.source.close()
+            return
+        with self._lock:
+            self._idle[opened] = None
+            dropped = self._idle.popitem(last=False)[0] if len(self._idle) > _MOST_IDLE else None
+        if dropped is not None:
+            dropped.source.close()
+
+    def close(self) -> None:
+        """Closes what nobody reads. Files that are lent are closed by the next call after they came back."""
+        with self._lock:
+            idle, self._idle = self._idle, collections.OrderedDict()
+        for opened in idle:
+            opened.source.close()
+
+
+class _Opened:
+    """A file and a reader of it."""
+
+    def __init__(self, location: Location, footer: Footer, *, verify: bool, whole: bool) -> None:
+        self.footer, self.verify, self.whole = footer, verify, whole
+        # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from
+        # that, and who wants the first rows wants little of each chunk.
+        self.is_fetched_ahead = str(location.filesystem.type_name) != "local"
+        together = whole and self.is_fetched_ahead
+        self.source = location.filesystem.open_input_file(location.join(footer.file.path))
+        try:
+            _check_size(self.source, footer.file)
+            self.reader = pq.ParquetReader()  # `ParquetFile` is this and a table of all columns' names
+            self.reader.open(
+                self.source,
+                metadata=footer.metadata,
+                pre_buffer=together,
+                buffer_size=0 if together else _STREAM_BYTES,
+                page_checksum_verification=verify,
+            )
+        except BaseException:
+            self.source.close()
+            raise
+
+
+def _check_size(source: Any, file: DataFile) -> None:
+    size = source.size()
+    if size != file.size:
+        raise DatasetChangedError(
+            f"{file.path} was rewritten since the dataset was listed: it had {file.size:,} bytes, and has {size:,}. "
+            "Open the dataset again"
+        )
