@@ -416,9 +416,9 @@ class Spy(Dataset):
         spy.__dict__["seen"] = []
         return spy
 
-    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True) -> Iterator[pa.Table]:
+    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], **options: Any) -> Iterator[pa.Table]:
         self.__dict__["seen"].append((unit.group, parts[0].first))
-        return super().read_in_parts(unit, parts, verify=verify)
+        return super().read_in_parts(unit, parts, **options)
 
     def seen_while_reading(self, asked: NGram, **options: Any) -> list[tuple[int, int | None]]:
         with open_window_reader(self, {"columns": asked, **options}, {}, workers=Workers("dummy")) as reader:
