@@ -22,6 +22,7 @@ def throughput(
     ] = None,
     warmup: Annotated[int, typer.Option("--warmup", "-m", help="Rows read before the measure.")] = 200,
     measure: Annotated[int, typer.Option("--measure", "-n", help="Rows that are measured.")] = 1000,
+    seconds: Annotated[float, typer.Option("--seconds", help="Measure at least so long.")] = 2,
     pool_type: Annotated[str, typer.Option("--pool-type", "-p", help="thread, process or dummy.")] = "thread",
     workers: Annotated[
         int | None, typer.Option("--workers", "-w", help="Workers; one for each CPU by default.")
@@ -54,6 +55,7 @@ def throughput(
                 reader_extra_args=more,
                 spawn_new_process=False,  # this one does nothing else
                 batch_size=batch_size,
+                seconds=seconds,
                 progress=lambda done, total: bar.update(task, completed=done, total=total),
             )
         console = Console()

@@ -151,8 +151,9 @@ def throughput_table(found: Throughput) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column(overflow="fold")
-    spread = f"{_rate(found.slowest)} to {_rate(found.fastest)}"
-    table.add_row("rate", f"{_rate(found.rows_per_second)} rows/s at the median, {spread} in parts of the measure")
+    spread = f"{_rate(found.slowest)} / {_rate(found.median)} / {_rate(found.fastest)}"
+    table.add_row("rate", f"{_rate(found.rows_per_second)} rows/s")
+    table.add_row("parts", f"{spread} rows/s (least / median / most)")
     table.add_row("bytes", f"{people_bytes(round(found.bytes_per_second))}/s, {found.bytes_per_row:,.0f} bytes a row")
     table.add_row("measured", f"{counted(found.rows, 'row')} in {found.seconds:.3f} s")
     table.add_row("first", f"{found.first_seconds:.3f} s from opening to the first of them")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Memory", "Throughput", "reader_throughput"]
 
-_SLICES = 20
+_PARTS = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,8 +48,9 @@ class Throughput:
     seconds: float
     """How long that took."""
 
-    rows_per_second: float
-    """Median over 20 parts of the measure, of nearly equal rows."""
+    median: float
+    """Rows per second in the middle one of about 20 parts of the measure. Readers work ahead and make rows by many, so
+    parts differ more than measures do."""
 
     slowest: float
     """Rows per second in the slowest of the parts."""
@@ -70,9 +71,14 @@ class Throughput:
     """The most memory that it took."""
 
     @property
-    def samples_per_second(self) -> float:
-        """Rows by seconds, over the whole measure: what Petastorm told."""
+    def rows_per_second(self) -> float:
+        """Rows by seconds, over the whole measure."""
         return self.rows / self.seconds
+
+    @property
+    def samples_per_second(self) -> float:
+        """The same, by Petastorm's name."""
+        return self.rows_per_second
 
     @property
     def time_mean(self) -> float:
@@ -81,7 +87,7 @@ class Throughput:
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes of arrays, text and bytes in a second, at the median."""
+        """Bytes of arrays, text and bytes in a second, over the whole measure."""
         return self.rows_per_second * self.bytes_per_row
 
 
@@ -100,6 +106,7 @@ def reader_throughput(
     spawn_new_process: bool = True,
     *,
     batch_size: int | None = None,
+    seconds: float = 0,
     progress: Callable[[int, int], object] | None = None,
 ) -> Throughput:
     """Read a dataset and say how fast that went. Parameters stand in the order of Petastorm's function.
@@ -111,7 +118,8 @@ def reader_throughput(
         dataset_url: The dataset.
         field_regex: Names, or regular expressions over whole names; None is all fields.
         warmup_cycles_count: Rows that are read before the measure.
-        measure_cycles_count: Rows that are measured; whole batches, so they may be a few more.
+        measure_cycles_count: Rows that are measured; whole batches, so they may be a few more. Readers work ahead: take
+            far more rows than a few row groups have, or what is measured is how fast rows leave memory.
         pool_type: `"thread"`, `"process"` or `"dummy"`, as `reader_pool_type` of `make_reader`.
         loaders_count: Workers; None is one for each CPU that the process may use.
         profile_threads: Has no meaning any more; a profiler such as py-spy looks into all threads.
@@ -122,6 +130,7 @@ def reader_throughput(
         spawn_new_process: Measure in a new process, whose memory is the reader's alone. Programs that ask for it
             keep their own code under `if __name__ == "__main__":`.
         batch_size: Read batches of columns of so many rows, as adapters do; None reads row by row.
+        seconds: Measure at least so long, whatever the rows.
         progress: Called with rows read and rows in all, now and then; only where no process is spawned.
 
     Returns:
@@ -138,7 +147,7 @@ def reader_throughput(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = petastore.write_dataset(folder + "/users", schema, [{"id": number} for number in range(100)])
         ...     found = reader_throughput(folder + "/users", batch_size=10, spawn_new_process=False)
-        >>> found.rows, found.bytes_per_row, found.slowest <= found.rows_per_second <= found.fastest
+        >>> found.rows, found.bytes_per_row, found.slowest <= found.median <= found.fastest
         (1000, 8.0, True)
     """
     del profile_threads
@@ -153,6 +162,7 @@ def reader_throughput(
         dataset_url=os.fspath(dataset_url),
         warmup=whole_number(warmup_cycles_count, name="warmup_cycles_count", least=0),
         measure=whole_number(measure_cycles_count, name="measure_cycles_count", least=1),
+        seconds=float(seconds),
         batch_size=None if batch_size is None else whole_number(batch_size, name="batch_size", least=1),
         arguments={
             **arguments,
@@ -172,6 +182,7 @@ class _Asked:
     dataset_url: str
     warmup: int
     measure: int
+    seconds: float
     batch_size: int | None
     arguments: dict[str, Any]
 
@@ -189,11 +200,13 @@ def _measured(asked: _Asked, progress: Callable[[int, int], object] | None) -> T
         rows = sum(_rows_in(value) for value in sample)
         sizes, counted = _bytes_in(sample), rows
         while rows < asked.warmup:
-            more, values = read(max(1, min(asked.warmup - rows, asked.warmup // _SLICES)))
+            more, values = read(max(1, min(asked.warmup - rows, asked.warmup // _PARTS)))
             rows += more
             sizes, counted = sizes + _bytes_in(values), counted + sum(_rows_in(value) for value in values)
             tell(min(rows, total), total)
-        parts, cpu = _parts(read, asked.measure, lambda done: tell(asked.warmup + min(done, asked.measure), total))
+        parts, cpu = _parts(
+            read, asked.measure, asked.seconds, lambda done: tell(asked.warmup + min(done, asked.measure), total)
+        )
     return _told(parts, cpu, first_seconds, sizes / counted)
 
 
@@ -224,31 +237,37 @@ def _batches(reader: Reader, batch_size: int) -> _Read:
     return read
 
 
-def _parts(read: _Read, measure: int, tell: Callable[[int], object]) -> tuple[list[tuple[int, float]], float]:
+def _parts(
+    read: _Read, measure: int, seconds: float, tell: Callable[[int], object]
+) -> tuple[list[tuple[int, float]], float]:
     """Rows and seconds of each part of the measure, and the CPU seconds of all."""
     parts: list[tuple[int, float]] = []
-    done, cpu = 0, 0.0
-    while done < measure:
-        cpu_began, began = time.process_time(), time.perf_counter()
-        rows, _ = read(min(measure - done, -(-measure // _SLICES)))
-        parts.append((rows, time.perf_counter() - began))
+    done, spent, cpu = 0, 0.0, 0.0
+    share = -(-measure // _PARTS)
+    while done < measure or spent < seconds:
+        rows, took, cpu_began, began = 0, 0.0, time.process_time(), time.perf_counter()
+        while not rows or took < seconds / _PARTS:
+            left = measure - done - rows
+            rows += read(min(left, share) if left > 0 else share)[0]
+            took = time.perf_counter() - began
         cpu += time.process_time() - cpu_began
-        done += rows
+        parts.append((rows, took))
+        done, spent = done + rows, spent + took
         tell(done)
     return parts, cpu
 
 
 def _told(parts: list[tuple[int, float]], cpu: float, first_seconds: float, bytes_per_row: float) -> Throughput:
     rates = [rows / max(seconds, 1e-9) for rows, seconds in parts]
-    seconds = sum(seconds for _, seconds in parts)
+    seconds = max(sum(seconds for _, seconds in parts), 1e-9)
     return Throughput(
         rows=sum(rows for rows, _ in parts),
         seconds=seconds,
-        rows_per_second=statistics.median(rates),
+        median=statistics.median(rates),
         slowest=min(rates),
         fastest=max(rates),
         bytes_per_row=bytes_per_row,
-        cpu=100 * cpu / max(seconds, 1e-9),
+        cpu=100 * cpu / seconds,
         first_seconds=first_seconds,
         memory_info=Memory(_peak_bytes()),
     )

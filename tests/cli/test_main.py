@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,11 @@ def test_help_lists_the_commands_with_one_line_each() -> None:
     assert ran.returncode == 0
     listed = ran.stdout[ran.stdout.index("Commands") :].splitlines()[1:-1]
     assert [line.split()[1] for line in listed if line.split()[0] == "│"] == VERBS
+
+
+def test_each_command_has_its_section_in_the_reference(repository: Path) -> None:
+    page = (repository / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^## `petastore ([a-z-]+) ", page, re.MULTILINE)) == sorted(VERBS)
 
 
 @pytest.mark.parametrize("verb", VERBS)

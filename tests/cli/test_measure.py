@@ -27,7 +27,9 @@ def dataset(tmp_path: Path) -> Path:
 
 
 def test_throughput_closes_with_one_line(dataset: Path) -> None:
-    ran = petastore("throughput", dataset, "--warmup", "100", "--measure", "500", "--batch-size", "50", "-w", "1")
+    ran = petastore(
+        "throughput", dataset, "--warmup", "100", "--measure", "500", "--seconds", "0", "--batch-size", "50", "-w", "1"
+    )
     assert ran.returncode == 0
     assert "measured  500 rows in " in ran.stdout
     assert re.fullmatch(r"[0-9,]+ rows/s, .*/s, [0-9]+ % CPU, .* of memory", ran.stdout.splitlines()[-1])

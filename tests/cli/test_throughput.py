@@ -38,7 +38,8 @@ def test_rows_bytes_and_times_are_told(dataset: Path, batch_size: int | None, po
     found = reader_throughput(dataset, None, 50, 200, pool_type, 2, batch_size=batch_size, spawn_new_process=False)
     assert 200 <= found.rows < 200 + 70
     assert found.bytes_per_row == 8 + 3 + 4 * 4
-    assert 0 < found.slowest <= found.rows_per_second <= found.fastest
+    assert 0 < found.slowest <= found.median <= found.fastest
+    assert found.slowest <= found.rows_per_second * 1.001 <= found.fastest * 1.002
     assert found.first_seconds > 0
     assert found.time_mean == pytest.approx(1 / found.samples_per_second)
     assert found.memory_info.rss is not None
@@ -55,6 +56,12 @@ def test_only_the_fields_asked_for_are_read(dataset: Path) -> None:
     assert reader_throughput(dataset, "id", 10, 40, spawn_new_process=False).bytes_per_row == 8
     more = {"schema_fields": ["id"], "shuffle_rows": True}
     assert reader_throughput(dataset, None, 10, 40, reader_extra_args=more, spawn_new_process=False).bytes_per_row == 8
+
+
+def test_a_measure_lasts_as_long_as_it_is_asked_to(dataset: Path) -> None:
+    found = reader_throughput(dataset, None, 0, 5, spawn_new_process=False, seconds=0.3)
+    assert found.seconds >= 0.3
+    assert found.rows > 70
 
 
 def test_progress_is_told_up_to_the_end(dataset: Path) -> None:
