@@ -151,19 +151,25 @@ def transform_columns(
 
 
 def _of_rows(asked: Asked) -> dict[str, Decoded]:
+    names = list(asked.columns)
     results = []
-    for row in range(asked.first, asked.first + asked.rows):
-        arguments = {name: _value(column, row) for name, column in asked.columns.items()}
-        result = asked.call(arguments, row - asked.first)
+    for row, values in enumerate(zip(*(_values(asked, column) for column in asked.columns.values()), strict=True)):
+        result = asked.call(dict(zip(names, values, strict=True)), row)
         if not isinstance(result, dict):
-            raise asked.error(f"must return a dict, but it returned {type(result).__name__}", row - asked.first)
-        asked.check_names(result, row - asked.first)
+            raise asked.error(f"must return a dict, but it returned {type(result).__name__}", row)
+        asked.check_names(result, row)
         results.append(result)
     return columns_of_rows(asked, results)
 
 
-def _value(column: Decoded, row: int) -> Any:
-    return None if column.missing is not None and column.missing[row] else column.values[row]
+def _values(asked: Asked, column: Decoded) -> list[Any]:
+    """One value a row, None where it is missing."""
+    rows = slice(asked.first, asked.first + asked.rows)
+    values = list(column.values[rows])
+    if column.missing is not None:
+        for row in np.flatnonzero(column.missing[rows]):
+            values[row] = None
+    return values
 
 
 def _of_columns(asked: Asked) -> dict[str, Decoded]:

@@ -212,24 +212,44 @@ def _of_values(asked: Asked, field: UnischemaField, values: list[Any]) -> Decode
     """A column that was returned as one value a row, None or NaT where it is missing."""
     is_time = field.dtype.kind in "mM" and field.is_scalar
     if is_time:
-        values = [None if value is None or value != value else _numpy_time(value) for value in values]
+        values = [_numpy_time(value) for value in values]
     missing = np.fromiter((value is None for value in values), dtype=np.bool_, count=len(values))
     if missing.any():
         _refuse_missing(asked, field, missing)
     out = empty_column(field, len(values))
+    alike = None if missing.any() else _alike(field, values)
+    if alike is not None:
+        out[:] = alike
+        return Decoded(out, None)
     if out.dtype == np.dtype(object):
         for row, value in enumerate(values):
             out[row] = None if value is None else _checked_object(asked, field, value, row)
         return Decoded(out, None)
     for row, value in enumerate(values):
-        if value is not None:
+        if isinstance(value, (np.ndarray, np.generic)) and value.dtype == out.dtype and value.shape == out.shape[1:]:
+            out[row] = value
+        elif value is not None:
             out[row] = _checked_array(asked, field, value, row)
     out[missing] = np.zeros((), out.dtype)
     return Decoded(out, missing if missing.any() else None)
 
 
+def _alike(field: UnischemaField, values: list[Any]) -> NDArray[Any] | None:
+    """Numbers of one type that their field takes, as an array; None for all else, which is looked at one by one."""
+    if not field.is_scalar or field.dtype.kind not in "biuf" or len(kinds := set(map(type, values))) != 1:
+        return None
+    if not issubclass(kinds.pop(), (np.number, np.bool_, bool, int, float)):
+        return None
+    array = np.array(values)
+    return array if np.can_cast(array.dtype, field.dtype, casting="same_kind") else None
+
+
 def _numpy_time(value: Any) -> Any:
-    """A moment or duration as NumPy has it, in UTC."""
+    """A moment or duration as NumPy has it, in UTC; None where it is NaT."""
+    if value is None or value != value:
+        return None
+    if isinstance(value, np.generic):
+        return value
     if hasattr(value, "tzinfo") and value.tzinfo is not None:
         value = value.astimezone(dt.UTC).replace(tzinfo=None)
     for convert in ("to_datetime64", "to_timedelta64"):  # pandas, to the nanosecond
@@ -269,10 +289,11 @@ def _checked_array(asked: Asked, field: UnischemaField, value: Any, row: int) ->
     fits = len(array.shape) == len(field.shape) and all(
         declared in (None, size) for declared, size in zip(field.shape, array.shape, strict=True)
     )
-    is_object = field.dtype == np.dtype(object)
-    if not fits or not (is_object or np.can_cast(array.dtype, field.dtype, casting="same_kind")):
+    dtype = field.dtype
+    is_object = dtype == np.dtype(object)
+    if not fits or not (is_object or np.can_cast(array.dtype, dtype, casting="same_kind")):
         raise _no_such(asked, field, array.dtype, array.shape, row)
-    return array if is_object else array.astype(field.dtype, copy=False)
+    return array if is_object else array.astype(dtype, copy=False)
 
 
 def _no_such(
