@@ -151,13 +151,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         if filled and not whole_columns:
             raise RequestError("nulls= is about whole columns, and a collate_fn gets rows; leave one of them out")
         make: Callable[[Any], Any] = BatchTensors(forms, filled) if whole_columns else self._collated_rows
-        # torch fetches, collates and pins; it is told not to batch, because a reader's batches are ready.
-        self._batch_loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
-            _Batches(passes, int(batch_size)),
-            batch_size=None,
-            collate_fn=make,
-            pin_memory=pin_memory,
-        )
+        self._passes, self._make = passes, make
         self._on_device = None if self.device is None else BatchesOnDevice(reader, passes, make, self.device)
 
     def __len__(self) -> int:
@@ -169,7 +163,18 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         return int(self.reader.steps_per_epoch(self.batch_size)) * epochs_of(self.reader.num_epochs)
 
     def __iter__(self) -> Any:
-        return iter(self._batch_loader) if self._on_device is None else self._on_device.start(int(self.batch_size or 1))
+        batch_size = int(self.batch_size or 1)
+        if self._on_device is not None:
+            return self._on_device.start(batch_size)
+        if self.pin_memory:
+            return iter(self._pinned(batch_size))
+        # torch's own loop would cost a third as much again as making the tensors, and there is nothing left for it.
+        return map(self._make, self._passes.start(batch_size))
+
+    def _pinned(self, batch_size: int) -> torch.utils.data.DataLoader[Any]:
+        """A loader of torch that does nothing but pin."""
+        batches = _Batches(self._passes, batch_size)
+        return torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=self._make, pin_memory=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Where training stands: after the last batch that was handed out. Small, JSON, and the same on every rank."""
