@@ -54,8 +54,9 @@ class TransformSpec:
     but this row. "columns" then does the same as "row", without a call for each.
 
     It must keep the number of rows: that is what keeps ranks in step. In DataFrames integers and booleans with missing
-    values are pandas' nullable types, floats have NaN, times NaT in UTC, and arrays are objects; whatever pandas calls
-    missing in what it returns is missing, if the field is nullable. In dicts of columns, `numpy.ma.MaskedArray` is what
+    values are pandas' nullable types, floats have NaN, times NaT in UTC, and arrays are objects. What pandas calls
+    missing in what is returned is missing; but NaN in a column that was there before is missing where it was missing
+    before, and a number elsewhere. In dicts of columns, `numpy.ma.MaskedArray` is what
     a column with missing values is; `numpy.ma.filled(column, 0)` fills those of any column. Text and arrays of free
     shape are object arrays.
 

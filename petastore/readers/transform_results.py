@@ -146,10 +146,12 @@ def columns_of_frame(asked: Asked, result: Any) -> dict[str, Decoded]:
     for field in asked.schema:
         if result[field.name].ndim != 1:
             raise asked.error(f"returned a DataFrame with several columns {field.name!r}")
-    return {field.name: _of_array(asked, field, _series_values(result[field.name], field)) for field in asked.schema}
+    return {
+        field.name: _of_array(asked, field, _series_values(asked, result[field.name], field)) for field in asked.schema
+    }
 
 
-def _series_values(series: Any, field: UnischemaField) -> Any:
+def _series_values(asked: Asked, series: Any, field: UnischemaField) -> Any:
     """A Series as an array, masked or with None where it has nothing."""
     zone = getattr(series.dtype, "tz", None)
     if zone is not None:
@@ -162,12 +164,23 @@ def _series_values(series: Any, field: UnischemaField) -> Any:
         values[:] = [None if gone else value for gone, value in zip(missing.tolist(), series, strict=True)]
         return values
     if isinstance(series.dtype, np.dtype):
-        values = series.to_numpy()
-        # NaN of a field that is never missing is a number like others.
-        return np.ma.MaskedArray(values, missing) if field.nullable or numpy_dtype.kind in "mM" else values
+        if numpy_dtype.kind in "fc":
+            missing = missing & _may_be_missing(asked, field)
+        return np.ma.MaskedArray(series.to_numpy(), missing)
     values = np.zeros(len(series), dtype=numpy_dtype)
     values[~missing] = series[~missing].to_numpy(dtype=numpy_dtype)
     return np.ma.MaskedArray(values, missing)
+
+
+def _may_be_missing(asked: Asked, field: UnischemaField) -> bool | NDArray[np.bool_]:
+    """Of each row: whether NaN means that a value is missing; else it is a number like others.
+
+    pandas has one word for both. It is missing where it was missing before, and wherever the column is new.
+    """
+    before = asked.columns.get(field.name)
+    if before is None or before.values.dtype.kind not in "fc" or not field.nullable:
+        return field.nullable
+    return False if before.missing is None else before.missing[asked.first : asked.first + asked.rows]
 
 
 def _of_array(asked: Asked, field: UnischemaField, column: Any) -> Decoded:

@@ -177,7 +177,7 @@ def things(draw: st.DrawFn) -> list[dict[str, Any]]:
     for number in range(draw(st.integers(1, 12))):
         full = {
             "count": np.int32(draw(st.integers(-(2**31), 2**31 - 1))),
-            "share": np.float32(number / 4),
+            "share": np.float32("nan" if draw(MAYBE) else number / 4),
             "when": np.datetime64(draw(st.integers(-(2**50), 2**50)), "us"),
             "word": draw(st.text(max_size=3)),
             "price": Decimal(number) / 4,
@@ -302,6 +302,22 @@ def test_all_forms_are_there_in_both_readers(tmp_path: Path, open_reader: Any) -
     assert str(given["dataframe"]["n"].dtype) == "Int64"
     assert given["dataframe"]["when"].isna().tolist() == [False, True, False]
     assert sorted(given["row"]) == ["n", "when", "word"]
+
+
+def test_nan_in_a_frame_is_missing_where_the_column_is_new_or_the_value_was_missing() -> None:
+    def logs(frame: Any) -> Any:
+        frame["share"] = frame["share"] * np.nan
+        frame["new"] = frame["share"]
+        return frame
+
+    spec = TransformSpec(logs, [("new", np.float32, (), True)], selected_fields=["share", "new"])
+    columns = decoded([dict.fromkeys(THINGS.fields) | {"id": 0}, dict.fromkeys(THINGS.fields) | {"id": 1, "share": 2}])
+    made = transform_columns(columns, np.array([0, 2]), transform_schema(THINGS, spec), spec, batched=True)
+    assert made["share"].missing is not None
+    assert made["share"].missing.tolist() == [True, False]
+    assert np.isnan(made["share"].values[1])
+    assert made["new"].missing is not None
+    assert made["new"].missing.all()
 
 
 def test_a_mask_that_is_given_can_be_written() -> None:
