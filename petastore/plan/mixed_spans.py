@@ -12,7 +12,7 @@ import enum
 import functools
 import heapq
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -106,13 +106,14 @@ class Batches:
     """Which rows are no repeats, as in `Span`."""
 
     consumed: NDArray[np.int64]
-    """Positions consumed after each batch, as in `Span`."""
+    """Positions consumed before the first batch, and after each, shape (batches + 1,)."""
 
-    given: NDArray[np.int64]
-    """Rows of each source consumed before the first batch, and after each, shape (batches + 1, sources)."""
+    given: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    """Rows of each source consumed when so many positions are, shape (n,) to (n, sources)."""
 
-    of_one_source: bool
-    """Whether each batch is of one source, so that cursors have to say what was consumed of each."""
+    taken: NDArray[np.int64] | None
+    """Where each batch is of one source: rows of each source consumed before the first batch, and after each, shape
+    (batches + 1, sources). Cursors have to say it."""
 
     def cut(self, steps: range) -> Batches:
         """Some consecutive ones of them."""
@@ -123,9 +124,9 @@ class Batches:
             if low < high:
                 parts.append(SourceRows(part.source, part.where[low:high] - begin, part.places[low:high]))
         valid = None if self.valid is None else self.valid[begin:end]
-        offsets, given = self.offsets[steps.start : steps.stop + 1] - begin, self.given[steps.start : steps.stop + 1]
-        here = slice(steps.start, steps.stop)
-        return Batches(parts, offsets, valid, self.consumed[here], given, self.of_one_source)
+        borders = slice(steps.start, steps.stop + 1)
+        taken = None if self.taken is None else self.taken[borders]
+        return Batches(parts, self.offsets[borders] - begin, valid, self.consumed[borders], self.given, taken)
 
 
 class MixedBatches:
@@ -146,10 +147,9 @@ class MixedBatches:
         share = self._batches.share(self._shard, steps.start, steps.stop)
         run = share.run
         parts = _by_source(*self._line.at(share.positions)) if run is None else self._line.between(run.start, run.stop)
-        consumed = self._batches.consumed_after(steps)
         before = self._batches.start + steps.start * self._batches.global_batch
-        given = self._line.counts_at(np.concatenate([[before], consumed]))
-        return Batches(parts, share.offsets, share.valid, consumed, given, of_one_source=False)
+        consumed = np.concatenate([[before], self._batches.consumed_after(steps)])
+        return Batches(parts, share.offsets, share.valid, consumed, self._line.counts_at, None)
 
 
 class SourceBatches:
@@ -203,9 +203,9 @@ class SourceBatches:
             ),
             offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             valid=None if pieces[0][1] is None else np.concatenate([valid for _, valid in pieces]),
-            consumed=taken[1:].sum(axis=1),
-            given=taken,
-            of_one_source=True,
+            consumed=taken.sum(axis=1),
+            given=lambda consumed: taken[np.searchsorted(taken.sum(axis=1), consumed)],
+            taken=taken,
         )
 
     def _shares(self, source: int, count: int) -> list[tuple[Any, Any, int]]:
@@ -269,17 +269,18 @@ class Walk:
         No source starts over within several of them: row groups would be kept from one of its epochs to the next.
         """
         num_rows = np.array([source.plan.num_rows for source in self._sources])
-        given = batches.given + epoch * np.array([source.rows for source in self._sources])
-        # of_first, of_last: (batches, sources) the epochs of each source that the first and last row of a batch are of
+        borders = np.array([steps[0].start, *(some.stop for some in steps)])
+        given = batches.given(batches.consumed[borders]) + epoch * np.array([source.rows for source in self._sources])
+        # of_first, of_last: (steps, sources) the epochs of each source that the first and last row of a step are of
         of_first = given[:-1] // num_rows
         of_last = np.maximum(given[1:] - 1, given[:-1]) // num_rows
-        together: list[range] = []
-        for some in steps:
-            if together and (of_first[together[0].start] != of_last[some.stop - 1]).any():
-                yield together
+        together: list[int] = []
+        for number in range(len(steps)):
+            if together and (of_first[together[0]] != of_last[number]).any():
+                yield [steps[each] for each in together]
                 together = []
-            together.append(some)
-        yield together
+            together.append(number)
+        yield [steps[each] for each in together]
 
     def _picked(self, batches: Batches, epoch: int, steps: Sequence[range]) -> list[GroupedRows]:
         """The rows of some steps, which all of the batches are of."""
@@ -307,13 +308,13 @@ class Walk:
             valid=None if batches.valid is None else batches.valid[offsets[0] : offsets[-1]],
             epoch=at.epoch,
             first_epoch=at.first_epoch,
-            consumed=batches.consumed[cut],
+            consumed=batches.consumed[1:][cut],
             ends_epoch=ends is not Ends.NOTHING,
             needed=needed,
             fetch=tuple(fetch),
             turns=tuple(map(self._turns, fetch)),
-            release=self._let_go(self._given(batches.given[steps.stop], at.epoch, ends), ends),
-            taken=batches.given[1:][cut] if batches.of_one_source else None,
+            release=self._let_go(self._given(batches, steps.stop, at.epoch, ends), ends),
+            taken=None if batches.taken is None else batches.taken[1:][cut],
         )
 
     def _by_epoch(self, part: SourceRows, epoch: int) -> Iterator[tuple[int, Any, NDArray[np.int64]]]:
@@ -363,10 +364,10 @@ class Walk:
         order = self._order(use.source, use.first_epoch)
         return turns_of(order, group - own.first_group, own.own_lanes, own.plan.selection)
 
-    def _given(self, given: NDArray[np.int64], epoch: int, ends: Ends) -> list[int]:
+    def _given(self, batches: Batches, stop: int, epoch: int, ends: Ends) -> list[int]:
         """Rows that each source has given since the first epoch; `tail="drop"` leaves some out at the end of one."""
         rows = [source.rows for source in self._sources]
-        in_epoch = given.tolist() if ends is Ends.NOTHING else rows
+        in_epoch = batches.given(batches.consumed[stop : stop + 1])[0].tolist() if ends is Ends.NOTHING else rows
         return [epoch * of_epoch + now for of_epoch, now in zip(rows, in_epoch, strict=True)]
 
     def _let_go(self, given: Sequence[int], ends: Ends) -> tuple[int, ...]:
