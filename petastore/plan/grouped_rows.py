@@ -15,6 +15,9 @@ from petastore.plan.selection import Selection
 
 __all__ = ["GroupedRows", "Runs", "inverse", "joined"]
 
+_FEW = 64
+"""So few numbers are sorted faster by Python."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Runs:
@@ -107,8 +110,8 @@ class GroupedRows:
     def distinct(self) -> NDArray[np.int32]:
         """Each row group once, ascending, shape (row groups,)."""
         groups = self.groups if self.runs is None else self.runs.groups
-        if len(groups) == 0:
-            return groups
+        if len(groups) < _FEW:
+            return np.array(sorted(set(groups.tolist())), dtype=np.int32)
         begins = np.flatnonzero(groups[1:] != groups[:-1]) + 1
         return np.array(sorted({int(groups[0]), *groups[begins].tolist()}), dtype=np.int32)
 
@@ -123,8 +126,9 @@ class GroupedRows:
         """The same rows, where row groups have numbers from here on."""
         if self.runs is None:
             return GroupedRows(self.groups + np.int32(first_group), self.rows, self.where)
-        groups = self.runs.groups + np.int32(first_group)
-        return GroupedRows.of_runs(dataclasses.replace(self.runs, groups=groups), self.where)
+        runs = self.runs
+        groups = runs.groups + np.int32(first_group)
+        return GroupedRows.of_runs(Runs(groups, runs.firsts, runs.counts, runs.rows), self.where)
 
     def in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows in the order in which they are asked for, both of shape (n,)."""

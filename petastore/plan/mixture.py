@@ -18,6 +18,7 @@ depends on how many each source has given, so a cursor in the middle of such an 
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import hashlib
@@ -183,9 +184,18 @@ class Mixture:
 
     def unit(self, group: int) -> ReadUnit:
         """The work item that reads a row group, given by its number among those of all sources."""
-        source = int(np.searchsorted(self.first_groups, group, side="right")) - 1
-        unit = self.sources[source].unit(group - int(self.first_groups[source]))
-        return dataclasses.replace(unit, group=group)
+        source = self.source_of(group)
+        unit = self.sources[source].unit(group - self._first_groups[source])
+        return ReadUnit(group, unit.file, unit.row_group, unit.rows, unit.columns)
+
+    def source_of(self, group: int) -> int:
+        """The source of a row group, given by its number among those of all sources."""
+        return bisect.bisect_right(self._first_groups, group) - 1
+
+    @functools.cached_property
+    def _first_groups(self) -> list[int]:
+        first_groups: list[int] = self.first_groups.tolist()
+        return first_groups
 
     @functools.cached_property
     def _line(self) -> MixedLine:

@@ -229,10 +229,12 @@ class EpochOrder:
 
     def _run_of_line(self, first: int, stop: int) -> GroupedRows:
         """The rows of the places [first, stop) of the line: no row is looked for, as they lie side by side."""
-        low = int(np.searchsorted(self._line_starts, first, side="right")) - 1
-        high = int(np.searchsorted(self._line_starts, stop, side="left"))
-        borders: NDArray[np.int64] = np.clip(self._line_starts[low : high + 1], first, stop)
-        firsts = borders[:-1] - self._line_starts[low:high]
+        starts = self._line_starts
+        low, high = int(starts.searchsorted(first, side="right")) - 1, int(starts.searchsorted(stop, side="left"))
+        borders = starts[low : high + 1].copy()
+        borders[0], borders[-1] = first, stop
+        firsts = np.zeros(high - low, dtype=np.int64)
+        firsts[:1] = first - starts[low]
         return GroupedRows.of_runs(Runs.of_file(self._line_groups[low:high], firsts, borders[1:] - borders[:-1]), None)
 
     def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:

@@ -84,7 +84,7 @@ class MixedDatasets:
         self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True, files: OpenFiles | None = None
     ) -> Iterator[pa.Table]:
         """The stored cells of a work item of any of the datasets; see `Dataset.read_in_parts`."""
-        dataset = self.datasets[int(self.source_of(np.array([unit.group]))[0])]
+        dataset = self.datasets[self.mixture.source_of(unit.group)]
         return dataset.read_in_parts(unit, parts, verify=verify, files=files)
 
     def source_of(self, groups: NDArray[Any]) -> NDArray[np.int64]:
@@ -274,7 +274,7 @@ def admissions_of(assembler: MixedAssembler) -> Callable[[int], Admission]:
         )
         for part in assembler.parts
     ]
-    return lambda group: admissions[int(datasets.source_of(np.array([group]))[0])]
+    return lambda group: admissions[datasets.mixture.source_of(group)]
 
 
 class MixedReader(Reader):
