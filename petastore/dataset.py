@@ -276,8 +276,9 @@ def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
     if strangers:
         warnings.warn(
             f"{location.url} holds {len(strangers):,} data file(s) that its inventory does not list and that are not "
-            f"read: {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}. An interrupted write left them, "
-            "or something else than petastore wrote them; petastore.writers.commit.commit_dataset takes them in",
+            f"read: {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}. If an interrupted "
+            "write left them, delete them; if they belong to the dataset, `petastore generate-metadata` takes them in, "
+            "or `petastore migrate` where Petastorm wrote them",
             UserWarning,
             stacklevel=3,
         )

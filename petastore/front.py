@@ -100,7 +100,7 @@ def make_reader(
         cache_row_size_estimate: Of the disk cache; of no effect yet.
         cache_extra_settings: Of the disk cache; of no effect yet.
         hdfs_driver: `"libhdfs"`, which is what there is; `"libhdfs3"` is retired.
-        transform_spec: A function from a row, as a dict, to a row.
+        transform_spec: A function from a row, as a dict, to a row, or of what `TransformSpec.takes` says.
         filters: Which rows: an expression such as `petastore.col("split") == "train"`, or pyarrow's nested lists of
             `(column, operator, value)`. Settled before the first batch, so that all counts are exact.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
@@ -220,8 +220,9 @@ def make_batch_reader(
     """Reads a dataset in batches of columns, as large as its largest row group (at most 65,536 rows).
 
     All parameters are those of `make_reader`, without `pyarrow_serialize`; but `transform_spec` takes and returns a
-    pandas DataFrame of one batch, and `do_include` of a predicate takes one and returns a boolean Series. Columns with
-    codecs are decoded here too. `reader.batches(n)` gives batches of n rows instead.
+    pandas DataFrame of one batch, unless `TransformSpec.takes` says otherwise, and `do_include` of a predicate takes
+    one and returns a boolean Series. Columns with codecs are decoded here too. `reader.batches(n)` gives batches of n
+    rows instead.
 
     Returns:
         An iterator of named tuples of NumPy arrays; use it in a `with` block.
@@ -342,7 +343,7 @@ def make_mixed_reader(
         shard_count: As for `make_reader`.
         tail: As for `make_reader`; with `"per_source"` each source has a last batch.
         decode: Of each source that has none of its own, as for `make_reader`.
-        transform_spec: A function from a row of any source, as a dict, to a row.
+        transform_spec: A function from a row of any source, as a dict, to a row, or of what `TransformSpec.takes` says.
         filters: Of each source that has none of its own, as for `make_reader`.
         predicate: Of each source that has none of its own, as for `make_reader`.
         selection_cache: As for `make_reader`.

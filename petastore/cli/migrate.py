@@ -29,7 +29,7 @@ def migrate(url: _Url, dry_run: _DryRun = False, storage_options: StorageOptions
         found = migrated(url, storage_options=json_options(storage_options), dry_run=dry_run)
         _list(found.written, dry_run=dry_run)
         for name, reason in found.left.items():
-            _say(f"row-group index {name!r} stays Petastorm's: {reason}", style="yellow")
+            _say(f"row-group index {name!r} is not taken over: {reason}", style="yellow")
         _say(f"{url}: {_outcome(found.written, dry_run=dry_run)}")
 
 

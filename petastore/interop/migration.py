@@ -156,7 +156,7 @@ def _petastorm_footer(location: Location) -> Footer:
     if footer is None or PETASTORM_SCHEMA_KEY not in (footer.metadata.metadata or {}):
         raise RequestError(
             f"{location.url} is no dataset that Petastorm wrote: there is no {PETASTORM_SCHEMA_KEY.decode()!r} in "
-            f"{COMMON_METADATA}. petastore.writers.generate.generate_metadata makes a dataset of any Parquet"
+            f"{COMMON_METADATA}. `petastore generate-metadata` makes a dataset of any Parquet"
         )
     return footer
 

@@ -67,7 +67,7 @@ class BlockCommit:
             warnings.warn(
                 f"{self._location.url}: {len(self._left_out):,} files lay there that no manifest lists "
                 f"({self._left_out[0]}, …); they stay out of the dataset. A write that raised left them: delete them, "
-                "or take all files with petastore.writers.commit.commit_dataset",
+                "or take all files with `petastore generate-metadata`",
                 UserWarning,
                 stacklevel=4,
             )
@@ -98,8 +98,8 @@ class BlockCommit:
             raise SchemaError(
                 f"{self._location.url} has another schema than the rows written to it: "
                 f"{schema_difference(manifest.schema_document or '', self._document)}. Nothing was committed. Append "
-                'with the same schema, or write with mode "overwrite"; petastore.writers.commit.commit_dataset gives '
-                "all files there a new schema"
+                'with the same schema, or write with mode "overwrite"; `petastore generate-metadata` with '
+                "--unischema-class gives all files there a new schema"
             )
 
     def _compare_rows(self, inventory: Inventory) -> None:

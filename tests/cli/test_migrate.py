@@ -58,7 +58,7 @@ def test_migrate_says_which_indexes_stay_behind(meadow: Path) -> None:
     shutil.copy(file, file.with_name("part-99999.parquet"))
     ran = petastore("migrate", meadow)
     assert ran.returncode == 0
-    assert "row-group index 'by_id' stays Petastorm's: " in ran.stdout
+    assert "row-group index 'by_id' is not taken over: " in ran.stdout
 
 
 def test_export_writes_the_metadata_of_petastorm(dataset: Path) -> None:

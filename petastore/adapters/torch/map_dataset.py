@@ -47,8 +47,8 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         cache_bytes: Bytes of row groups, as they are stored, that a process keeps; the one that was read last is kept
             whatever its size.
         decode: As in `make_reader`.
-        transform_spec: A function from a row, as a dict of NumPy values, to a row; it runs each time that a row is
-            asked for.
+        transform_spec: A function from a row, as a dict of NumPy values, to a row, or of what `TransformSpec.takes`
+            says; it runs each time that a row is asked for.
         selection: Which rows, from `petastore.select_rows`; they are numbered among themselves.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
         filesystem: A pyarrow or fsspec filesystem to use instead.

@@ -76,7 +76,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         shard_count: Ranks.
         tail: As in `make_reader`.
         decode: As in `make_reader`.
-        transform_spec: A function from a row, as a dict, to a row. It must pickle where workers are spawned.
+        transform_spec: A function from a row, as a dict, to a row, or of what `TransformSpec.takes` says. It must
+            pickle where workers are spawned.
         ragged: As in `petastore.adapters.torch.DataLoader`; needs `batch_size` where it is not `"list"`.
         nulls: As in `petastore.adapters.torch.DataLoader`; needs `batch_size` where it is not `"error"`.
         selection: Which rows, from `petastore.select_rows`.
