@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from . import caches, metadata, rows, selecting, shards, values, workers
+from . import caches, metadata, rows, selecting, shards, values, windows, workers
 
 __all__ = ["CHECKS"]
 
@@ -21,7 +21,7 @@ _PATIENCE_S = 60
 
 CHECKS: dict[str, Callable[[Path], None]] = {
     name: function
-    for module in (rows, shards, selecting, values, caches, workers, metadata)
+    for module in (rows, windows, shards, selecting, values, caches, workers, metadata)
     for name, function in vars(module).items()
     if not name.startswith("_")
     and inspect.isfunction(function)
