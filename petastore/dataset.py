@@ -51,7 +51,7 @@ __all__ = ["Dataset", "open_dataset"]
 class Dataset:
     """One version of a dataset: its schema and its inventory, and the way to its row groups.
 
-    Frozen, picklable and thread-safe. Nothing is read but by `read` and `arrow_schema`.
+    Frozen, picklable and thread-safe. Nothing is read but by `read`, `arrow_schema` and `time_zones`.
     """
 
     location: Location
@@ -91,6 +91,11 @@ class Dataset:
         if not self.inventory.files:
             return pa.schema([])
         return self.footers.get(self.location, self.inventory.files[0]).arrow_schema
+
+    @functools.cached_property
+    def time_zones(self) -> dict[str, str]:
+        """Time zones of the columns that are stored with one, by name; reads one footer if none was read yet."""
+        return {field.name: field.type.tz for field in self.arrow_schema if getattr(field.type, "tz", None)}
 
     def plan(
         self,

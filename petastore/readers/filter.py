@@ -105,7 +105,7 @@ def select_rows(
     asked = None if filters is None else parse_filters(filters)
     predicates: list[RowPredicate] = []
     if predicate is not None:
-        zones = _zones(dataset) if batched else None
+        zones = dataset.time_zones if batched else None
         parse_predicate(predicate, dataset.schema, zones=zones)  # refused as a whole, before it is divided
         divided = divide(predicate, dataset.schema, dataset.partition_names)
         asked = divided.filter if asked is None else asked if divided.filter is None else asked & divided.filter
@@ -134,11 +134,6 @@ def select_rows(
         key = _key(dataset, ["predicate", key, included.cache_key, names], names) if known else None
         selection = search.included(included, selection, key)
     return selection
-
-
-def _zones(dataset: Dataset) -> dict[str, str]:
-    """Time zones of the columns that are stored with one."""
-    return {field.name: field.type.tz for field in dataset.arrow_schema if getattr(field.type, "tz", None)}
 
 
 def _key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:

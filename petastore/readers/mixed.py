@@ -71,6 +71,11 @@ class MixedDatasets:
         """
         return agreed_schema(self.views, self.urls)
 
+    @property
+    def time_zones(self) -> dict[str, str]:
+        """Time zones of columns that are stored with one, as the first dataset has them."""
+        return self.datasets[0].time_zones
+
     @functools.cached_property
     def inventory(self) -> Inventory:
         """The row groups of all, under paths that say of which dataset they are."""
@@ -325,11 +330,13 @@ class MixedReader(Reader):
                 view=view,
                 schema=view if transform is None or not is_apart else transform_schema(view, transform),
                 partition_values=own,
-                transform=self._transform_of(view, transform) if is_apart else None,
+                transform=self._transform_of(view, transform, dataset) if is_apart else None,
                 layout=layout,
                 buffers=self._buffers,
             )
-            for view, transform, own in zip(mixed.views, self._transforms, own_values, strict=True)
+            for dataset, view, transform, own in zip(
+                mixed.datasets, mixed.views, self._transforms, own_values, strict=True
+            )
         )
         agreed = agreed_schema([part.schema for part in parts], mixed.urls)
         view = self._with_source(agreed)
@@ -338,7 +345,7 @@ class MixedReader(Reader):
             view=view,
             schema=view if self.transform is None else transform_schema(view, self.transform),
             partition_values=mixed.partition_values(columns),
-            transform=self._transform_of(view, self.transform),
+            transform=self._transform_of(view, self.transform, mixed),
             layout=layout,
             buffers=self._buffers,
             parts=parts,

@@ -21,7 +21,7 @@ from petastore.plan.unit import ReadUnit
 from petastore.readers.decode import Decoded, decode_cells
 from petastore.readers.recent_row_groups import CacheInfo, RecentRowGroups
 from petastore.readers.reopen import reopened
-from petastore.readers.transform import TransformSpec, transform_columns, transform_schema
+from petastore.readers.transform import TransformSpec, takes_frames, transform_columns, transform_schema
 from petastore.schema.field import UnischemaField
 from petastore.schema.select import select_fields
 from petastore.schema.unischema import Unischema
@@ -137,7 +137,8 @@ class RandomAccess:
         columns = {field.name: self._decoded(field, cells[field.name], groups, rows) for field in self._view}
         if self._transform is not None:
             calls = np.array([0, len(rows)], dtype=np.int64)
-            columns = transform_columns(columns, calls, self.schema, self._transform, batched=False)
+            zones = self.dataset.time_zones if takes_frames(self._transform, batched=False) else {}
+            columns = transform_columns(columns, calls, self.schema, self._transform, batched=False, zones=zones)
         return {name: column.rows(0, len(rows)) for name, column in columns.items()}
 
     def _places(self, numbers: NDArray[Any]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

@@ -28,7 +28,7 @@ from petastore.readers.footprint import Footprint
 from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.resident import Admission, Layout, Resident
-from petastore.readers.transform import Transform, TransformSpec, transform_columns, transform_schema
+from petastore.readers.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
 from petastore.readers.transform_processes import TransformProcesses
 from petastore.schema.row import row_type
 from petastore.schema.unischema import Unischema
@@ -144,21 +144,24 @@ class Reader:
             view=view,
             schema=view if self.transform is None else transform_schema(view, self.transform),
             partition_values=partition_values,
-            transform=self._transform_of(view, self.transform),
+            transform=self._transform_of(view, self.transform, self.dataset),
             layout=Layout.of(view, rows=self._rows_per_group, apart=set(partition_values)),
             buffers=self._buffers,
         )
 
-    def _transform_of(self, view: Unischema, spec: TransformSpec | None) -> Transform | None:
-        """What does to columns what the user asked for; `view` is the schema before it."""
+    def _transform_of(self, view: Unischema, spec: TransformSpec | None, dataset: Any) -> Transform | None:
+        """What does to columns what the user asked for; `view` is the schema of the dataset before it."""
         if spec is None:
             return None
         schema = transform_schema(view, spec)
         self._calls_functions |= spec.func is not None
+        zones = dataset.time_zones if takes_frames(spec, batched=self.batched_output) else {}
         if spec.func is None or self.workers.kind != "process":
-            return functools.partial(transform_columns, schema=schema, spec=spec, batched=self.batched_output)
+            return functools.partial(
+                transform_columns, schema=schema, spec=spec, batched=self.batched_output, zones=zones
+            )
         self._processes = self._processes or self.workers.processes()
-        return self._processes.add(spec, schema, batched=self.batched_output, buffers=self._buffers)
+        return self._processes.add(spec, schema, batched=self.batched_output, zones=zones, buffers=self._buffers)
 
     def _make_admissions(self) -> Callable[[int], Admission]:
         """Who takes in a row group, given its number."""

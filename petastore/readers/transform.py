@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from petastore.schema.unischema import Unischema
 
 _TAKES: Final = ("row", "dataframe", "columns")
 
-__all__ = ["Transform", "TransformSpec", "edit_field", "transform_columns", "transform_schema"]
+__all__ = ["Transform", "TransformSpec", "edit_field", "takes_frames", "transform_columns", "transform_schema"]
 
 Transform: TypeAlias = Callable[
     [dict[str, Decoded], NDArray[np.int64]], "dict[str, Decoded] | Future[dict[str, Decoded]]"
@@ -54,11 +55,11 @@ class TransformSpec:
     but this row. "columns" then does the same as "row", without a call for each.
 
     It must keep the number of rows: that is what keeps ranks in step. In DataFrames integers and booleans with missing
-    values are pandas' nullable types, floats have NaN, times NaT in UTC, and arrays are objects. What pandas calls
-    missing in what is returned is missing; but NaN in a column that was there before is missing where it was missing
-    before, and a number elsewhere. In dicts of columns, `numpy.ma.MaskedArray` is what
-    a column with missing values is; `numpy.ma.filled(column, 0)` fills those of any column. Text and arrays of free
-    shape are object arrays.
+    values are pandas' nullable types, floats have NaN, times NaT, and arrays are objects; instants have the time zone
+    that they are stored with, and may be returned in any. What pandas calls missing in what is returned is missing; but
+    NaN in a column that was there before is missing where it was missing before, and a number elsewhere. In dicts of
+    columns, `numpy.ma.MaskedArray` is what a column with missing values is; `numpy.ma.filled(column, 0)` fills those of
+    any column. Text and arrays of free shape are object arrays.
 
     Example:
         >>> spec = TransformSpec(lambda row: {"x": row["x"] / 2}, edit_fields=[("x", np.float64, (), False)])
@@ -124,8 +125,19 @@ def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unisch
     return Unischema(f"{schema.name}_transformed", [dataclasses.replace(field, codec=None) for field in kept])
 
 
+def takes_frames(spec: TransformSpec, *, batched: bool) -> bool:
+    """Whether the function of a transform is given DataFrames."""
+    return (spec.takes or ("dataframe" if batched else "row")) == "dataframe"
+
+
 def transform_columns(
-    columns: dict[str, Decoded], offsets: NDArray[np.int64], schema: Unischema, spec: TransformSpec, *, batched: bool
+    columns: dict[str, Decoded],
+    offsets: NDArray[np.int64],
+    schema: Unischema,
+    spec: TransformSpec,
+    *,
+    batched: bool,
+    zones: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Decoded]:
     """The columns of a span after a transform.
 
@@ -136,6 +148,7 @@ def transform_columns(
         schema: The schema after the transform.
         spec: The transform.
         batched: Whether the reader gives batches, or else rows.
+        zones: Time zones that instants have in DataFrames, by the names of columns.
 
     Raises:
         TransformError: The function raised, or gave what `edit_fields` does not promise.
@@ -147,7 +160,10 @@ def transform_columns(
         return {field.name: columns[field.name] for field in schema}
     call = _CALLS[spec.takes or ("dataframe" if batched else "row")]
     borders = offsets.tolist() if batched and call is not _of_rows else [0, int(offsets[-1])]
-    made = [call(Asked(spec.func, columns, first, stop - first, schema)) for first, stop in itertools.pairwise(borders)]
+    made = [
+        call(Asked(spec.func, columns, first, stop - first, schema, zones))
+        for first, stop in itertools.pairwise(borders)
+    ]
     return made[0] if len(made) == 1 else {field.name: _joined([part[field.name] for part in made]) for field in schema}
 
 
@@ -179,7 +195,7 @@ def _of_columns(asked: Asked) -> dict[str, Decoded]:
 
 def _of_frame(asked: Asked) -> dict[str, Decoded]:
     try:
-        frame = frame_of(_arrays(asked), {})
+        frame = frame_of(_arrays(asked), asked.zones)
     except MissingExtraError:
         raise MissingExtraError("a transform that takes DataFrames", package="pandas", extra="spark") from None
     return columns_of_frame(asked, asked.call(frame))

@@ -36,9 +36,10 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -102,13 +103,22 @@ class TransformProcesses:
         self._lock = threading.Lock()
         self._closed = False
 
-    def add(self, spec: TransformSpec, schema: Unischema, *, batched: bool, buffers: Buffers) -> Transform:
+    def add(
+        self,
+        spec: TransformSpec,
+        schema: Unischema,
+        *,
+        batched: bool,
+        buffers: Buffers,
+        zones: Mapping[str, str] = MappingProxyType({}),
+    ) -> Transform:
         """Makes a function known, before `pool` is called for the first time.
 
         Args:
             spec: The transform; it has a function.
             schema: The schema after it.
             batched: Whether the reader gives batches, or else rows.
+            zones: Time zones that instants have in DataFrames, by the names of columns.
             buffers: Where the memory of what it makes comes from.
 
         Returns:
@@ -120,9 +130,8 @@ class TransformProcesses:
         """
         pickled = _pickled(spec.func)
         by_batch = batched and spec.takes != "row"
-        self._functions.append(
-            _Sent(Function(pickled, schema, by_batch, spec.takes), buffers, function_name(spec.func))
-        )
+        function = Function(pickled, schema, by_batch, spec.takes, dict(zones))
+        self._functions.append(_Sent(function, buffers, function_name(spec.func)))
         number = len(self._functions) - 1
 
         def transform(columns: dict[str, Decoded], offsets: NDArray[np.int64]) -> Future[dict[str, Decoded]]:

@@ -45,6 +45,8 @@ class Asked:
     rows: int
     schema: Unischema
     """What it promises."""
+    zones: Mapping[str, str]
+    """Time zones that instants have in DataFrames."""
 
     def call(self, argument: Any, row: int | None = None) -> Any:
         """What it returns.

@@ -57,6 +57,9 @@ class Function:
     takes: str | None = None
     """What it takes; see `TransformSpec`."""
 
+    zones: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Time zones that instants have in DataFrames."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setup:
@@ -209,21 +212,23 @@ def _serve(channel: Channel) -> None:
         del answer
 
 
-def _begin(setup: Setup) -> list[tuple[TransformSpec, Unischema, bool]]:
+def _begin(setup: Setup) -> list[tuple[TransformSpec, Function]]:
     if setup.main is not None:
         _Start.imports_main = True
         multiprocessing.spawn.prepare(dict(setup.main))
         _Start.imports_main = False
     return [
-        (TransformSpec(pickle.loads(one.func), takes=one.takes), one.schema, one.batched)  # noqa: S301 - of our own parent
+        (TransformSpec(pickle.loads(one.func), takes=one.takes), one)  # noqa: S301 - of our own parent
         for one in setup.functions
     ]
 
 
-def _answer(call: Call, spec: TransformSpec, schema: Unischema, batched: bool) -> Made | Failure:
+def _answer(call: Call, spec: TransformSpec, sent: Function) -> Made | Failure:
     began = time.perf_counter()
     try:
-        made = transform_columns(dict(call.columns), call.offsets, schema, spec, batched=batched)
+        made = transform_columns(
+            dict(call.columns), call.offsets, sent.schema, spec, batched=sent.batched, zones=sent.zones
+        )
         objects = {name: column for name, column in made.items() if column.values.dtype.hasobject}
         return Made(
             {name: column for name, column in made.items() if name not in objects},

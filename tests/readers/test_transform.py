@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +22,9 @@ from petastore.readers import edit_field, transform_schema
 from petastore.readers.decoded import Decoded
 from petastore.readers.mixed import MixedReader
 from petastore.readers.options import Workers
+from petastore.readers.random_access import RandomAccess
 from petastore.readers.transform import transform_columns
+from tests.readers import transforms_to_send as sent
 
 SCHEMA = Unischema("s", [UnischemaField("id", "int64"), UnischemaField("x", "float32"), UnischemaField("word", "str")])
 
@@ -370,6 +373,22 @@ def test_moments_come_in_many_forms_and_are_missing_as_nat(kind: str) -> None:
     assert made.values[0] == MOMENT
     assert made.missing is not None
     assert made.missing.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_instants_in_frames_have_the_time_zone_that_they_are_stored_with(pool: str, tmp_path: Path) -> None:
+    noon = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+    pq.write_table(pa.table({"at": pa.array([noon, None], pa.timestamp("us", "Europe/Oslo"))}), tmp_path / "a.parquet")
+    spec = TransformSpec(sent.hours, [("hour", np.int32, (), True)])
+    with petastore.make_batch_reader(str(tmp_path), transform_spec=spec, reader_pool_type=pool) as reader:
+        (batch,) = list(reader)
+    assert batch.hour.tolist() == [13, None]
+    assert batch.at.tolist() == [noon.replace(tzinfo=None), None]
+    spec = dataclasses.replace(spec, takes="dataframe")
+    assert RandomAccess(petastore.open_dataset(tmp_path), transform=spec).take([0])["hour"].tolist() == [13]
+    sources: list[Any] = [str(tmp_path), str(tmp_path)]
+    with petastore.make_mixed_reader(sources, [1, 1], transform_spec=spec, reader_pool_type=pool) as mixed:
+        assert {row.hour for row in mixed} == {13, None}
 
 
 BROKEN_COLUMNS = {

@@ -36,6 +36,11 @@ def more(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def hours(frame: Any) -> Any:
+    """The hour on the clock where an instant was; and the instant itself, on another clock."""
+    return frame.assign(hour=frame["at"].dt.hour.astype("Int32"), at=frame["at"].dt.tz_convert("Asia/Tokyo"))
+
+
 def frame_of_halves(frame: Any) -> Any:
     frame["half"] = frame["id"].astype("float32") / 2
     frame["rows"] = np.int64(len(frame))
