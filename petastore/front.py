@@ -308,6 +308,7 @@ def make_mixed_reader(
     transform_spec: TransformSpec | None = None,
     filters: Any = None,
     predicate: Any = None,
+    rowgroup_selector: Any = None,
     selection_cache: str | os.PathLike[str] | bool = True,
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
@@ -318,8 +319,8 @@ def make_mixed_reader(
 
     Args:
         sources: For each a URL, a `Dataset`, or a dict with `dataset_url` and its own `filters`, `predicate`,
-            `selection_cache`, `decode`, `storage_options` or `filesystem`. Fields must agree in name, dtype and shape;
-            codecs may differ.
+            `rowgroup_selector`, `selection_cache`, `decode`, `storage_options` or `filesystem`. Fields must agree in
+            name, dtype and shape; codecs may differ.
         weights: One number above 0 for each source; only their proportion counts. The number of rows of each source
             lets an epoch have each row about once.
         schema_fields: As for `make_reader`; expressions are looked up in the first source.
@@ -346,6 +347,7 @@ def make_mixed_reader(
         transform_spec: A function from a row of any source, as a dict, to a row, or of what `TransformSpec.takes` says.
         filters: Of each source that has none of its own, as for `make_reader`.
         predicate: Of each source that has none of its own, as for `make_reader`.
+        rowgroup_selector: Of each source that has none of its own, as for `make_reader`.
         selection_cache: As for `make_reader`.
         storage_options: Of each source that has none of its own, as for `make_reader`.
         filesystem: Of each source that has none of its own, as for `make_reader`.
@@ -381,7 +383,12 @@ def make_mixed_reader(
         "shard": Shard.parse(cur_shard, shard_count),
         "tail": tail,
     }
-    rows = {"filters": filters, "predicate": predicate, "selection_cache": selection_cache}
+    rows = {
+        "filters": filters,
+        "predicate": predicate,
+        "rowgroup_selector": rowgroup_selector,
+        "selection_cache": selection_cache,
+    }
     found = {"storage_options": storage_options, "filesystem": filesystem, "decode": decode}
     opened = open_sources(sources, {**rows, **found})
     mixed = {"weights": weights, "stop": stop, "batching": batching, "epochs": num_epochs}

@@ -23,7 +23,7 @@ from petastore.schema.unischema import Unischema
 __all__ = ["MixedSource", "open_sources", "plan_mixture"]
 
 _OF_DATASETS = ("storage_options", "filesystem")
-_OF_ROWS = ("filters", "predicate", "selection_cache")
+_OF_ROWS = ("filters", "predicate", "rowgroup_selector", "selection_cache")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class MixedSource:
     """Where its rows are."""
 
     rows: Mapping[str, Any]
-    """What `select_rows` is asked: `filters`, `predicate`, `selection_cache`."""
+    """What `select_rows` is asked: `filters`, `predicate`, `rowgroup_selector`, `selection_cache`."""
 
 
 def open_sources(given: Any, shared: Mapping[str, Any]) -> list[MixedSource]:
@@ -43,7 +43,8 @@ def open_sources(given: Any, shared: Mapping[str, Any]) -> list[MixedSource]:
     Args:
         given: For each source a URL, a `Dataset`, or a dict with `dataset_url` and whatever of `shared` is different
             for it.
-        shared: `storage_options`, `filesystem`, `decode`, `filters`, `predicate` and `selection_cache` of all others.
+        shared: `storage_options`, `filesystem`, `decode`, `filters`, `predicate`, `rowgroup_selector` and
+            `selection_cache` of all others.
 
     Raises:
         RequestError: `given` is no list, or a dict has an unknown key.

@@ -51,7 +51,15 @@ class WeightedSamplingReader(MixedReader):
         [0, 100, 1, 2, 3]
     """
 
-    def __new__(cls, readers: Sequence[Reader], *_: Any, **__: Any) -> Self:
+    def __new__(
+        cls,
+        readers: Sequence[Reader],
+        probabilities: Sequence[Any],  # noqa: ARG004 - the parameters of `__init__`, which `help` takes from here
+        *,
+        batching: str | None = None,  # noqa: ARG004
+        seed: int | None = None,  # noqa: ARG004
+        source_column: str | None = None,  # noqa: ARG004
+    ) -> Self:
         """A mixture of windows where the readers give windows, and else of rows."""
         from petastore.readers.mixed_windows import WeightedSamplingWindows
 

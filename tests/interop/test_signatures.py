@@ -71,11 +71,7 @@ SIGNATURES = {
 def test_parameters_have_petastorms_names_in_its_order(inside: str, name: str) -> None:
     home, _, attribute = str(NAMES[inside][name]).partition(":")
     ours = getattr(importlib.import_module(home), attribute)
-    # `__init__`, because a `__new__` that takes anything would hide it.
-    parameters = dict(
-        inspect.signature(vars(ours).get("__init__", ours) if isinstance(ours, type) else ours).parameters
-    )
-    parameters.pop("self", None)
+    parameters = inspect.signature(ours).parameters
     expected = SIGNATURES[inside, name].split()
     assert list(parameters)[: len(expected)] == expected
     assert all(parameters[known].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for known in expected)

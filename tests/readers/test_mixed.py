@@ -18,7 +18,9 @@ from petastore import TransformSpec, Unischema, UnischemaField
 from petastore.adapters.torch import DataLoader
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 from petastore.errors import DatasetNotFoundError, DecodeError, NoDataAvailableError, RequestError, SchemaError
+from petastore.indexing import SingleFieldIndexer, build_rowgroup_index
 from petastore.readers.mixed import MixedReader
+from petastore.selectors import SingleIndexSelector
 
 SIZES = (60, 25, 200)
 
@@ -129,6 +131,21 @@ def test_sources_may_be_datasets_and_have_filters_of_their_own(urls: list[str]) 
     assert seen[:40] == list(range(40))
     assert set(seen[40:]) <= set(range(2150, 2200))
     assert len(seen) in (79, 80, 81)
+
+
+def test_each_source_has_its_own_row_group_selector(tmp_path: Path) -> None:
+    schema = Unischema("number", [UnischemaField("id", "int64")])
+    for number in (0, 100):
+        rows = [{"id": number + row} for row in range(12)]
+        petastore.write_dataset(tmp_path / str(number), schema, rows, rows_per_row_group=3)
+        build_rowgroup_index(tmp_path / str(number), indexers=[SingleFieldIndexer("by_id", "id")])
+    sources = [
+        str(tmp_path / "0"),
+        {"dataset_url": str(tmp_path / "100"), "rowgroup_selector": SingleIndexSelector("by_id", [104])},
+    ]
+    selector = SingleIndexSelector("by_id", [1])
+    with mixed(sources, [1, 1], stop="all_exhausted", rowgroup_selector=selector) as reader:
+        assert {int(row.id) for row in reader} == {0, 1, 2, 103, 104, 105}
 
 
 def test_partition_columns_are_mixed_with_stored_ones(tmp_path: Path) -> None:
