@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.plan.mix import counting
 from petastore.plan.selection import Selection
 
 __all__ = ["GroupedRows", "Runs", "inverse", "joined"]
@@ -56,7 +57,7 @@ class Runs:
 
 def _following(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     rows = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
-    rows += np.arange(len(rows), dtype=np.int64)
+    rows += counting(len(rows))
     return rows
 
 
@@ -200,13 +201,5 @@ def inverse(permutation: NDArray[Any], out: NDArray[np.int64] | None = None) -> 
         [1, 2, 0]
     """
     places = np.empty(len(permutation), dtype=np.int64) if out is None else out
-    places[permutation] = _counting(len(permutation))
+    places[permutation] = counting(len(permutation))
     return places
-
-
-@functools.lru_cache(maxsize=2)
-def _counting(count: int) -> NDArray[np.int64]:
-    """0, 1, 2, …: the same for span after span."""
-    numbers = np.arange(count, dtype=np.int64)
-    numbers.flags.writeable = False
-    return numbers

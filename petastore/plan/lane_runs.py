@@ -11,6 +11,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.plan.mix import counting
 from petastore.plan.visits import visit_of_lane
 
 __all__ = ["LaneRuns"]
@@ -86,5 +87,5 @@ def _where(counts: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.
     begins = (offsets[:-1, None] + np.cumsum(counts, axis=1) - counts).T.reshape(-1)
     sizes = counts.T.reshape(-1)
     where = np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
-    where += np.arange(len(where), dtype=np.int64)
+    where += counting(len(where))
     return where

@@ -9,10 +9,14 @@ Words are absorbed one by one, so (seed 5, epoch 1) and (seed 6, epoch 0) have n
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["hashed_permutation", "mix", "mix_array"]
+__all__ = ["counting", "hashed_permutation", "mix", "mix_array"]
+
+_LONGEST_REMEMBERED = 2**18
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -62,13 +66,18 @@ def mix_array(state: int, words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     Returns:
         Shape (n,), a new array.
     """
-    z = words ^ np.uint64(state)
+    return _mixed(words ^ np.uint64(state))
+
+
+def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    # In place, and with one array besides: fresh memory costs more than the arithmetic.
+    shifted = np.empty_like(z)
     z += np.uint64(_GAMMA)
-    z ^= z >> np.uint64(30)
+    z ^= np.right_shift(z, np.uint64(30), out=shifted)
     z *= np.uint64(_FIRST)
-    z ^= z >> np.uint64(27)
+    z ^= np.right_shift(z, np.uint64(27), out=shifted)
     z *= np.uint64(_SECOND)
-    z ^= z >> np.uint64(31)
+    z ^= np.right_shift(z, np.uint64(31), out=shifted)
     return z
 
 
@@ -90,7 +99,7 @@ def hashed_permutation(state: int, length: int) -> NDArray[np.int64]:
         >>> hashed_permutation(mix(7), 6).tolist()
         [1, 2, 3, 5, 4, 0]
     """
-    numbers = np.arange(length, dtype=np.uint64)
+    numbers = counting(length).view(np.uint64)
     low_bits = np.uint64((1 << max(length - 1, 0).bit_length()) - 1)
     keys = mix_array(state, numbers)
     keys &= ~low_bits
@@ -98,3 +107,20 @@ def hashed_permutation(state: int, length: int) -> NDArray[np.int64]:
     keys.sort()
     keys &= low_bits
     return keys.view(np.int64)
+
+
+def counting(count: int) -> NDArray[np.int64]:
+    """0, 1, 2, … of shape (count,), read-only; short ones are remembered, as the same lengths are asked for again.
+
+    Example:
+        >>> counting(3).tolist()
+        [0, 1, 2]
+    """
+    return _counting(count) if count <= _LONGEST_REMEMBERED else np.arange(count, dtype=np.int64)
+
+
+@functools.lru_cache(maxsize=4)
+def _counting(count: int) -> NDArray[np.int64]:
+    numbers = np.arange(count, dtype=np.int64)
+    numbers.flags.writeable = False
+    return numbers

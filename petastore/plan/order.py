@@ -80,10 +80,14 @@ class _Lane:
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Block:
     distinct: NDArray[np.int32]  # its row groups, as they lie on the line
-    groups: NDArray[np.int32]  # row group of each row, in the order of the epoch
+    which: NDArray[np.int32] | None  # row group of each row, in the order of the epoch; None where there is one
     rows: NDArray[Any]  # row inside its row group of each row, in the order of the epoch
     by_group: NDArray[Any]  # the same rows, row group after row group
     counts: NDArray[np.int64]  # rows of each row group
+
+    def groups(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int32]:
+        """Row groups of some of the rows."""
+        return np.full(len(self.rows[rows]), self.distinct[0]) if self.which is None else self.which[rows]
 
     def turns_of(self, group: int) -> NDArray[np.int64]:
         place = int(np.flatnonzero(self.distinct == group)[0])
@@ -181,7 +185,7 @@ class EpochOrder:
         parts = [part for number, first, stop in lanes for part in self._parts_of_lane(number, first, stop)]
         if all(len(part.block.distinct) == 1 for part in parts):
             return GroupedRows.of_runs(self._runs_of_parts(parts, runs.own), runs.where)
-        groups = np.concatenate([part.block.groups[part.rows] for part in parts])
+        groups = np.concatenate([part.block.groups(part.rows) for part in parts])
         rows = np.concatenate([part.block.rows[part.rows] for part in parts], dtype=np.int64)
         return GroupedRows(groups, rows, runs.where)
 
@@ -212,14 +216,14 @@ class EpochOrder:
         first, stop = int(offsets[0]), int(offsets[-1]) + 1
         if stop - first == len(offsets) and bool((np.diff(offsets) == 1).all()):
             parts = list(self._parts_of_lane(lane.number, first, stop))
-            np.concatenate([part.block.groups[part.rows] for part in parts], out=groups)
+            np.concatenate([part.block.groups(part.rows) for part in parts], out=groups)
             np.concatenate([part.block.rows[part.rows] for part in parts], out=rows)
             return
         blocks = lane.blocks_at(offsets)
         inside = offsets - lane.block_starts[blocks]
         for block, where in _runs(blocks):
             found = self._block(lane.number, block)
-            groups[where], rows[where] = found.groups[inside[where]], found.rows[inside[where]]
+            groups[where], rows[where] = found.groups(inside[where]), found.rows[inside[where]]
 
     def _on_line(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows inside them, at some places of the line."""
@@ -334,11 +338,14 @@ class EpochOrder:
         # counts: (groups of the block,) rows that the block has of each; inside: of each row, its number in its group
         borders: NDArray[np.int64] = np.clip(self._line_starts[low : high + 1], begin, end)
         counts = borders[1:] - borders[:-1]
-        inside = np.arange(begin, end, dtype=np.int64) - np.repeat(self._line_starts[low:high], counts)
         # Blocks are kept as long as they are read, and most rows have small numbers.
-        rows = inside.astype(np.int32 if self._rows_are_small else np.int64)[permuted]
+        dtype = np.int32 if self._rows_are_small else np.int64
         if len(groups) == 1:
-            return _Block(groups, np.full(len(rows), groups[0]), rows, rows, counts)
+            rows: NDArray[Any] = permuted.astype(dtype)
+            np.add(rows, dtype(begin - int(self._line_starts[low])), out=rows)
+            return _Block(groups, None, rows, rows, counts)
+        inside = np.arange(begin, end, dtype=np.int64) - np.repeat(self._line_starts[low:high], counts)
+        rows = inside.astype(dtype)[permuted]
         which = np.repeat(np.arange(len(groups), dtype=np.int64), counts)[permuted]
         return _Block(groups, groups[which], rows, rows[_stable_order(which)], counts)
 

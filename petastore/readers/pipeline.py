@@ -3,7 +3,8 @@
 Where the code disagrees with this, the code is wrong:
 
 * **All succeeds.** Spans arrive in the order of the plan, whatever the order in which workers finish. The consumer
-  pulls: work is planned and submitted only by `next()`, and never more than `ahead` spans of it.
+  pulls: `next()` has work planned and done, never more than `ahead` spans of it. Planning is work like other work, done
+  by one worker at a time: the consumer's thread is the trainer's.
 * **A stage fails.** The error arrives at the consumer in the place of the span that it belongs to, once, with its own
   traceback; the spans before it arrive first. Afterwards the pipeline is closed.
 * **The consumer leaves early.** `close()` starts no further task and forgets what is waiting; `join()` returns when the
@@ -43,7 +44,7 @@ class Pipeline(Iterator[AssembledSpan]):
     `next()` belongs to one thread at a time; `close` and `join` may be called from any.
 
     Args:
-        spans: The plan's spans; advanced in the consumer's thread.
+        spans: The plan's spans; advanced by the pool, one after the other.
         fetch: Reads a row group, given by its number in the dataset, and in what turns its rows will be wanted.
         begin: Divides the assembly of a span into tasks, given the row groups that it needs.
         pool: Runs both; it is the pipeline's own from now on.
@@ -57,8 +58,9 @@ class Pipeline(Iterator[AssembledSpan]):
         self._pool = pool
         self._ahead = ahead
         self._tables: dict[int, Future[Any]] = {}
-        self._jobs: collections.deque[_SpanJob] = collections.deque()
+        self._jobs: collections.deque[_SpanJob | _Failed] = collections.deque()
         self._planned = 0
+        self._is_planning = False
         self._exhausted = False
         self._changed = threading.Condition()
         self._closed = False
@@ -66,43 +68,67 @@ class Pipeline(Iterator[AssembledSpan]):
         """Seconds that the consumer has waited for spans; near 0 means that reading is ahead of training."""
 
     def __next__(self) -> AssembledSpan:
-        self._plan_ahead()
-        if self._exhausted and not self._jobs:
+        self._have_planned()
+        began = time.perf_counter()
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._is_over or self._is_next_done)
+        self.waited_s += time.perf_counter() - began
+        if self._is_over:
             self.close()
             raise StopIteration
         if self._closed:
             raise ReaderClosedError("the reader was stopped; open another one")
-        job = self._jobs[0]
-        self._wait_for(job)
-        self._jobs.popleft()
+        job = self._jobs.popleft()
         try:
             return job.result()
         except BaseException:
             self.close()
             raise
 
-    def _plan_ahead(self) -> None:
-        while len(self._jobs) < self._ahead and not self._closed:
-            span = next(self._spans, None)
-            if span is None:
-                self._exhausted = True
-                return
-            for group, turns in zip(span.fetch, span.turns, strict=True):
-                fetch = functools.partial(self._fetch, group, turns)
-                self._tables[group] = self._pool.submit(fetch, priority=self._planned)
-            tables = {group: self._tables[group] for group in span.needed.tolist()}
-            for group in span.release:
-                del self._tables[group]
-            self._jobs.append(_SpanJob(span, tables, self._begin, self._pool, self._planned, self._notify))
-            self._planned += 1
+    @property
+    def _is_over(self) -> bool:
+        return self._exhausted and not self._jobs
 
-    def _wait_for(self, job: _SpanJob) -> None:
-        began = time.perf_counter()
+    @property
+    def _is_next_done(self) -> bool:
+        return bool(self._jobs) and self._jobs[0].is_done
+
+    def _have_planned(self) -> None:
+        """Sees to it that somebody plans, if there is room for another span."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or job.is_done)
-        self.waited_s += time.perf_counter() - began
-        if self._closed:
-            raise ReaderClosedError("the reader was stopped while a batch was waited for")
+            if self._is_planning or self._exhausted or self._closed or len(self._jobs) >= self._ahead:
+                return
+            self._is_planning = True
+        if self._pool.submit(self._plan, priority=-1).cancelled():  # the interpreter ends
+            self.close()
+
+    def _plan(self) -> None:
+        """Plans one span, and has the next one planned."""
+        job: _SpanJob | _Failed | None
+        try:
+            span = next(self._spans, None)
+            job = None if span is None else self._job(span)
+        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
+            job = _Failed(problem)
+        with self._changed:
+            self._is_planning = False
+            self._exhausted = job is None or isinstance(job, _Failed)
+            if job is not None:
+                self._jobs.append(job)
+            self._changed.notify_all()
+        self._have_planned()
+
+    def _job(self, span: Span) -> _SpanJob:
+        for group, turns in zip(span.fetch, span.turns, strict=True):
+            fetch = functools.partial(self._fetch, group, turns)
+            self._tables[group] = self._pool.submit(fetch, priority=self._planned)
+            if self._tables[group].cancelled():  # the interpreter ends, or the consumer left
+                self.close()
+        tables = {group: self._tables[group] for group in span.needed.tolist()}
+        for group in span.release:
+            del self._tables[group]
+        self._planned += 1
+        return _SpanJob(span, tables, self._begin, self._pool, self._planned - 1, self._notify)
 
     def _notify(self) -> None:
         with self._changed:
@@ -124,6 +150,18 @@ class Pipeline(Iterator[AssembledSpan]):
         """Waits until no task runs, after `close`. May be called again."""
         # What waits to be handed over is the consumer's: a thread that joins must not take it away under its hands.
         self._pool.join()
+
+
+class _Failed:
+    """A span that could not be planned."""
+
+    is_done = True
+
+    def __init__(self, problem: BaseException) -> None:
+        self._problem = problem
+
+    def result(self) -> AssembledSpan:
+        raise self._problem
 
 
 class _SpanJob:

@@ -270,12 +270,12 @@ class Admission:
     ) -> NDArray[Any]:
         """A stack of columns that were read in one go."""
         kept = table.num_rows if turns is None else len(turns)
-        columns = self.buffers.empty((len(stack.names), kept, *stack.shape), stack.dtype)
         whole = self._seen_as_one(stack, table)
+        if whole is not None and turns is None:
+            return whole  # Arrow put it together in memory of its own, and it is as wanted
+        columns = self.buffers.empty((len(stack.names), kept, *stack.shape), stack.dtype)
         if whole is not None and turns is not None:
             np.take(whole, turns, axis=1, out=columns, mode="clip")
-        elif whole is not None:
-            np.copyto(columns, whole)
         else:
             found = self._found(stack, table, missing, cells)
             for values, out in zip(found, columns, strict=True):
