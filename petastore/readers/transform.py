@@ -72,8 +72,9 @@ class TransformSpec:
     """
 
     func: Callable[[Any], Any] | None = None
-    """The function; None only adds, removes or selects fields. It runs in worker threads, several at a time, or, with
-    `reader_pool_type="process"`, in worker processes, which must be able to import it."""
+    """The function; it runs in worker threads, several at a time, or, with `reader_pool_type="process"`, in worker
+    processes, which must be able to import it. None removes and selects fields, and gives those in `edit_fields` a new
+    dtype or shape: lists that are all of one length become one array by `("track", "float32", (3,), False)`."""
 
     edit_fields: Iterable[UnischemaField | tuple[str, Any, Sequence[int | None], bool]] | None = None
     """Fields that the function adds or changes, as fields or `(name, numpy_dtype, shape, nullable)`; they go last."""
@@ -154,10 +155,7 @@ def transform_columns(
         TransformError: The function raised, or gave what `edit_fields` does not promise.
     """
     if spec.func is None:
-        missing = [field.name for field in schema if field.name not in columns]
-        if missing:
-            raise TransformError(f"edit_fields adds {missing}, but there is no func that would make them")
-        return {field.name: columns[field.name] for field in schema}
+        return _as_declared(columns, int(offsets[-1]), schema, spec)
     call = _CALLS[spec.takes or ("dataframe" if batched else "row")]
     borders = offsets.tolist() if batched and call is not _of_rows else [0, int(offsets[-1])]
     made = [
@@ -165,6 +163,18 @@ def transform_columns(
         for first, stop in itertools.pairwise(borders)
     ]
     return made[0] if len(made) == 1 else {field.name: _joined([part[field.name] for part in made]) for field in schema}
+
+
+def _as_declared(columns: dict[str, Decoded], rows: int, schema: Unischema, spec: TransformSpec) -> dict[str, Decoded]:
+    """The columns where there is no function: those that `edit_fields` names, as what it says that they are."""
+    lacking = [field.name for field in schema if field.name not in columns]
+    if lacking:
+        raise TransformError(f"edit_fields adds {lacking}, but there is no func that would make them")
+    edited = {field.name for field in spec.edit_fields or () if isinstance(field, UnischemaField)}
+    declared = Unischema(schema.name, [field for field in schema if field.name in edited])
+    asked = Asked(None, columns, 0, rows, declared, {})
+    made = columns_of_arrays(asked, {name: column.rows(0, rows) for name, column in columns.items()})
+    return {field.name: made.get(field.name, columns[field.name]) for field in schema}
 
 
 def _of_rows(asked: Asked) -> dict[str, Decoded]:

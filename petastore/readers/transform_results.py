@@ -30,6 +30,8 @@ def function_name(func: Any) -> str:
         >>> function_name(function_name)
         'petastore.readers.transform_results.function_name'
     """
+    if func is None:
+        return "without a function"
     name = getattr(func, "__qualname__", None)
     return repr(func) if name is None else f"{getattr(func, '__module__', None) or '?'}.{name}"
 
@@ -38,7 +40,8 @@ def function_name(func: Any) -> str:
 class Asked:
     """What a function was asked: who it is, and the rows that it was given."""
 
-    func: Callable[[Any], Any]
+    func: Callable[[Any], Any] | None
+    """None where columns only have to be what they are declared."""
     columns: Mapping[str, Decoded]
     first: int
     """The first of its rows in the columns."""
@@ -59,7 +62,7 @@ class Asked:
             TransformError: It raised.
         """
         try:
-            return self.func(argument)
+            return argument if self.func is None else self.func(argument)
         except Exception as problem:
             raise self.error(f"raised {type(problem).__name__}: {problem}", row) from problem
 

@@ -460,3 +460,28 @@ def test_sources_of_a_mixture_may_take_different_forms(url: str) -> None:
     with MixedReader(datasets, mixture, workers=Workers("thread", 2), transforms=[columns, rows]) as reader:  # type: ignore[arg-type]
         read = [int(row.id) for row in reader]
     assert {*range(10), *range(100, 110)} == set(read)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_without_a_function_fields_become_what_edit_fields_says(batched: bool) -> None:
+    spec = TransformSpec(edit_fields=[("id", np.float32, (), False), ("track", np.float32, (2,), False)])
+    tracks = np.empty(3, object)
+    tracks[:] = [np.array([row, row + 1.0]) for row in range(3)]
+    columns = {name: Decoded(values, None) for name, values in (("track", tracks), ("id", np.arange(3)), ("x", tracks))}
+    before = Unischema("s", [UnischemaField(name, "float64", (None,)) for name in columns])
+    made = transform_columns(columns, np.array([0, 3]), transform_schema(before, spec), spec, batched=batched)
+    assert made["x"].values is tracks
+    assert made["id"].values.dtype == np.float32
+    assert made["track"].values.dtype == np.float32
+    assert made["track"].values.tolist() == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_without_a_function_lists_of_another_length_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [7, 8], "track": [[1.0, 2.0], [1.0, 2.0, 3.0]]}), tmp_path / "a.parquet")
+    spec = TransformSpec(edit_fields=[("track", np.float64, (2,), False)])
+    message = r"without a function gave 'track' as float64\[3\], but the schema after it says float64\[2\].* id=8"
+    with (
+        petastore.make_batch_reader(str(tmp_path), transform_spec=spec) as reader,
+        pytest.raises(TransformError, match=message),
+    ):
+        list(reader)
