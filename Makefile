@@ -83,6 +83,15 @@ bench: $(ALL) ## all loaders side by side, an hour and more; writes the page (A=
 bench-quick: $(ALL) ## the main workloads with petastore, Petastorm and the limits; minutes, prints only
 	@$(BIN)/python -m benchmarks.bench --quick $(A)
 
+# `make bench` and `make bench-quick` install Petastorm here.
+PETASTORM ?= .bench/venvs/petastorm
+
+.PHONY: defects
+defects: ## what Petastorm itself gets wrong, check by check (A=NAME runs one, PETASTORM=venv says where it is)
+	@test -x '$(PETASTORM)/bin/python' || { echo 'defects: no Petastorm in $(PETASTORM); make bench-quick installs it there,' \
+		'docs/explanation/petastorm-reads-our-cells.md anywhere: make defects PETASTORM=/path/to/venv' >&2; exit 1; }
+	@'$(PETASTORM)/bin/python' -m tests.interop.defects.checks $(A)
+
 .PHONY: clean
 clean: ## remove .venv and everything that was built
 	@rm -rf $(VENV) site dist .bench .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-VERBS = {"bench", "bench-quick", "check", "clean", "demo", "docs", "format", "help", "laws", "setup", "test"}
+VERBS = {"bench", "bench-quick", "check", "clean", "defects", "demo", "docs", "format", "help", "laws", "setup", "test"}
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,14 @@ def test_setting_up_without_a_python_says_what_is_missing(repository: Path, tmp_
     )
     assert ran.returncode != 0
     assert "no Python ≥ 3.11" in ran.stderr
+
+
+def test_looking_for_defects_without_petastorm_says_how_to_get_it(repository: Path) -> None:
+    ran = subprocess.run(
+        ["make", "-C", repository, "defects", "PETASTORM=/no/where"], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode != 0
+    assert "no Petastorm in /no/where; make bench-quick installs it" in ran.stderr
 
 
 def test_ci_runs_the_verbs_and_nothing_of_its_own(repository: Path) -> None:
