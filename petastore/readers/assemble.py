@@ -130,8 +130,9 @@ class Assembler:
     ) -> list[Task]:
         places = {group: resident.places for group, resident in residents.items()}
         in_file = Picks(span.picked, buffers=self.buffers)
-        in_turns = in_file.placed(places)
-        picks = in_turns if all(of_group is None for of_group in places.values()) else in_file
+        in_turns = in_file.placed(places) if self.layout.turns_rows else in_file
+        as_in_file = all(resident.comes_as_in_file for resident in residents.values())
+        picks = in_file.placed(places) if as_in_file else in_file
         # What is stacked in all of the row groups, and whole there, comes out as a stack too.
         loose = set().union(*(resident.cells for resident in residents.values()))
         missing = set().union(*(resident.missing for resident in residents.values()))

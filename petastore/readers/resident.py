@@ -55,6 +55,9 @@ _FEW_COLUMNS = 4
 _CACHE_LINE = 64
 """Bytes that memory gives at a time: rows that are shorter are fetched with their neighbours, wanted or not."""
 
+_SHORT_ROW_BYTES = 16 * 1024
+"""Where rows have more bytes, a cache miss a number is nothing beside decoding them; so that no row is turned."""
+
 _STACKED = "biufcmM"
 """Kinds of dtypes whose values have one size."""
 
@@ -66,6 +69,8 @@ class Stack:
     names: tuple[str, ...]
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
+    in_turns: bool = False
+    """Whether its rows lie in the order in which they are going to be wanted, or else as in the file."""
 
     @property
     def row_bytes(self) -> int:
@@ -73,14 +78,9 @@ class Stack:
         return self.dtype.itemsize * math.prod(self.shape)
 
     @property
-    def in_turns(self) -> bool:
-        """Whether its rows lie in the order in which they are going to be wanted, or else as in the file."""
-        return self.row_bytes <= _CACHE_LINE
-
-    @property
     def rows_at_once(self) -> int | None:
         """Rows that are best read in one go; None for all rows of a row group."""
-        return None if self.in_turns else max(_PART_BYTES // self.row_bytes, 1)
+        return None if self.row_bytes <= _CACHE_LINE else max(_PART_BYTES // self.row_bytes, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +107,11 @@ class Layout:
             name: (number, place) for number, stack in enumerate(self.stacks) for place, name in enumerate(stack.names)
         }
 
+    @property
+    def turns_rows(self) -> bool:
+        """Whether any stack has its rows in turns."""
+        return any(stack.in_turns for stack in self.stacks)
+
     @functools.cached_property
     def kinds(self) -> tuple[tuple[int, ...], ...]:
         """Numbers of the stacks, those of one dtype and shape together."""
@@ -132,8 +137,11 @@ class Layout:
             if len(of_kind[-1]) == _columns_at_once(field, rows):
                 of_kind.append([])
             of_kind[-1].append(field.name)
+        are_short = sum(field.decoded_bytes or 0 for field in view) <= _SHORT_ROW_BYTES
         stacks = tuple(
-            Stack(tuple(together), dtype, shape) for (dtype, shape), of_kind in names.items() for together in of_kind
+            Stack(tuple(together), dtype, shape, are_short and dtype.itemsize * math.prod(shape) <= _CACHE_LINE)
+            for (dtype, shape), of_kind in names.items()
+            for together in of_kind
         )
         stacked = {name for stack in stacks for name in stack.names}
         return cls(stacks, tuple(field.name for field in view if field.name not in stacked))
@@ -176,6 +184,9 @@ class Resident:
 
     files: Mapping[str, ByteCells]
     """Of those of them whose codec decodes cells wherever they lie: where each lies. Not of columns with nulls."""
+
+    comes_as_in_file: bool
+    """Whether the plan comes to its rows in the order of the file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,10 +232,10 @@ class Admission:
         self._keep_cells(again, read(again) if again else iter(()), cells)
         lying = {name: _files(chunk, self.fields[name]) for name, chunk in cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
-        return Resident(tuple(stacks), self._places(turns, rows), missing, cells, files)
+        return Resident(tuple(stacks), self._places(turns, rows), missing, cells, files, turns is None)
 
     def _places(self, turns: NDArray[np.int64] | None, rows: int) -> NDArray[np.int32] | None:
-        if turns is None:
+        if turns is None or not self.layout.turns_rows:
             return None
         places = self.buffers.empty((rows,), np.int32)
         places.fill(-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.registry import codec_of
@@ -148,3 +150,23 @@ def test_row_groups_without_rows_are_row_groups(rows: int) -> None:
     taken = admission()
     resident = taken.admit(rows, None, reading(table(rows)))
     assert [stack.shape[1] for stack in resident.stacks] == [rows] * len(resident.stacks)
+
+
+@pytest.mark.parametrize("length", [2, 1000, 5000])
+@pytest.mark.parametrize("shuffle_rows", [False, True])
+@pytest.mark.parametrize("filters", [None, [("id", ">", 37)]])
+def test_numbers_stay_with_their_rows_however_long_these_are(
+    tmp_path: Path, length: int, shuffle_rows: bool, filters: Any
+) -> None:
+    """Rows of up to 8 and 40 kB, of which only the first have their numbers laid in turns, and whole runs of them."""
+    schema = Unischema("s", [UnischemaField("id", "int64"), UnischemaField("x", "float64", (length,), NdarrayCodec())])
+    rows = ({"id": number, "x": np.full(length, number, float)} for number in range(400))
+    petastore.write_dataset(tmp_path / "s", schema, rows, rows_per_row_group=130)
+    asked = {"shuffle_rows": shuffle_rows, "block_rows": 1, "lanes": 2, "filters": filters, "selection_cache": False}
+    with petastore.make_reader(tmp_path / "s", seed=3, num_epochs=2, **asked) as reader:
+        seen = []
+        for batch in reader.batches(190):
+            assert (batch["x"] == batch["id"][:, None]).all()
+            seen += batch["id"].tolist()
+    first = 0 if filters is None else 38
+    assert sorted(seen) == sorted([*range(first, 400)] * 2)
