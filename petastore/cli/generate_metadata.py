@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,16 +18,23 @@ def generate_metadata(
     unischema_class: Annotated[
         str,
         typer.Option(
-            metavar="MODULE.NAME", help="Where in Python the schema is; else what the dataset declares already."
+            metavar="MODULE.NAME",
+            help="Where in Python the schema is, also in the working directory; else what the dataset declares already.",
         ),
     ] = "",
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
 ) -> None:
-    """Write beside Parquet files what they are, so that readers open no footers; the files stay as they are."""
+    """Write beside Parquet files what they are, so that readers open no footers; the files stay as they are.
+
+    Do so again after something else than petastore added or removed files.
+    """
     with errors_in_one_line(debug=debug):
         from petastore.spark.generate import schema_named
         from petastore.writers.generate import generate_metadata
 
-        schema = schema_named(unischema_class) if unischema_class else None
+        schema = None
+        if unischema_class:
+            sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+            schema = schema_named(unischema_class)
         print(generate_metadata(url, schema, storage_options=json_options(storage_options)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,8 +19,10 @@ SCHEMA = (
 
 
 def run(*arguments: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-m", "petastore.cli", "generate-metadata", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    """The command as it is installed: unlike `python -m`, it has not the working directory on its path."""
+    command = [Path(sys.executable).with_name("petastore"), "generate-metadata", *arguments]
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
 
 
 @pytest.fixture
