@@ -19,7 +19,7 @@ def generate_metadata(
         str,
         typer.Option(
             metavar="MODULE.NAME",
-            help="Where in Python the schema is, also in the working directory; else what the dataset declares already.",
+            help="The schema, in a module that can be imported from here; else what the dataset declares already.",
         ),
     ] = "",
     storage_options: StorageOptions = "{}",

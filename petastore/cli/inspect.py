@@ -1,4 +1,7 @@
-"""What there is to say about a dataset, as a value. Opening it has read everything but at most one footer."""
+"""What there is to say about a dataset, as a value.
+
+Opening it has read everything but at most one footer, and its row-group indexes.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.errors import DatasetChangedError, MetadataError
+
 if TYPE_CHECKING:
     from petastore.dataset import Dataset
     from petastore.inventory import Inventory
     from petastore.schema import UnischemaField
 
-__all__ = ["DatasetFacts", "FieldFacts", "PartitionFacts", "Spread", "dataset_facts"]
+__all__ = ["DatasetFacts", "FieldFacts", "IndexFacts", "PartitionFacts", "Spread", "dataset_facts"]
 
 HISTOGRAM_BUCKETS = 16
 
@@ -45,6 +50,19 @@ class PartitionFacts:
     name: str
     values: tuple[str | None, ...]
     """Its distinct values, sorted; None is Hive's null."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class IndexFacts:
+    """One row-group index."""
+
+    name: str
+    fields: tuple[str, ...]
+    """Names of the fields that it is about; none where it cannot be used."""
+    values: int | None
+    """How many values it knows; None where it knows one thing alone, such as which row groups have any value."""
+    problem: str | None
+    """Why it cannot be used: it is stale, or damaged; else None."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,6 +99,7 @@ class DatasetFacts:
     """Name of the stored Unischema; None where the schema was inferred from plain Parquet."""
     fields: tuple[FieldFacts, ...]
     partitions: tuple[PartitionFacts, ...]
+    indexes: tuple[IndexFacts, ...]
     files: int
     row_groups: int
     rows: int
@@ -114,6 +133,7 @@ def dataset_facts(dataset: Dataset) -> DatasetFacts:
         schema=dataset.schema.name if dataset.has_schema_document else None,
         fields=tuple(_field_facts(field, dataset.arrow_schema) for field in dataset.schema),
         partitions=tuple(_partition_facts(name, inventory) for name in dataset.partition_names),
+        indexes=_indexes_facts(dataset),
         files=len(inventory.files),
         row_groups=inventory.num_row_groups,
         rows=inventory.num_rows,
@@ -145,6 +165,24 @@ def _field_facts(field: UnischemaField, arrow_schema: Any) -> FieldFacts:
 def _partition_facts(name: str, inventory: Inventory) -> PartitionFacts:
     values = {value for file in inventory.files for key, value in file.partitions if key == name}
     return PartitionFacts(name, tuple(sorted(values, key=lambda value: (value is None, value or ""))))
+
+
+def _indexes_facts(dataset: Dataset) -> tuple[IndexFacts, ...]:
+    """Each row-group index by itself: one that is stale does not hide the others."""
+    from petastore.storage.find_index import find_indexes, index_names
+
+    if dataset.location.paths is not None:
+        return ()
+    facts = []
+    for name in index_names(dataset.location, dataset.inventory):
+        try:
+            index = find_indexes(dataset.location, dataset.inventory, [name])[name]
+        except (DatasetChangedError, MetadataError) as problem:
+            facts.append(IndexFacts(name, (), None, str(problem)))
+        else:
+            count = None if index.values is None else len(index.values)
+            facts.append(IndexFacts(name, index.column_names, count, None))
+    return tuple(facts)
 
 
 def _histogram(rows: NDArray[np.int64]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from rich.filesize import decimal as people_bytes
 from rich.table import Table
 from rich.text import Text
 
-from petastore.cli.inspect import DatasetFacts, FieldFacts, PartitionFacts, Spread
+from petastore.cli.inspect import DatasetFacts, FieldFacts, IndexFacts, PartitionFacts, Spread
 
 if TYPE_CHECKING:
     from petastore.cli.throughput import Throughput
@@ -34,7 +34,7 @@ def render_facts(facts: DatasetFacts, console: Console, *, every_field: bool = F
         console: Where to; its height decides how many fields are listed.
         every_field: List all fields, also where they do not fit one screen.
     """
-    room = max(_FEWEST_FIELDS, console.height - _LINES_BESIDE_THE_FIELDS)
+    room = max(_FEWEST_FIELDS, console.height - _LINES_BESIDE_THE_FIELDS - len(facts.indexes))
     shown = facts.fields if every_field or len(facts.fields) <= room else facts.fields[: room - 1]
     console.print(Text.assemble(("dataset  ", "dim"), (facts.url, "bold")), soft_wrap=True)
     console.print(Text.assemble(("schema   ", "dim"), _schema_words(facts)))
@@ -98,6 +98,8 @@ def _sizes_table(facts: DatasetFacts) -> Table:
         table.add_row("", f"{_bars(facts.histogram)}  row groups by rows, least to most")
     for partition in facts.partitions:
         table.add_row("partition", Text(_partition_words(partition)))
+    for index in facts.indexes:
+        table.add_row("index", Text(_index_words(index)))
     table.add_row("writer", Text(_BUILD.sub("", facts.writer)))
     return table
 
@@ -132,6 +134,13 @@ def _partition_words(partition: PartitionFacts) -> str:
     first, last = ("null" if value is None else value for value in (partition.values[0], partition.values[-1]))
     span = first if len(partition.values) == 1 else f"{first} … {last}"
     return f"{partition.name}: {counted(len(partition.values), 'value')}, {span}"
+
+
+def _index_words(index: IndexFacts) -> str:
+    if index.problem is not None:
+        return f"{index.name}: not usable. {index.problem}"
+    values = "" if index.values is None else f", {counted(index.values, 'value')}"
+    return f"{index.name}: of {', '.join(index.fields)}{values}"
 
 
 def _closing_line(facts: DatasetFacts) -> str:

@@ -87,6 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = given[1:] if is_module else given
     if not given or given[0].startswith("-"):
         raise SystemExit(_USAGE)
+    if is_module and given[0].partition(".")[0] == "petastorm":
+        raise SystemExit(
+            f"{given[0]}: Petastorm's own programs are commands of petastore's: inspect in place of etl.metadata_util, "
+            "generate-metadata, copy, throughput; see petastore --help"
+        )
     install()
     sys.argv = given
     # Python's own `-m` has put the working directory first; a script has its own folder there.

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from petastore.errors import RequestError
+from petastore.errors import MetadataError, RequestError
 from petastore.indexers import RowGroupIndex
 from petastore.inventory import Inventory
 from petastore.storage.legacy_index import check_petastorm_counts, read_petastorm_indexes
 from petastore.storage.location import Location
 from petastore.storage.row_group_index import read_index, stored_index_names
 
-__all__ = ["find_indexes"]
+__all__ = ["find_indexes", "index_names"]
+
+
+def index_names(location: Location, inventory: Inventory) -> list[str]:
+    """Names of the indexes of a dataset, sorted.
+
+    Raises:
+        StorageError: The storage refused.
+    """
+    try:
+        of_petastorm = list(read_petastorm_indexes(location, inventory))
+    except MetadataError:
+        of_petastorm = []  # whoever asks for one of them by name is told
+    return sorted({*stored_index_names(location), *of_petastorm})
 
 
 def find_indexes(

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore import Unischema, UnischemaField, open_dataset, write_dataset
-from petastore.cli.inspect import DatasetFacts, FieldFacts, Spread, dataset_facts
+from petastore.cli.inspect import DatasetFacts, FieldFacts, IndexFacts, Spread, dataset_facts
 from petastore.codecs import NdarrayCodec
+from petastore.indexing import FieldNotNullIndexer, SingleFieldIndexer, build_rowgroup_index
 
 
 @pytest.fixture
@@ -70,6 +71,27 @@ def test_plain_parquet_with_partitions_is_told_as_what_it_is(tmp_path: Path) -> 
         ("day", ("2026-01-01", "2026-02-01"))
     ]
     assert "parquet-cpp-arrow" in facts.writer
+
+
+def test_indexes_are_told_with_what_is_wrong_with_them(tmp_path: Path) -> None:
+    schema = Unischema("ids", [UnischemaField("id", np.int64)])
+    url = str(tmp_path / "ids")
+    write_dataset(url, schema, [{"id": number} for number in range(4)])
+    build_rowgroup_index(url, indexers=[SingleFieldIndexer("by_id", "id"), FieldNotNullIndexer("has_id", "id")])
+    assert dataset_facts(open_dataset(url)).indexes == (
+        IndexFacts("by_id", ("id",), 4, None),
+        IndexFacts("has_id", ("id",), None, None),
+    )
+    (tmp_path / "ids" / "_petastore" / "indexes" / "has_id.arrow").write_bytes(b"no Arrow")
+    assert [index.problem is None for index in dataset_facts(open_dataset(url)).indexes] == [True, False]
+
+
+def test_indexes_that_petastorm_built_are_told(repository: Path) -> None:
+    facts = dataset_facts(open_dataset(repository / "tests" / "fixtures" / "petastorm-0.13.1" / "Meadow"))
+    assert facts.indexes == (
+        IndexFacts("by_id", ("id",), 36, None),
+        IndexFacts("has_title", ("title",), None, None),
+    )
 
 
 def test_no_row_groups_have_no_spread() -> None:

@@ -8,7 +8,7 @@ import io
 import pytest
 from rich.console import Console
 
-from petastore.cli.inspect import DatasetFacts, FieldFacts, PartitionFacts, Spread
+from petastore.cli.inspect import DatasetFacts, FieldFacts, IndexFacts, PartitionFacts, Spread
 from petastore.cli.render import render_facts
 
 FACTS = DatasetFacts(
@@ -24,6 +24,7 @@ FACTS = DatasetFacts(
         FieldFacts("day", "str", (), True, None, None, None, True),
     ),
     partitions=(PartitionFacts("day", ("2026-01-01", "2026-02-01", None)),),
+    indexes=(IndexFacts("by_id", ("id",), 1_200, None), IndexFacts("has_photo", (), None, "It is stale")),
     files=3,
     row_groups=7,
     rows=12_345,
@@ -61,6 +62,8 @@ def test_the_whole_screen() -> None:
         "row group  100 / 1,500 / 1,600 rows, 100.0 kB / 1.5 MB / 2.6 MB (least / median / most)",
         "           ▂              █  row groups by rows, least to most",
         "partition  day: 3 values, 2026-01-01 … null",
+        "index      by_id: of id, 1,200 values",
+        "index      has_photo: not usable. It is stale",
         "writer     petastore 0.1.0",
         "meadow: 12,345 rows, 4 fields, 7 row groups, 987.7 MB",
     ]
@@ -71,7 +74,7 @@ def test_it_fits_one_screen_however_many_fields_there_are() -> None:
     facts = dataclasses.replace(FACTS, fields=fields, fields_of_varying_size=())
     shown = screen(facts, height=24)
     assert len(shown.splitlines()) <= 24
-    assert "… and 193 more fields: --all lists them" in shown
+    assert "… and 195 more fields: --all lists them" in shown
     assert "f199" in screen(facts, height=24, every_field=True)
 
 

@@ -225,6 +225,12 @@ def test_a_module_runs_as_it_is(script: Path) -> None:
     assert said == f"['{script}', '3'] __main__ petastore.schema.unischema\npetastore.codecs.scalar\n"
 
 
+def test_programs_of_petastorms_own_are_told_by_their_new_names() -> None:
+    with pytest.raises(SystemExit, match=r"^petastorm\.etl\.metadata_util: .*inspect in place of etl\.metadata_util"):
+        switch.main(["-m", "petastorm.etl.metadata_util", "--dataset-url", "file:///x"])
+    assert not switch.is_installed()
+
+
 def test_nothing_to_run_is_a_line_of_usage() -> None:
     with pytest.raises(SystemExit, match=r"usage: python -m petastore.interop.petastorm SCRIPT"):
         switch.main([])
