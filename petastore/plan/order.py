@@ -183,6 +183,8 @@ class EpochOrder:
             found = [self._run_of_line(starts[number] + first, starts[number] + stop) for number, first, stop in lanes]
             return joined(found, runs.where)
         parts = [part for number, first, stop in lanes for part in self._parts_of_lane(number, first, stop)]
+        if not parts:
+            return joined([], runs.where)
         if all(len(part.block.distinct) == 1 for part in parts):
             return GroupedRows.of_runs(self._runs_of_parts(parts, runs.own), runs.where)
         groups = np.concatenate([part.block.groups(part.rows) for part in parts])
