@@ -36,7 +36,7 @@ try:
 except ImportError:
     raise MissingExtraError("petastore.adapters.tensorflow", package="tensorflow", extra="tf") from None
 
-__all__ = ["make_tf_dataset", "state_after", "tensors_of_next"]
+__all__ = ["make_tf_dataset", "state_after", "tensors_of_next", "with_signed_integers"]
 
 _BATCHES_A_CALL = 4096
 _BYTES_A_CALL = 4 * 1024 * 1024
@@ -217,6 +217,23 @@ def tensors_of_next(dataset: Any) -> Any:
             "the dataset (`for row in make_tf_dataset(reader)`), or build the graph `with tf.Graph().as_default():`"
         )
     return tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+
+
+def with_signed_integers(dataset: Any) -> Any:
+    """The dataset with `uint16` as `int32` and `uint32` as `int64`, as Petastorm gave them, in place of what they are.
+
+    Example:
+        >>> with_signed_integers(tf.data.Dataset.from_tensors({"x": tf.constant(1, tf.uint16)})).element_spec["x"].dtype
+        tf.int32
+    """
+    signed = {tf.uint16: tf.int32, tf.uint32: tf.int64}
+    if not any(spec.dtype in signed for spec in tf.nest.flatten(dataset.element_spec)):
+        return dataset
+
+    def cast(tensor: Any) -> Any:
+        return tf.cast(tensor, signed[tensor.dtype]) if tensor.dtype in signed else tensor
+
+    return dataset.map(lambda element: tf.nest.map_structure(cast, element))
 
 
 _handed: weakref.WeakKeyDictionary[Any, Handed] = weakref.WeakKeyDictionary()

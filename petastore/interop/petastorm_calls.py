@@ -159,6 +159,7 @@ def make_petastorm_dataset(reader: Any) -> Any:
     """A `tf.data.Dataset` of named tuples of tensors: rows, or of a batched reader batches as long as its row groups.
 
     A reader of windows gives dicts from offset to named tuple; a batched one stacked columns, as `make_batch_reader`.
+    `uint16` and `uint32` are `int32` and `int64`, as they were.
 
     `petastore.adapters.tensorflow.make_tf_dataset` is what does it, and what batches of n rows are asked of: there it
     costs much less than `batch(n)` of rows here.
@@ -167,9 +168,9 @@ def make_petastorm_dataset(reader: Any) -> Any:
         RequestError: A column is of a type that TensorFlow does not have.
         MissingExtraError: TensorFlow is not installed.
     """
-    from petastore.adapters.tensorflow import make_tf_dataset
+    from petastore.adapters.tensorflow import make_tf_dataset, with_signed_integers
 
-    dataset = make_tf_dataset(reader, reader.rows_per_batch if reader.batched_output else None)
+    dataset = with_signed_integers(make_tf_dataset(reader, reader.rows_per_batch if reader.batched_output else None))
     if reader.ngram is not None and not reader.batched_output:
         return dataset.map(functools.partial(_as_window, reader.ngram, reader.row_schema))
     names = tuple(dataset.element_spec)

@@ -102,6 +102,18 @@ def test_tensorflow_is_given_rows_as_named_tuples(url: str) -> None:
 
 
 @pytest.mark.tf
+def test_tensorflow_is_given_unsigned_integers_as_the_signed_ones_that_they_were(tmp_path: Path) -> None:
+    largest = {"short": 2**16 - 1, "word": 2**32 - 1, "byte": 255}
+    fields = zip(largest, ("uint16", "uint32", "uint8"), strict=True)
+    petastore.write_dataset(tmp_path / "d", Unischema("d", [UnischemaField(*field) for field in fields]), [largest])
+    for make in (petastore.make_reader, petastore.make_batch_reader):
+        with make(str(tmp_path / "d")) as reader:
+            (row,) = list(calls.make_petastorm_dataset(reader))
+        assert [value.dtype.name for value in row] == ["int32", "int64", "uint8"]
+        assert [value.numpy().item() for value in row] == list(largest.values())
+
+
+@pytest.mark.tf
 def test_tensorflow_is_given_row_groups_of_a_batch_reader(url: str) -> None:
     with petastore.make_batch_reader(url, ["id"], shuffle_row_groups=False) as reader:
         dataset = calls.make_petastorm_dataset(reader)
