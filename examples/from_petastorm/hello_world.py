@@ -55,8 +55,8 @@ def python_hello_world(dataset_url):
 
 def pytorch_hello_world(dataset_url):
     """A DataLoader makes batches of tensors."""
-    with make_reader(dataset_url, num_epochs=1, workers_count=4, seed=0) as reader:
-        for row in DataLoader(reader, batch_size=4):
+    with DataLoader(make_reader(dataset_url, num_epochs=1, workers_count=4, seed=0), batch_size=4) as loader:
+        for row in loader:
             print("torch", len(row["id"]), tuple(row["image1"].shape))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import petastore
-from petastore.adapters.torch import BatchedDataLoader, InMemBatchedDataLoader
+from petastore.adapters.torch import BatchedDataLoader, DataLoader, InMemBatchedDataLoader
 from petastore.errors import DecodeError, RequestError
 from petastore.plan.mix import hashed_permutation, mix
 
@@ -175,3 +176,11 @@ def test_missing_numbers_may_have_something_in_their_place(url: str) -> None:
     with petastore.make_reader(url, ["maybe"], shuffle_row_groups=False) as reader:
         filled = torch.cat([batch["maybe"] for batch in BatchedDataLoader(reader, batch_size=8, nulls=-1)])
     assert filled[20] == -1
+
+
+@pytest.mark.parametrize("kind", [DataLoader, BatchedDataLoader, InMemBatchedDataLoader])
+def test_a_block_over_a_loader_stops_its_reader(kind: Any, url: str) -> None:
+    with kind(petastore.make_reader(url, ["id"]), batch_size=20) as loader:
+        assert sum(len(batch["id"]) for batch in loader) == ROWS
+        reader = getattr(loader, "reader", None)
+    assert reader is None or reader.stopped

@@ -30,7 +30,7 @@ class BatchedDataLoader(DataLoader):
     """A `DataLoader` with a function that makes tensors of columns.
 
     Args:
-        reader: What `make_reader` or `make_batch_reader` gave. The caller stops it; the loader never does.
+        reader: As for `DataLoader`.
         batch_size: Rows of a batch on this rank.
         transform_fn: Is given each column of a batch that is a tensor, as a NumPy array over its memory, and returns
             what stands for it in the batch, as `functools.partial(torch.as_tensor, device="cuda")` does. Lists, of text

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
@@ -66,7 +67,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     A column whose array is read-only or not in native byte order is copied.
 
     Args:
-        reader: What `make_reader` or `make_batch_reader` gave. The caller stops it; the loader never does.
+        reader: What `make_reader` or `make_batch_reader` gave. The caller stops it, or a `with` block over the loader
+            does at its end.
         batch_size: Rows of a batch on this rank. The last batch of an epoch may differ: the reader's `tail` says how.
         collate_fn: Makes a batch from a list of rows, each a dict from column name to NumPy value (None where
             missing; types as in the table). Rows are made for this only; None takes whole columns, which is many
@@ -188,6 +190,16 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             RequestError: The state belongs to other data or another order; the message names the difference.
         """
         self.reader.load_state_dict(state)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stops the reader, so that `with DataLoader(make_reader(…)) as loader:` needs no second block."""
+        self.reader.stop()
+        self.reader.join()
 
     def _collated_rows(self, batch: Any) -> Any:
         return self.collate_fn(rows_as_dicts(batch))
