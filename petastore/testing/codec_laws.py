@@ -117,7 +117,9 @@ class CodecLaws(abc.ABC):
         assert column.type == codec.storage_type(case.field)
         assert column.is_null().to_pylist() == [value is None for value in values]
         cells = [None if value is None else codec.encode(case.field, value) for value in values]
-        assert column.equals(pa.array(cells, column.type))
+        expected = pa.array(cells, column.type)
+        # To Arrow a NaN is not equal to itself.
+        assert column.equals(expected) or repr(column.to_pylist()) == repr(expected.to_pylist())
         column.validate(full=True)
 
     @_LAW

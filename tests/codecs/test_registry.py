@@ -41,7 +41,8 @@ def test_a_field_without_a_codec_is_plain() -> None:
 
 def test_an_unknown_id_is_refused_and_the_known_ones_are_named() -> None:
     with pytest.raises(
-        MetadataError, match=r"'wavelet'.*compressed_image, compressed_ndarray, ndarray, reversed_image, scalar, vector"
+        MetadataError,
+        match=r"'wavelet'.*compressed_image, compressed_ndarray, ndarray, reversed_image, scalar, .*vector",
     ):
         codec_from_json({"id": "wavelet"})
     with pytest.raises(MetadataError, match="no codec has the id 'plain'"):

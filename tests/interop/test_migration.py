@@ -196,7 +196,7 @@ def test_what_petastorm_did_not_write_is_refused_and_left_as_it_is(tmp_path: Pat
     schema = petastore.Unischema("one", [petastore.UnischemaField("id", "int64")])
     petastore.write_dataset(tmp_path / "ours", schema, [{"id": 1}])
     before = contents(tmp_path)
-    with pytest.raises(RequestError, match=r"no dataset that Petastorm wrote.*generate_metadata"):
+    with pytest.raises(RequestError, match=r"no dataset that Petastorm wrote.*petastore generate-metadata"):
         migrate(tmp_path / "ours")
     with pytest.raises(RequestError, match="is a file"):
         migrate(next(meadow.rglob("*.parquet")))

@@ -20,6 +20,7 @@ def test_every_stored_type_is_the_type_that_pyspark_reads_from_arrow() -> None:
             pa.field("double", pa.float64()), pa.field("text", pa.string()), pa.field("bytes", pa.binary()),
             pa.field("date", pa.date32()), pa.field("decimal", pa.decimal128(20, 0)),
             pa.field("instant", pa.timestamp("us", "UTC")), pa.field("local", pa.timestamp("us")),
+            pa.field("vector", pa.struct([pa.field("type", pa.int8(), False), pa.field("size", pa.int32())])),
             pa.field("list", pa.list_(pa.field("element", pa.list_(pa.field("element", pa.int16(), False)), True))),
         ]
     )  # fmt: skip
@@ -27,7 +28,9 @@ def test_every_stored_type_is_the_type_that_pyspark_reads_from_arrow() -> None:
     assert ours == from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
-@pytest.mark.parametrize("stored", [pa.uint8(), pa.float16(), pa.struct({"a": pa.int8()}), pa.time64("us")], ids=str)
+@pytest.mark.parametrize(
+    "stored", [pa.uint8(), pa.float16(), pa.map_(pa.string(), pa.int8()), pa.time64("us")], ids=str
+)
 def test_a_type_that_spark_lacks_is_refused_by_name(stored: pa.DataType) -> None:
     with pytest.raises(SchemaError, match=r"'x'.*Spark has no type"):
         spark_schema_json(pa.schema({"x": stored}))
