@@ -150,15 +150,16 @@ class EpochOrder:
         """
         return self.by_lane(positions).in_order()
 
-    def by_lane(self, positions: NDArray[np.int64] | range | LaneRuns) -> GroupedRows:
+    def by_lane(self, positions: NDArray[np.int64] | range | LaneRuns, *, turns_of: range | None = None) -> GroupedRows:
         """The rows at some positions, lane after lane, and of each lane in the order of its blocks.
 
         Args:
             positions: Positions in [0, num_rows), in any order, shape (n,). A range is faster than its numbers, and
                 runs of lanes, if the epoch goes round its lanes, are faster still.
+            turns_of: The lanes in whose turns (see `turns_of`) runs are counted; None is those of the runs of lanes.
         """
         if isinstance(positions, LaneRuns):
-            return self._along(positions)
+            return self._along(positions, positions.own if turns_of is None else turns_of)
         if isinstance(positions, range):
             if self.lanes == 1 and not self._order.shuffle_rows:
                 return self._run_of_line(positions.start, positions.stop)
@@ -176,7 +177,7 @@ class EpochOrder:
                 self._lane_rows(self._lane(number), offsets[first:stop], groups[first:stop], rows[first:stop])
         return GroupedRows(groups, rows, by_lane)
 
-    def _along(self, runs: LaneRuns) -> GroupedRows:
+    def _along(self, runs: LaneRuns, turns_of: range) -> GroupedRows:
         lanes = zip(runs.own, runs.firsts.tolist(), runs.stops.tolist(), strict=True)
         if not self._order.shuffle_rows:
             starts = self._lane_starts.tolist()
@@ -186,7 +187,7 @@ class EpochOrder:
         if not parts:
             return joined([], runs.where)
         if all(len(part.block.distinct) == 1 for part in parts):
-            return GroupedRows.of_runs(self._runs_of_parts(parts, runs.own), runs.where)
+            return GroupedRows.of_runs(self._runs_of_parts(parts, turns_of), runs.where)
         groups = np.concatenate([part.block.groups(part.rows) for part in parts])
         rows = np.concatenate([part.block.rows[part.rows] for part in parts], dtype=np.int64)
         return GroupedRows(groups, rows, runs.where)
@@ -200,11 +201,11 @@ class EpochOrder:
             yield _Part(number, self._block(number, block), slice(first - begin, min(stop, end) - begin))
             first, block = end, block + 1
 
-    def _runs_of_parts(self, parts: Sequence[_Part], own: range) -> Runs:
-        """Parts of blocks that are of one row group each, as runs of the turns of these (see `turns_of`)."""
+    def _runs_of_parts(self, parts: Sequence[_Part], turns_of: range) -> Runs:
+        """Parts of blocks of one row group each, as runs of the turns that some lanes have (see `turns_of`)."""
         groups = np.array([part.block.distinct[0] for part in parts], dtype=np.int32)
         # Of a row group that lane borders cut, the parts of the lanes before come first.
-        begins = np.maximum(self._line_starts[self._line_index[groups]], self._lane_starts[own.start])
+        begins = np.maximum(self._line_starts[self._line_index[groups]], self._lane_starts[turns_of.start])
         before = np.maximum(self._lane_starts[[part.lane for part in parts]] - begins, 0)
         firsts = before + np.array([part.rows.start for part in parts], dtype=np.int64)
         counts = np.array([part.rows.stop - part.rows.start for part in parts], dtype=np.int64)

@@ -173,7 +173,7 @@ class EpochWalk:
             sizes = pace.next(steps.stop - first)
             borders = first + np.cumsum([0, *sizes])
             share = self._batches.share(self._shard, first, int(borders[-1]))
-            found = self._order.by_lane(share.rows)
+            found = self._order.by_lane(share.rows, turns_of=self._own_lanes)
             if self._selection is not None:
                 found = found.selected(self._selection)
             parts = found.cut(share.offsets[borders - first])

@@ -336,3 +336,19 @@ def test_what_cannot_be_is_refused_at_the_call(url: str, asked: dict[str, Any], 
 def test_fewer_rows_than_ranks_are_refused_on_every_rank(url: str) -> None:
     with pytest.raises(NoDataAvailableError):
         ReaderDataset(url, batch_size=1, cur_shard=0, shard_count=ROWS + 1)
+
+
+def test_workers_read_each_row_of_large_row_groups_once_with_what_belongs_to_it(tmp_path: Path) -> None:
+    """Row groups that the lanes of two workers share, of which each worker copies whole runs."""
+    schema = petastore.Unischema(
+        "s", [petastore.UnischemaField("id", "int64"), petastore.UnischemaField("word", "str")]
+    )
+    rows = ({"id": number, "word": f"w{number}"} for number in range(4150))
+    petastore.write_dataset(tmp_path / "s", schema, rows, rows_per_row_group=900)
+    dataset = ReaderDataset(tmp_path / "s", shuffle_rows=True, lanes=12, block_rows=1, seed=3, batch_size=100)
+    seen: list[int] = []
+    for batch in DataLoader(dataset, batch_size=None, num_workers=2):
+        numbers = batch["id"].tolist()
+        assert batch["word"] == [f"w{number}" for number in numbers]
+        seen += numbers
+    assert sorted(seen) == list(range(4150))

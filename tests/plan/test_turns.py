@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan import Mixture, Order, Plan, ReadRequest, Selection, Shard, Tail
+from petastore.plan.grouped_rows import GroupedRows
+from petastore.plan.workers import WorkerPlan
 from petastore.testing import mixture_laws
 from petastore.testing.plan_laws import inventories, orders
 
@@ -64,6 +67,15 @@ def test_mixtures_announce_the_rows_of_their_sources(mixture: Mixture, batch: in
                 assert set(span.rows[span.groups == group].tolist()) <= set(turns.tolist())
 
 
+def assert_in_turns(picked: GroupedRows, announced: dict[int, np.ndarray]) -> None:
+    runs = picked.runs
+    assert runs is not None
+    assert (runs.counts > 0).all()
+    lie = zip(runs.groups.tolist(), runs.firsts.tolist(), runs.counts.tolist(), strict=True)
+    found = [announced[group][first : first + count] for group, first, count in lie]
+    assert np.concatenate(found).tolist() == picked.rows.tolist()
+
+
 @given(inventories(), orders(), st.sampled_from([1, 2, 3, 5]), st.integers(1, 9), st.sampled_from([16, 4096]))
 def test_runs_are_rows_that_follow_each_other_in_turns(
     inventory: Inventory, order: Order, ranks: int, batch: int, rows_per_span: int
@@ -74,12 +86,8 @@ def test_runs_are_rows_that_follow_each_other_in_turns(
         for span in plan.spans(batch, rows_per_span=rows_per_span):
             for group, turns in zip(span.fetch, span.turns, strict=True):
                 announced[group] = np.arange(inventory.rows[group]) if turns is None else turns
-            runs = span.picked.runs
-            if runs is not None:
-                assert (runs.counts > 0).all()
-                lie = zip(runs.groups.tolist(), runs.firsts.tolist(), runs.counts.tolist(), strict=True)
-                found = [announced[group][first : first + count] for group, first, count in lie]
-                assert np.concatenate(found).tolist() == span.picked.rows.tolist()
+            if span.picked.runs is not None:
+                assert_in_turns(span.picked, announced)
 
 
 def test_orders_of_whole_row_groups_are_known_as_runs() -> None:
@@ -88,3 +96,23 @@ def test_orders_of_whole_row_groups_are_known_as_runs() -> None:
         plan = Plan(Inventory.of_rows([50] * 9), ReadRequest(("id",), order))
         spans = list(plan.spans(10, rows_per_span=200))
         assert any(span.picked.runs is not None and span.num_batches > 1 for span in spans)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_runs_of_workers_follow_the_turns_that_they_announce(workers: int, ranks: int) -> None:
+    order = Order(seed=3, shuffle_row_groups=True, shuffle_rows=True, lanes=12, block_rows=1)
+    inventory = Inventory.of_rows([700, 900, 1100, 650, 800])
+    request = ReadRequest(("id",), order, Shard(ranks - 1, ranks), 2)
+    seen = 0
+    for number in range(workers):
+        plan = WorkerPlan(inventory, request, worker=Shard(number, workers))
+        announced: dict[int, np.ndarray] = {}
+        for span in plan.spans(60, rows_per_span=4096):
+            for group, turns in zip(span.fetch, span.turns, strict=True):
+                assert turns is not None
+                announced[group] = turns
+            if span.picked.runs is not None:
+                assert_in_turns(span.picked, announced)
+                seen += 1
+    assert seen > 0
