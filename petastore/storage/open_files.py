@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -31,8 +32,8 @@ _MOST_IDLE = 8
 class OpenFiles:
     """Lends readers of files, each to one thread at a time, and keeps the last ones open. Thread-safe.
 
-    Only files of the local file system are kept open: a reader of any other holds the bytes that it fetched ahead.
-    Whoever wrote a file anew while it was open is not noticed; what is read is then what the file was.
+    Only files of the local file system are kept open: a reader of any other holds the bytes that it fetched ahead. One
+    that was written to meanwhile is opened anew, and so refused if it has another size.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,11 @@ class OpenFiles:
             FileNotFoundError: It is missing.
             OSError: It cannot be read.
         """
-        opened = self._found(footer, verify, whole) or _Opened(location, footer, verify=verify, whole=whole)
+        opened = self._found(footer, verify, whole)
+        if opened is not None and opened.was_touched:
+            opened.source.close()
+            opened = None
+        opened = opened or _Opened(location, footer, verify=verify, whole=whole)
         try:
             yield opened.reader
         except Exception:
@@ -99,8 +104,10 @@ class _Opened:
         # that, and who wants the first rows wants little of each chunk.
         self.is_fetched_ahead = str(location.filesystem.type_name) != "local"
         together = whole and self.is_fetched_ahead
-        self.source = location.filesystem.open_input_file(location.join(footer.file.path))
+        self._path = location.join(footer.file.path)
+        self.source = location.filesystem.open_input_file(self._path)
         try:
+            self._version = None if self.is_fetched_ahead else _version(self._path)
             _check_size(self.source, footer.file)
             self.reader = pq.ParquetReader()  # `ParquetFile` is this and a table of all columns' names
             self.reader.open(
@@ -113,6 +120,20 @@ class _Opened:
         except BaseException:
             self.source.close()
             raise
+
+    @property
+    def was_touched(self) -> bool:
+        """Whether somebody wrote to the file, or put another one in its place, since it was opened."""
+        return self._version is not None and self._version != _version(self._path)
+
+
+def _version(path: str) -> tuple[int, int, int] | None:
+    """What changes when a local file is written to; None where there is no file."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a row group is read in less time than a `Path` is made a few times
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _check_size(source: Any, file: DataFile) -> None:

@@ -74,3 +74,22 @@ def test_a_file_of_another_size_is_refused_when_it_is_opened(tmp_path: Path) -> 
     ):
         pass
     assert open_handles(tmp_path) == 0
+
+
+def test_a_file_that_was_written_to_while_it_was_open_is_looked_at_again(tmp_path: Path) -> None:
+    (name,) = files_in(tmp_path, 1)
+    location, files = open_location(tmp_path), OpenFiles()
+    footer = read_footer(location, name)
+    with files.reader(location, footer, verify=False, whole=True) as first:
+        first.read_row_group(0)
+    pq.write_table(pa.table({"id": pa.array(range(5000), pa.int64())}), tmp_path / name)
+    with (
+        pytest.raises(DatasetChangedError, match="rewritten since"),
+        files.reader(location, footer, verify=False, whole=True),
+    ):
+        pass
+    (tmp_path / name).unlink()
+    with pytest.raises(FileNotFoundError), files.reader(location, footer, verify=False, whole=True):
+        pass
+    files.close()
+    assert open_handles(tmp_path) == 0
