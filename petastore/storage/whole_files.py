@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from petastore.errors import MetadataError, StorageError
 from petastore.storage.location import Location
@@ -18,10 +19,13 @@ def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | 
         StorageError: The storage refused.
     """
     try:
+        store = _store_of(location)
+        if store is not None:
+            _check_size(int(store.size(location.join(relative))), location, relative, max_bytes)
+            return bytes(store.cat_file(location.join(relative)))
         with location.filesystem.open_input_file(location.join(relative)) as source:
             size = source.size()
-            if size > max_bytes:
-                raise MetadataError(f"{location.url}/{relative} has {size:,} bytes; at most {max_bytes:,} are read")
+            _check_size(size, location, relative, max_bytes)
             data: bytes = source.read(size)
             return data
     except FileNotFoundError:
@@ -42,6 +46,10 @@ def replace_whole(location: Location, relative: str, data: bytes) -> None:
     aside = f"{directory}/.{name}.{uuid.uuid4().hex}".lstrip("/") if location.has_cheap_rename else relative
     try:
         location.filesystem.create_dir(location.join(directory) if directory else location.root, recursive=True)
+        store = _store_of(location)
+        if store is not None and aside == relative:
+            store.pipe_file(location.join(relative), data)
+            return
         with location.filesystem.open_output_stream(location.join(aside)) as sink:
             sink.write(data)
         if aside != relative:
@@ -50,6 +58,19 @@ def replace_whole(location: Location, relative: str, data: bytes) -> None:
         if aside != relative:
             delete_quietly(location, aside)
         raise StorageError(f"{location.url}/{relative} cannot be written: {problem}") from problem
+
+
+def _check_size(size: int, location: Location, relative: str, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise MetadataError(f"{location.url}/{relative} has {size:,} bytes; at most {max_bytes:,} are read")
+
+
+def _store_of(location: Location) -> Any:
+    """The fsspec filesystem, which gets and puts whole files; None for those of Arrow.
+
+    Opening a file to write it would show readers an empty one for a while, and open files of some share their place.
+    """
+    return getattr(getattr(location.filesystem, "handler", None), "fs", None)
 
 
 def delete_quietly(location: Location, relative: str) -> None:
