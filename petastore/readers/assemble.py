@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from petastore.readers.transform import Transform
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
-__all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "SpanWork"]
+__all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "SpanWork", "then"]
 
 VALID_COLUMN = "valid"
 """The boolean column that `tail="pad"` adds: False where a row is a repeat."""
@@ -43,6 +43,7 @@ _TASK_ROWS = 8192
 
 Residents: TypeAlias = Mapping[int, Resident]
 Task: TypeAlias = Callable[[], None]
+_Made = TypeVar("_Made")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -207,7 +208,7 @@ class Assembler:
             return _put_together(span, stacks, made)
         transformed = self.transform(made, span.offsets)
         if isinstance(transformed, Future):
-            return _then(transformed, functools.partial(_put_together, span, ()))
+            return then(transformed, functools.partial(_put_together, span, ()))
         return _put_together(span, (), transformed)
 
     def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
@@ -237,16 +238,16 @@ def _put_together(
     return AssembledSpan(span, Columns(columns, stacks))
 
 
-def _then(made: Future[dict[str, Decoded]], put_together: Callable[[dict[str, Decoded]], AssembledSpan]) -> Future[Any]:
-    """The future of what is put together of the result of another one."""
+def then(made: Future[_Made], go_on: Callable[[_Made], AssembledSpan]) -> Future[AssembledSpan]:
+    """The future of what is made of the result of another one."""
     future: Future[AssembledSpan] = Future()
 
-    def settle(made: Future[dict[str, Decoded]]) -> None:
+    def settle(made: Future[_Made]) -> None:
         if made.cancelled():
             future.cancel()
             return
         try:
-            future.set_result(put_together(made.result()))
+            future.set_result(go_on(made.result()))
         except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
             future.set_exception(problem)
 

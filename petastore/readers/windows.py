@@ -28,7 +28,7 @@ from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.plan.unit import ReadUnit
 from petastore.plan.windows import Following, Windows
-from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork
+from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork, then
 from petastore.readers.batch import Columns
 from petastore.readers.buffers import Buffers
 from petastore.readers.decode import Decoded
@@ -197,7 +197,7 @@ class WindowAssembler(Assembler):
     ) -> AssembledSpan | Future[AssembledSpan]:
         made = finish()
         lay = functools.partial(self._laid, span, place_of)
-        return _after(made, lay) if isinstance(made, Future) else lay(made)
+        return then(made, lay) if isinstance(made, Future) else lay(made)
 
     def _laid(self, span: Span, place_of: NDArray[np.int64], rows: AssembledSpan) -> AssembledSpan:
         columns = {
@@ -237,20 +237,3 @@ def _window_column(rows: Decoded, place_of: NDArray[np.int64], buffers: Buffers)
         np.take(rows.values, places, axis=0, out=flat, mode="clip")
     missing = None if rows.missing is None else rows.missing[place_of]
     return Decoded(values, missing if missing is not None and missing.any() else None)
-
-
-def _after(made: Future[AssembledSpan], lay: Callable[[AssembledSpan], AssembledSpan]) -> Future[AssembledSpan]:
-    """The future of what is laid out of the result of another one."""
-    future: Future[AssembledSpan] = Future()
-
-    def settle(made: Future[AssembledSpan]) -> None:
-        if made.cancelled():
-            future.cancel()
-            return
-        try:
-            future.set_result(lay(made.result()))
-        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
-            future.set_exception(problem)
-
-    made.add_done_callback(settle)
-    return future
