@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -28,6 +29,7 @@ from petastore.readers.footprint import Footprint
 from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.resident import Admission, Layout, Resident
+from petastore.readers.rows import Rows
 from petastore.readers.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
 from petastore.readers.transform_processes import TransformProcesses
 from petastore.schema.row import row_type
@@ -101,6 +103,7 @@ class Reader:
     ) -> None:
         self._pipeline: Pipeline | None = None
         self._rows: Iterator[Any] | None = None
+        self._rows_of_span: Rows | None = None
         self._begin = Cursor()
         self._received: tuple[Span, int] | None = None
         self.workers = workers
@@ -193,6 +196,7 @@ class Reader:
     @property
     def cursor(self) -> Cursor:
         """Where the reader stands: after the last row or batch that it gave; the same on every rank."""
+        self._note_rows()
         if self._received is None:
             return self._begin
         span, place = self._received
@@ -252,6 +256,8 @@ class Reader:
         """
         self.plan.steps_per_epoch(batch_size)
         self._pace(batch_size)
+        self._note_rows()
+        self._rows = self._rows_of_span = None  # rows that are asked for later follow these batches
         return self._batches(batch_size)
 
     def _batches(self, batch_size: int) -> Iterator[Batch]:
@@ -358,18 +364,22 @@ class Reader:
         return row_type(self.schema.name if self.schema.name.isidentifier() else "Row", names)
 
     def _batch_tuples(self) -> Iterator[Any]:
-        for batch in self.batches(self._own_batch_size):
+        for batch in self._batches(self._own_batch_size):
             yield self._row_type._make(batch.values())
 
     def _row_tuples(self) -> Iterator[Any]:
-        make = self._row_type._make
+        return itertools.chain.from_iterable(self._row_runs())
+
+    def _row_runs(self) -> Iterator[Rows]:
         for span in self._spans(self._own_batch_size):
-            columns = [_values(column.rows(0, len(column.values))) for column in span.columns.by_name.values()]
-            # With `even`, the last batch of a rank may hold two rows or none: rows, not batches, are counted here.
-            batch_of_row = np.repeat(np.arange(span.span.num_batches), np.diff(span.span.offsets)).tolist()
-            for batch, row in zip(batch_of_row, zip(*columns, strict=True), strict=True):
-                self._received = span.span, batch
-                yield make(row)
+            self._note_rows()
+            self._rows_of_span = Rows(span, self._row_type)
+            yield self._rows_of_span
+
+    def _note_rows(self) -> None:
+        """Notes which row was the last one taken: that is not done for each of them."""
+        if self._rows_of_span is not None:
+            self._received = self._rows_of_span.received or self._received
 
     def reset(self) -> None:
         """Begins a new pass before the first row, at any time.
@@ -416,7 +426,7 @@ class Reader:
         if self.stopped:
             raise ReaderClosedError("this reader was stopped; open another one")
         self._end_pipeline()
-        self._rows = None
+        self._rows = self._rows_of_span = None
         self.plan = plan
         self._begin = cursor
         self._received = None
@@ -488,11 +498,3 @@ class Reader:
             f"{self.num_rows:,} of {self.plan.num_rows:,} rows, {len(request.columns)} columns, {epochs}, "
             f"seed {request.order.seed})"
         )
-
-
-def _values(column: Any) -> Any:
-    """The values of a column one by one; None where one is missing."""
-    if isinstance(column, np.ma.MaskedArray):
-        gone: Any = np.ma.getmaskarray(column).reshape(len(column), -1).any(axis=1)
-        return [None if none else value for none, value in zip(gone.tolist(), column.data, strict=True)]
-    return column
