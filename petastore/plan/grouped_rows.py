@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 from petastore.plan.mix import counting
 from petastore.plan.selection import Selection
 
-__all__ = ["GroupedRows", "Runs", "inverse", "joined"]
+__all__ = ["GroupedRows", "Runs", "Where", "inverse", "joined"]
 
 _FEW = 64
 """So few numbers are sorted faster by Python."""
+
+Where: TypeAlias = NDArray[np.int64] | Callable[[], NDArray[np.int64]] | None
+"""Where rows stand in the order in which they are asked for, or who works it out when somebody needs it; None where
+that is this order."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -79,9 +83,8 @@ class GroupedRows:
         [10, 11, 12]
     """
 
-    def __init__(self, groups: NDArray[np.int32], rows: NDArray[np.int64], where: NDArray[np.int64] | None) -> None:
-        self.where = where
-        """Where each row stands in the order in which they are asked for, shape (n,), or None."""
+    def __init__(self, groups: NDArray[np.int32], rows: NDArray[np.int64], where: Where) -> None:
+        self._where = where
         self.runs: Runs | None = None
         """The rows as a few runs, where the plan has them so."""
         self.num_rows = len(rows)
@@ -89,11 +92,19 @@ class GroupedRows:
         self.__dict__.update(groups=groups, rows=rows)
 
     @classmethod
-    def of_runs(cls, runs: Runs, where: NDArray[np.int64] | None) -> GroupedRows:
+    def of_runs(cls, runs: Runs, where: Where) -> GroupedRows:
         """The rows of some runs; they are not written out, unless somebody asks for them."""
         made = cls.__new__(cls)
-        made.where, made.runs, made.num_rows = where, runs, runs.num_rows
+        made.__dict__.update(_where=where, runs=runs, num_rows=runs.num_rows)
         return made
+
+    @property
+    def where(self) -> NDArray[np.int64] | None:
+        """Where each row stands in the order in which they are asked for, shape (n,), or None."""
+        where = self._where
+        if callable(where):
+            where = self._where = where()
+        return where
 
     @functools.cached_property
     def groups(self) -> NDArray[np.int32]:
@@ -107,14 +118,20 @@ class GroupedRows:
         assert self.runs is not None  # noqa: S101 - or they were given
         return self.runs.rows()
 
-    @property
+    @functools.cached_property
     def distinct(self) -> NDArray[np.int32]:
         """Each row group once, ascending, shape (row groups,)."""
         groups = self.groups if self.runs is None else self.runs.groups
         if len(groups) < _FEW:
             return np.array(sorted(set(groups.tolist())), dtype=np.int32)
-        begins = np.flatnonzero(groups[1:] != groups[:-1]) + 1
-        return np.array(sorted({int(groups[0]), *groups[begins].tolist()}), dtype=np.int32)
+        first = int(groups.min())
+        present = np.zeros(int(groups.max()) - first + 1, dtype=np.bool_)
+        present[groups - np.int32(first)] = True
+        return np.flatnonzero(present).astype(np.int32) + np.int32(first)
+
+    def without_runs(self) -> GroupedRows:
+        """The same rows, for whoever must not rely on runs."""
+        return GroupedRows(self.groups, self.rows, self._where)
 
     def selected(self, selection: Selection) -> GroupedRows:
         """The rows that these are of those that a selection keeps, counted among them."""
@@ -160,7 +177,7 @@ class GroupedRows:
         return GroupedRows(self.groups[part], self.rows[part], None)
 
 
-def joined(picked: Sequence[GroupedRows], where: NDArray[np.int64] | None) -> GroupedRows:
+def joined(picked: Sequence[GroupedRows], where: Where) -> GroupedRows:
     """Rows one after the other; `where` is said of all of them anew."""
     runs = [rows.runs for rows in picked if rows.runs is not None]
     if not picked or len(runs) < len(picked):
@@ -173,7 +190,7 @@ def joined(picked: Sequence[GroupedRows], where: NDArray[np.int64] | None) -> Gr
     )
 
 
-def _joined(picked: Sequence[GroupedRows], where: NDArray[np.int64] | None) -> GroupedRows:
+def _joined(picked: Sequence[GroupedRows], where: Where) -> GroupedRows:
     if not picked:
         return GroupedRows(np.empty(0, np.int32), np.empty(0, np.int64), where)
     return GroupedRows(

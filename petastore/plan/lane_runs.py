@@ -7,6 +7,7 @@ Visit v of L belongs to one lane, which so holds the positions v, v + L, v + 2·
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from petastore.plan.visits import visit_of_lane
 __all__ = ["LaneRuns"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class LaneRuns:
     """The rows of some consecutive batches that come from a run of lanes, lane after lane."""
 
@@ -33,8 +34,19 @@ class LaneRuns:
     stops: NDArray[np.int64]
     """Of each: the turn after its last row, shape (own,)."""
 
-    where: NDArray[np.int64] | None
-    """Where each row stands in its batches, if they are laid lane after lane; shape (rows,). None: in this order."""
+    counts: NDArray[np.int64] | None = None
+    """How many rows each batch has of each of `own`, shape (batches, own); None where batches do not matter, and rows
+    are wanted lane after lane."""
+
+    @functools.cached_property
+    def where(self) -> NDArray[np.int64] | None:
+        """Where each row stands in its batches, if they are laid lane after lane; shape (rows,). None: in this order.
+
+        Worked out by whoever asks first.
+        """
+        if self.counts is None or len(self.own) == 1 or len(self.counts) == 1:
+            return None
+        return _where(self.counts)
 
     @classmethod
     def between(cls, borders: NDArray[np.int64], *, lanes: int, own: range) -> tuple[LaneRuns, NDArray[np.int64]]:
@@ -61,8 +73,7 @@ class LaneRuns:
         counts = turns[1:] - turns[:-1]
         offsets = np.zeros(len(borders), dtype=np.int64)
         np.cumsum(counts.sum(axis=1), out=offsets[1:])
-        where = None if len(own) == 1 or len(counts) == 1 else _where(counts, offsets)
-        return cls(lanes, own, turns[0], turns[-1], where), offsets
+        return cls(lanes, own, turns[0], turns[-1], counts), offsets
 
     def positions(self) -> NDArray[np.int64]:
         """The positions of the rows, batch after batch, shape (rows,)."""
@@ -81,10 +92,11 @@ class LaneRuns:
         return positions
 
 
-def _where(counts: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+def _where(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     # A lane's part of a batch lies side by side in both orders: begins: (own · batches,) where it begins among batches,
     # and how far from where it begins lane after lane.
-    begins = (offsets[:-1, None] + np.cumsum(counts, axis=1) - counts).T.reshape(-1)
+    of_batches = counts.reshape(-1)
+    begins = (np.cumsum(of_batches) - of_batches).reshape(counts.shape).T.reshape(-1)
     sizes = counts.T.reshape(-1)
     where = np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
     where += counting(len(where))

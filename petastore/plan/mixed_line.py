@@ -145,7 +145,7 @@ class SourceRows:
     where: NDArray[np.int64]
     """Where they stand among these rows, ascending, shape (n,)."""
 
-    places: NDArray[np.int64] | range
+    places: NDArray[np.int64]
     """How many rows the source gives before each of them in this epoch of the mixture, shape (n,)."""
 
 
@@ -209,20 +209,6 @@ class MixedLine:
         places += self._before.take(inside, mode="clip")
         return sources, places
 
-    def between(self, first: int, stop: int) -> list[SourceRows]:
-        """Of each source that has any: its positions in [first, stop), which is not empty; no division a position."""
-        parts = []
-        for source, in_table in enumerate(self._places):
-            places = range(self.count(source, first), self.count(source, stop))
-            if not places:
-                continue
-            round_first, round_stop = places.start // len(in_table), -(-places.stop // len(in_table))
-            rounds = np.arange(round_first, round_stop, dtype=np.int64) * len(self._sources) - first
-            skipped = places.start - round_first * len(in_table)
-            where = (rounds[:, None] + in_table).reshape(-1)[skipped : skipped + len(places)]
-            parts.append(SourceRows(source, where, places))
-        return parts
-
     def count(self, source: int, position: int) -> int:
         """How many positions of a source lie before a position."""
         rounds, inside = divmod(position, len(self._sources))
@@ -242,6 +228,15 @@ class MixedLine:
         """The position before which a source has `place` positions, and which is its own."""
         rounds, inside = divmod(place, int(self._counts[source]))
         return rounds * len(self._sources) + int(self._places[source][inside])
+
+    @property
+    def table_size(self) -> int:
+        """Positions after which the line repeats itself."""
+        return len(self._sources)
+
+    def places(self, source: int) -> NDArray[np.int64]:
+        """The positions of a source in the table, ascending, shape (positions,)."""
+        return self._places[source]
 
     def turns(self, source: int, lanes: int) -> NDArray[np.int64]:
         """The lane of each position of a source in the table, if the source has so many lanes; shape (positions,).
@@ -291,27 +286,31 @@ class SourceTurns:
         self._lane_starts = np.cumsum(self._in_table) - self._in_table
         self._turns_before = np.empty(len(turns), dtype=np.int64)
         self._turns_before[self._by_lane] = np.arange(len(turns)) - np.repeat(self._lane_starts, self._in_table)
-        self._in_epoch = self._in_one_epoch(rows)
+        self.in_epoch = self._in_one_epoch(rows)
+        """Turns that each lane has in an epoch of the mixture, shape (lanes,)."""
+        self.before = functools.lru_cache(maxsize=4)(self._before)
+        """Turns that each lane had before a place, read-only, shape (lanes,); it is asked about the same ones again."""
 
     def _in_one_epoch(self, place: int) -> NDArray[np.int64]:
         rounds, inside = divmod(place, len(self._turns))
         return rounds * self._in_table + np.bincount(self._turns[:inside], minlength=self.lanes)
 
-    def before(self, place: int) -> NDArray[np.int64]:
-        """Turns that each lane had before a place, shape (lanes,)."""
+    def _before(self, place: int) -> NDArray[np.int64]:
         epochs, inside = divmod(place, self.rows)
-        return epochs * self._in_epoch + self._in_one_epoch(inside)
+        turns = epochs * self.in_epoch + self._in_one_epoch(inside)
+        turns.flags.writeable = False
+        return turns
 
     def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Of each place: the lane that has its turn, and how many it had before."""
         epochs, in_epoch = _divided(places, self.rows)
         rounds, inside = _divided(in_epoch, len(self._turns))
         lanes = self._turns[inside]
-        return lanes, epochs * self._in_epoch[lanes] + rounds * self._in_table[lanes] + self._turns_before[inside]
+        return lanes, epochs * self.in_epoch[lanes] + rounds * self._in_table[lanes] + self._turns_before[inside]
 
     def places(self, lane: int, turns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The places of some turns of a lane, given by how many it had before."""
-        in_epoch, in_table = max(int(self._in_epoch[lane]), 1), max(int(self._in_table[lane]), 1)
+        in_epoch, in_table = max(int(self.in_epoch[lane]), 1), max(int(self._in_table[lane]), 1)
         epochs, left = _divided(turns, in_epoch)
         rounds, inside = _divided(left, in_table)
         return epochs * self.rows + rounds * len(self._turns) + self._by_lane[self._lane_starts[lane] + inside]

@@ -13,15 +13,17 @@ import functools
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.plan.cursor import Cursor
 from petastore.plan.grouped_rows import GroupedRows, joined
+from petastore.plan.lane_runs import LaneRuns
 from petastore.plan.mix import mix
 from petastore.plan.mixed_line import BATCHES, MixedLine, SourceRows, SourceTurns, fractions_of
+from petastore.plan.mixed_runs import LanesOfSources, SourceRuns
 from petastore.plan.order import EpochOrder
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard
@@ -29,6 +31,12 @@ from petastore.plan.spans import Span, turns_of
 from petastore.plan.tail import EpochBatches
 
 __all__ = ["Ends", "MixedBatches", "MixedCursor", "MixedSpan", "Source", "SourceBatches", "Walk"]
+
+_PutWhere: TypeAlias = Callable[[NDArray[np.int64]], None]
+"""Writes where some rows stand among those of all sources."""
+
+_OfEpoch: TypeAlias = tuple[int, GroupedRows, _PutWhere]
+"""An epoch of a source, and rows of it."""
 
 _KEYS_AT_A_TIME = 256
 
@@ -96,8 +104,8 @@ class Source:
 class Batches:
     """One rank's rows of some consecutive batches."""
 
-    parts: Sequence[SourceRows]
-    """Each source that they have rows of, ascending."""
+    parts: Callable[[range], Sequence[SourceRows | SourceRuns]]
+    """Of some consecutive ones of them: each source that these have rows of, ascending."""
 
     offsets: NDArray[np.int64]
     """Where batches begin, as in `Span`."""
@@ -115,25 +123,13 @@ class Batches:
     """Where each batch is of one source: rows of each source consumed before the first batch, and after each, shape
     (batches + 1, sources). Cursors have to say it."""
 
-    def cut(self, steps: range) -> Batches:
-        """Some consecutive ones of them."""
-        begin, end = self.offsets[[steps.start, steps.stop]].tolist()
-        parts = []
-        for part in self.parts:
-            low, high = np.searchsorted(part.where, [begin, end]).tolist()
-            if low < high:
-                parts.append(SourceRows(part.source, part.where[low:high] - begin, part.places[low:high]))
-        valid = None if self.valid is None else self.valid[begin:end]
-        borders = slice(steps.start, steps.stop + 1)
-        taken = None if self.taken is None else self.taken[borders]
-        return Batches(parts, self.offsets[borders] - begin, valid, self.consumed[borders], self.given, taken)
-
 
 class MixedBatches:
     """The batches of an epoch that have rows of all sources: positions, shared by the lanes of the mixture."""
 
-    def __init__(self, line: MixedLine, batches: EpochBatches, shard: Shard) -> None:
+    def __init__(self, line: MixedLine, lanes: LanesOfSources, batches: EpochBatches, shard: Shard) -> None:
         self._line = line
+        self._lanes = lanes
         self._batches = batches
         self._shard = shard
         self._done = 0
@@ -145,11 +141,20 @@ class MixedBatches:
         steps = range(self._done, self._done + count)
         self._done = steps.stop
         share = self._batches.share(self._shard, steps.start, steps.stop)
-        run = share.run
-        parts = _by_source(*self._line.at(share.positions)) if run is None else self._line.between(run.start, run.stop)
         before = self._batches.start + steps.start * self._batches.global_batch
         consumed = np.concatenate([[before], self._batches.consumed_after(steps)])
+        parts: Callable[[range], Sequence[SourceRows | SourceRuns]]
+        if isinstance(share.rows, LaneRuns) and self._lanes.own_of(share.rows.own) is not None:
+            parts = functools.partial(self._runs, share.rows, consumed)
+        else:
+            parts = functools.partial(_cut, _by_source(*self._line.at(share.positions)), share.offsets)
         return Batches(parts, share.offsets, share.valid, consumed, self._line.counts_at, None)
+
+    def _runs(self, runs: LaneRuns, consumed: NDArray[np.int64], steps: range) -> list[SourceRuns]:
+        borders = consumed[steps.start : steps.stop + 1]
+        if len(borders) < len(consumed):
+            runs, _ = LaneRuns.between(borders, lanes=runs.lanes, own=runs.own)
+        return self._lanes.between(runs, int(borders[0]), int(borders[-1]))
 
 
 class SourceBatches:
@@ -196,12 +201,13 @@ class SourceBatches:
             taken[batch + 1] = self._taken
             pieces.append((positions, valid))
         sizes = [len(positions) for positions, _ in pieces]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        parts = _by_source(
+            np.repeat(np.array(order, dtype=np.int16), sizes), np.concatenate([positions for positions, _ in pieces])
+        )
         return Batches(
-            parts=_by_source(
-                np.repeat(np.array(order, dtype=np.int16), sizes),
-                np.concatenate([positions for positions, _ in pieces]),
-            ),
-            offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            parts=functools.partial(_cut, parts, offsets),
+            offsets=offsets,
             valid=None if pieces[0][1] is None else np.concatenate([valid for _, valid in pieces]),
             consumed=taken.sum(axis=1),
             given=lambda consumed: taken[np.searchsorted(taken.sum(axis=1), consumed)],
@@ -258,8 +264,7 @@ class Walk:
         """
         steps = [range(*pair) for pair in itertools.pairwise(itertools.accumulate(sizes, initial=0))]
         for together in self._stretches(batches, steps, at.epoch):
-            begin = together[0].start
-            picked = self._picked(batches.cut(range(begin, together[-1].stop)), at.epoch, together)
+            picked = self._picked(batches, at.epoch, together)
             for some, rows in zip(together, picked, strict=True):
                 yield self._span(batches, some, rows, at, ends if some is steps[-1] else Ends.NOTHING)
 
@@ -283,18 +288,15 @@ class Walk:
         yield [steps[each] for each in together]
 
     def _picked(self, batches: Batches, epoch: int, steps: Sequence[range]) -> list[GroupedRows]:
-        """The rows of some steps, which all of the batches are of."""
+        """The rows of some consecutive steps."""
         self._uses = {group: self._uses[group] for group in self._at_hand}
-        found: list[GroupedRows] = []
-        places_among: list[NDArray[np.int64]] = []
-        for part in batches.parts:
-            for of_source, places, where in self._by_epoch(part, epoch):
-                rows = self._rows_at(part.source, of_source, places)
-                self._note(part.source, of_source, rows.distinct)
-                found.append(rows)
-                places_among.append(where if rows.where is None else where[rows.where])
-        borders = [steps[0].start, *(some.stop for some in steps)]
-        return joined(found, _all(places_among)).cut(batches.offsets[np.array(borders) - steps[0].start])
+        found = []
+        for part in batches.parts(range(steps[0].start, steps[-1].stop)):
+            of_epochs = self._of_runs(part, epoch) if isinstance(part, SourceRuns) else self._of_rows(part, epoch)
+            for of_source, rows, put_where in of_epochs:
+                found.append((self._numbered(part.source, of_source, rows), put_where))
+        borders = batches.offsets[[steps[0].start, *(some.stop for some in steps)]]
+        return joined([rows for rows, _ in found], functools.partial(_where, found)).cut(borders - borders[0])
 
     def _span(self, batches: Batches, steps: range, picked: GroupedRows, at: Cursor, ends: Ends) -> MixedSpan:
         cut = slice(steps.start, steps.stop)
@@ -317,36 +319,51 @@ class Walk:
             taken=None if batches.taken is None else batches.taken[1:][cut],
         )
 
-    def _by_epoch(self, part: SourceRows, epoch: int) -> Iterator[tuple[int, Any, NDArray[np.int64]]]:
-        """Epochs of a source, which places of them are meant in an epoch of the mixture, and where these stand."""
+    def _of_rows(self, part: SourceRows, epoch: int) -> Iterator[_OfEpoch]:
+        """Rows of a source, epoch by epoch of its own; they are given for an epoch of the mixture."""
         source, num_rows = self._sources[part.source], self._sources[part.source].plan.num_rows
-        before = epoch * source.rows
-        if isinstance(part.places, range):
-            first = stop = before + part.places.start
-            while stop < before + part.places.stop:
-                epoch, stop = first // num_rows, min((first // num_rows + 1) * num_rows, before + part.places.stop)
-                here = slice(first - before - part.places.start, stop - before - part.places.start)
-                yield epoch, range(first - epoch * num_rows, stop - epoch * num_rows), part.where[here]
-                first = stop
-            return
-        given = part.places + before
+        given = part.places + epoch * source.rows
         epochs = given // num_rows
-        for epoch in range(int(epochs.min()), int(epochs.max()) + 1):
-            here = epochs == epoch
+        for number in range(int(epochs.min()), int(epochs.max()) + 1):
+            here = epochs == number
             if here.any():
-                yield epoch, given[here] - epoch * num_rows, part.where[here]
+                found = self._order(part.source, number).by_lane(given[here] - number * num_rows)
+                yield number, found, functools.partial(_put, part.where[here], found.where)
 
-    def _rows_at(self, source: int, epoch: int, places: NDArray[np.int64] | range) -> GroupedRows:
-        """Some rows of one epoch of a source; row groups are numbered through all sources."""
+    def _of_runs(self, part: SourceRuns, epoch: int) -> Iterator[_OfEpoch]:
+        """The same of runs of its lanes."""
+        source, num_rows = self._sources[part.source], self._sources[part.source].plan.num_rows
+        own = slice(part.own.start, part.own.stop)
+        given = range(epoch * source.rows + part.places.start, epoch * source.rows + part.places.stop)
+        # firsts, stops: (own,) turns of the lanes since the first epoch of the mixture
+        earlier = epoch * source.turns.in_epoch[own]
+        firsts, stops = part.firsts + earlier, part.stops + earlier
+        for number in range(given.start // num_rows, (given.stop - 1) // num_rows + 1):
+            begins, ends = (source.turns.before(each * num_rows)[own] for each in (number, number + 1))
+            first, stop = np.maximum(firsts, begins), np.minimum(stops, ends)
+            if (first < stop).any():
+                stop = np.maximum(first, stop)
+                runs = LaneRuns(source.turns.lanes, part.own, first - begins, stop - begins)
+                found = self._order(part.source, number).by_lane(runs, turns_of=source.own_lanes)
+                yield number, found, functools.partial(part.put_where, first - earlier, stop - earlier)
+
+    def _numbered(self, source: int, epoch: int, found: GroupedRows) -> GroupedRows:
+        """Some rows of one epoch of a source, where row groups are numbered through all sources; noted as needed."""
         own = self._sources[source]
-        found = self._order(source, epoch).by_lane(places)
         if own.plan.selection is not None:
             found = found.selected(own.plan.selection)
-        return found.numbered_from(own.first_group)
+        found = found.numbered_from(own.first_group)
+        groups = found.distinct.tolist()
+        self._note(source, epoch, groups)
+        # Row groups that were kept from the epoch before lie in the turns of that one.
+        is_in_turns = found.runs is not None and own.plan.request.order.shuffle_rows
+        if is_in_turns and any(self._uses[group].first_epoch != epoch for group in groups):
+            return found.without_runs()
+        return found
 
-    def _note(self, source: int, epoch: int, groups: NDArray[np.int32]) -> None:
+    def _note(self, source: int, epoch: int, groups: Sequence[int]) -> None:
         """Notes until when an epoch of a source needs some row groups."""
-        uses = [(group, self._uses.get(group)) for group in groups.tolist()]
+        uses = [(group, self._uses.get(group)) for group in groups]
         new = [group for group, use in uses if use is None or use.last_epoch != epoch]
         if not new:
             return
@@ -392,5 +409,29 @@ def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[So
     return [SourceRows(source, where, places[where]) for source, where in enumerate(each) if len(where)]
 
 
-def _all(where: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.concatenate(where) if where else np.empty(0, dtype=np.int64)
+def _cut(parts: Sequence[SourceRows], offsets: NDArray[np.int64], steps: range) -> list[SourceRows]:
+    """The rows of some consecutive batches, which begin at these offsets."""
+    begin, end = offsets[[steps.start, steps.stop]].tolist()
+    found = []
+    for part in parts:
+        low, high = np.searchsorted(part.where, [begin, end]).tolist()
+        if low < high:
+            found.append(SourceRows(part.source, part.where[low:high] - begin, part.places[low:high]))
+    return found
+
+
+def _put(where: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: NDArray[np.int64]) -> None:
+    if in_order is None:
+        out[:] = where
+    else:
+        np.take(where, in_order, out=out, mode="clip")
+
+
+def _where(found: Sequence[tuple[GroupedRows, _PutWhere]]) -> NDArray[np.int64]:
+    """Where the rows of all sources stand."""
+    where = np.empty(sum(rows.num_rows for rows, _ in found), dtype=np.int64)
+    begin = 0
+    for rows, put in found:
+        put(where[begin : begin + rows.num_rows])
+        begin += rows.num_rows
+    return where

@@ -37,6 +37,7 @@ from petastore.plan.explain import Ranks, checked_column_bytes, explain_source, 
 from petastore.plan.explanation import MixtureExplanation, SourceExplanation
 from petastore.plan.feeds import MOST_BATCHES, Feeds, feeds_of_spans
 from petastore.plan.mixed_line import MixedLine, SourceTurns, common_lanes, mixed_line, proportions
+from petastore.plan.mixed_runs import LanesOfSources
 from petastore.plan.mixed_spans import Ends, MixedBatches, MixedCursor, MixedSpan, Source, SourceBatches, Walk
 from petastore.plan.picture import draw
 from petastore.plan.plan import Plan
@@ -200,6 +201,10 @@ class Mixture:
     @functools.cached_property
     def _line(self) -> MixedLine:
         return mixed_line(self.proportions, self.request.order.lanes, self.seed)
+
+    @functools.cached_property
+    def _lanes_of_sources(self) -> LanesOfSources:
+        return LanesOfSources(self._line, [self._lanes_of_source(number) for number in range(len(self.sources))])
 
     @functools.cached_property
     def num_rows(self) -> int:
@@ -391,7 +396,9 @@ class Mixture:
             batches = self._batches_of_sources(batch_size, rows, taken)
             return SourceBatches(batches, self.proportions, shard, hashed_for=(self.seed, begin.epoch))
         num_rows = _ENDLESS if self.stop == "cycle" else self.num_rows
-        return MixedBatches(self._line, self._batches(batch_size, num_rows, begin.position), shard)
+        return MixedBatches(
+            self._line, self._lanes_of_sources, self._batches(batch_size, num_rows, begin.position), shard
+        )
 
     def _batches(self, batch_size: int, num_rows: int, start: int = 0) -> EpochBatches:
         request, size = self.request, whole_number(batch_size, name="batch_size", least=1)
