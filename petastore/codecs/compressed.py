@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.codecs.cells import byte_cells, bytes_of_cell
+from petastore.codecs.cells import ByteCells, byte_cells, bytes_of_cell
 from petastore.codecs.declared import array_to_write, check_array_field
-from petastore.codecs.ndarray import array_of_unit, decode_npy, put_npy_cells
+from petastore.codecs.ndarray import array_of_unit, decode_alike, decode_npy, put_npy_cells
 from petastore.codecs.npy import MAX_HEADER_BYTES
 from petastore.codecs.npz import NpzError, archive_bytes, member_of
+from petastore.codecs.npz_many import inflated_together
 from petastore.codecs.numpy_to_arrow import cells_array
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.codec import JsonValue
@@ -97,11 +98,13 @@ class CompressedNdarrayCodec:
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
         """A column of `.npz` cells into `out`; each is inflated once and copied to its place.
 
+        Where the shape is free and cells are alike, some of the values are parts of one array.
+
         Raises:
             DecodeError: As `decode`, with `row` set.
         """
         found = byte_cells(cells, field)
-        put_npy_cells(lambda row: _inflated(found[row], field), field, out)
+        self.decode_bytes([found[row] for row in range(len(found))], field, out)
 
     def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
         """The bytes of archives into `out`, as `decode_column`.
@@ -109,7 +112,22 @@ class CompressedNdarrayCodec:
         Raises:
             DecodeError: As `decode`, with `row` set.
         """
+        for rows, inflated in inflated_together(cells, _most_bytes(field)):
+            try:
+                _put(cells[rows], inflated, field, out[rows])
+            except DecodeError as problem:
+                problem.row = rows.start + (problem.row or 0)
+                raise
+
+
+def _put(
+    cells: Sequence[NDArray[np.uint8]], inflated: ByteCells | None, field: UnischemaField, out: NDArray[Any]
+) -> None:
+    """The arrays of some cells, each into its place in `out`; `inflated` is their content if that is known."""
+    if inflated is None:
         put_npy_cells(lambda row: _inflated(cells[row], field), field, out)
+    elif not decode_alike(inflated, field, out):
+        put_npy_cells(inflated.__getitem__, field, out)
 
 
 def _inflated(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[np.uint8]:

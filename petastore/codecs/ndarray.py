@@ -113,7 +113,7 @@ class NdarrayCodec:
             DecodeError: As `decode`, with `row` set.
         """
         found = byte_cells(cells, field)
-        if not _decode_alike(found, field, out):
+        if not decode_alike(found, field, out):
             put_npy_cells(found.__getitem__, field, out)
 
     def view_column(self, cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
@@ -158,7 +158,8 @@ def _checked_view(cell: NDArray[np.uint8], field: UnischemaField, checked: dict[
     if id(header) not in checked:
         check_header(header, field)
         checked[id(header)] = header
-    view: NDArray[Any] = elements_of(cell, 0, header, rows=1, step=len(cell))[0]
+    # An array also where it has no dimensions: a text would come out as Python's.
+    view: NDArray[Any] = elements_of(cell, 0, header, rows=1, step=len(cell))[0, ...]
     return view
 
 
@@ -233,8 +234,17 @@ def _exact_units(times: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return converted
 
 
-def _decode_alike(found: ByteCells, field: UnischemaField, out: NDArray[Any]) -> bool:
-    """Decode a column whose cells share a header as one block; False, and nothing done, where they do not."""
+def decode_alike(found: ByteCells, field: UnischemaField, out: NDArray[Any]) -> bool:
+    """Decode a column whose cells share a header as one block; False, and nothing done, where they do not.
+
+    Args:
+        found: The `.npy` bytes of each row.
+        field: What was declared.
+        out: As in `decode_column`; keeps nothing of the memory of the cells.
+
+    Raises:
+        DecodeError: The header is of another dtype or shape than declared; `row` is 0.
+    """
     try:
         block = _alike(found, field)
     except DecodeError as problem:

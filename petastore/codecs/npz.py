@@ -20,18 +20,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MEMBER", "NpzError", "archive_bytes", "member_of"]
+__all__ = ["MEMBER", "MOST_EXPANSION", "FirstMember", "NpzError", "archive_bytes", "first_member", "member_of"]
 
 MEMBER = "arr.npy"
 """Name of the member, as `numpy.savez_compressed(arr=…)` gives it."""
+
+MOST_EXPANSION = 1032
+"""Deflate cannot expand by more than this."""
 
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _ZIP64_SIZES = struct.Struct("<2H2Q")
 _STORED, _DEFLATED = 0, 8
 _ENCRYPTED, _SIZES_FOLLOW = 0x1, 0x8
 _IN_ZIP64 = 0xFFFFFFFF
-# Deflate cannot expand by more than this.
-_MOST_EXPANSION = 1032
 
 
 class NpzError(ValueError):
@@ -39,12 +40,26 @@ class NpzError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Member:
-    method: int
+class FirstMember:
+    """What the local header of the first member says."""
+
+    is_deflated: bool
+    """Whether it is compressed, or else stored as it is."""
+
     checksum: int
+    """CRC-32 of its content."""
+
     start: int
+    """Where it begins in the archive: bytes of the local header."""
+
     stored_size: int
+    """Bytes in the archive."""
+
     size: int
+    """Bytes of its content."""
+
+    in_zip64: bool
+    """Whether both sizes are 64-bit numbers at the end of the local header."""
 
 
 def member_of(cell: NDArray[np.uint8], most: int | None) -> bytes:
@@ -57,28 +72,35 @@ def member_of(cell: NDArray[np.uint8], most: int | None) -> bytes:
     Raises:
         NpzError: It is damaged, has another member, or more bytes than it may.
     """
-    member = _local_member(cell)
+    member = first_member(cell)
     if member is None:
         return _through_zipfile(cell, most)
     _check_size(member.size, member.stored_size, most)
     stored = cell[member.start : member.start + member.stored_size]
     if len(stored) != member.stored_size:
         raise NpzError("it ends inside its member")
-    content = stored.tobytes() if member.method == _STORED else _inflated(stored, member.size)
+    content = _inflated(stored, member.size) if member.is_deflated else stored.tobytes()
     if len(content) != member.size or zlib.crc32(content) != member.checksum:
         raise NpzError("its checksum does not fit its content")
     return content
 
 
 def _check_size(size: int, stored_size: int, most: int | None) -> None:
-    if size > stored_size * _MOST_EXPANSION + _MOST_EXPANSION:
+    if size > stored_size * MOST_EXPANSION + MOST_EXPANSION:
         raise NpzError(f"it claims {size:,} bytes, more than {stored_size:,} bytes can be inflated to")
     if most is not None and size > most:
         raise NpzError(f"it holds {size:,} bytes, and the field needs at most {most:,}")
 
 
-def _local_member(cell: NDArray[np.uint8]) -> _Member | None:
-    """The first member by its local header; None where that does not tell all."""
+def first_member(cell: NDArray[np.uint8]) -> FirstMember | None:
+    """The first member of an archive by its local header; None where that does not tell all.
+
+    Args:
+        cell: The archive, as uint8.
+
+    Raises:
+        NpzError: It does not begin as an archive does, or is encrypted.
+    """
     start = cell[: _LOCAL_HEADER.size].tobytes()
     if len(start) < _LOCAL_HEADER.size or start[:4] != b"PK\x03\x04":
         raise NpzError("it does not begin as a zip archive does")
@@ -89,14 +111,15 @@ def _local_member(cell: NDArray[np.uint8]) -> _Member | None:
         raise NpzError("it is encrypted")
     if after[:name_size] != MEMBER.encode() or method not in (_STORED, _DEFLATED) or flags & _SIZES_FOLLOW:
         return None
-    if stored_size == _IN_ZIP64 or size == _IN_ZIP64:
+    in_zip64 = _IN_ZIP64 in (stored_size, size)
+    if in_zip64:
         extra = after[name_size:]
         if len(extra) != _ZIP64_SIZES.size:
             return None
         kind, length, size, stored_size = _ZIP64_SIZES.unpack(extra)
         if (kind, length) != (1, 16):
             return None
-    return _Member(method, checksum, first, stored_size, size)
+    return FirstMember(method == _DEFLATED, checksum, first, stored_size, size, in_zip64)
 
 
 def _inflated(stored: NDArray[np.uint8], size: int) -> bytes:

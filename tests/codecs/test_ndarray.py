@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from petastore.codecs import NdarrayCodec
+from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, CodecLaws, empty_column
@@ -291,3 +291,13 @@ def test_a_column_without_bytes_is_refused() -> None:
 def test_python_objects_have_no_array_of_bytes(dtype: Any) -> None:
     with pytest.raises(SchemaError, match="NdarrayCodec"):
         UnischemaField("a", dtype, (2,), CODEC)
+
+
+@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
+def test_a_single_text_comes_out_as_one(codec: NdarrayCodec | CompressedNdarrayCodec) -> None:
+    field = UnischemaField("name", str, (), codec)
+    cell = codec.encode(field, np.array("深い"))
+    assert codec.decode(field, cell) == "深い"
+    out = np.empty(2, object)
+    codec.decode_column(pa.array([cell, codec.encode(field, np.array("a"))]), field, out)
+    assert out.tolist() == ["深い", "a"]
