@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from petastore.codecs.cells import byte_cells, bytes_of_cell
 from petastore.codecs.declared import array_to_write
-from petastore.codecs.image_files import ImageError, image_bytes, read_image, read_image_into
+from petastore.codecs.image_files import ImageError, image_bytes, read_image, read_images_into
 from petastore.codecs.numpy_to_arrow import cells_array
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema.codec import JsonValue
@@ -156,13 +156,12 @@ class CompressedImageCodec:
             DecodeError: As `decode`, with `row` set.
             MissingExtraError: No image library is installed.
         """
-        is_fixed = field.is_fixed
+        if field.is_fixed:
+            read_images_into(cells, field, out)
+            return
         for row, cell in enumerate(cells):
             try:
-                if is_fixed:
-                    read_image_into(cell, field, out[row])
-                else:
-                    out[row] = read_image(cell, field)
+                out[row] = read_image(cell, field)
             except ImageError as problem:
                 raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None
 

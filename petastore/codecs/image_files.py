@@ -7,6 +7,7 @@ Both libraries are imported when the first image passes, not before.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.codecs.declared import shape_fits
-from petastore.errors import MissingExtraError
+from petastore.errors import DecodeError, MissingExtraError
 from petastore.schema.field import UnischemaField
 
 __all__ = [
@@ -26,7 +27,7 @@ __all__ = [
     "image_bytes",
     "opencv",
     "read_image",
-    "read_image_into",
+    "read_images_into",
 ]
 
 MAX_PIXELS = 2**28
@@ -37,6 +38,9 @@ _PNG_END = b"\x00\x00\x00\x00IEND\xaeB`\x82"
 _JPEG_SIGNATURE = b"\xff\xd8\xff"
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers of segments that say the size of a JPEG."""
+
+_LONGEST_START = 1024
+"""Bytes of a JPEG before its size; with more there is a camera's note in them, which no other file has."""
 
 _PNG_GRAY, _PNG_RGB, _PNG_PALETTE = 0, 2, 3
 _UINT8: Final = np.dtype(np.uint8)
@@ -104,14 +108,22 @@ def read_image(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[Any]:
     return image
 
 
-def read_image_into(cell: NDArray[np.uint8], field: UnischemaField, out: NDArray[Any]) -> None:
-    """The image of a file into an array of the declared shape and dtype, C-contiguous.
+def read_images_into(cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
+    """The images of files into their places in an array `(rows, *shape)` of the declared dtype, C-contiguous.
 
     Raises:
-        ImageError: The bytes are damaged, or hold another dtype or shape than declared.
+        DecodeError: The bytes are damaged, or hold another dtype or shape than declared; `row` is set.
         MissingExtraError: The library is not installed.
     """
-    decode_into(cell, checked_header(cell, field), out)
+    row, fitting = 0, None
+    try:
+        for row, cell in enumerate(cells):
+            header = _header(cell)
+            if header is not fitting:
+                fitting = _checked(header, field)
+            decode_into(cell, header, out[row])
+    except ImageError as problem:
+        raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None
 
 
 def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
@@ -121,13 +133,19 @@ def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
         ImageError: It is no image, or one of another dtype or shape, or of too many pixels.
         MissingExtraError: The library is not installed.
     """
-    start = cell[:32].tobytes()
-    if start.startswith(_PNG_SIGNATURE):
-        header = _png_header(cell)
-    elif start.startswith(_JPEG_SIGNATURE):
-        header = _jpeg_header(cell)
-    else:
-        raise ImageError(f"it begins with {start[:8]!r}, which is neither PNG nor JPEG")
+    return _checked(_header(cell), field)
+
+
+def _header(cell: NDArray[np.uint8]) -> Header:
+    start = cell[:8].tobytes()
+    if start.startswith(_JPEG_SIGNATURE):
+        return _jpeg_header(cell)
+    if start == _PNG_SIGNATURE:
+        return _png_header(cell)
+    raise ImageError(f"it begins with {start!r}, which is neither PNG nor JPEG")
+
+
+def _checked(header: Header, field: UnischemaField) -> Header:
     height, width = header.shape[:2]
     if height * width > MAX_PIXELS:
         raise ImageError(f"it has {height:,}×{width:,} pixels, more than {MAX_PIXELS:,}")
@@ -156,15 +174,33 @@ def _png_header(cell: NDArray[np.uint8]) -> Header:
     return _header_of("png", shape, _UINT16 if depth == 16 else _UINT8)
 
 
+class _Seen(NamedTuple):
+    """How the last JPEG began, to the end of the segment that says its size, and what that says."""
+
+    start: bytes
+    header: Header
+
+
+_seen: _Seen | None = None
+
+
 def _jpeg_header(cell: NDArray[np.uint8]) -> Header:
-    height, width, channels = _jpeg_frame(cell.data)
+    """What a JPEG says of itself; one comparison tells it of files that begin alike, as those of one size often do."""
+    global _seen
+    seen = _seen  # any thread may put another one there
+    if seen is not None and cell[: len(seen.start)].tobytes() == seen.start:
+        return seen.header
+    height, width, channels, stop = _jpeg_frame(cell.data)
     if channels not in (1, 3):
         raise ImageError(f"the jpeg is of {channels} channels (CMYK); encode it again as RGB")
-    return _header_of("jpeg", (height, width) if channels == 1 else (height, width, 3), _UINT8)
+    header = _header_of("jpeg", (height, width) if channels == 1 else (height, width, 3), _UINT8)
+    if stop <= _LONGEST_START:
+        _seen = _Seen(cell[:stop].tobytes(), header)
+    return header
 
 
-def _jpeg_frame(data: memoryview) -> tuple[int, int, int]:
-    """Height, width and channels, from the first segment that says them (ITU-T T.81, B.2).
+def _jpeg_frame(data: memoryview) -> tuple[int, int, int, int]:
+    """Height, width, channels, and where they end, from the first segment that says them (ITU-T T.81, B.2).
 
     A few bytes are looked at here, because every call of a library lets go of the GIL and waits for it again.
     """
@@ -173,7 +209,7 @@ def _jpeg_frame(data: memoryview) -> tuple[int, int, int]:
         while data[at] == 0xFF:
             marker = data[at + 1]
             if marker in _FRAMES:
-                return data[at + 5] << 8 | data[at + 6], data[at + 7] << 8 | data[at + 8], data[at + 9]
+                return data[at + 5] << 8 | data[at + 6], data[at + 7] << 8 | data[at + 8], data[at + 9], at + 10
             # A marker may be preceded by any number of 0xFF.
             at += 1 if marker == 0xFF else 2 + (data[at + 2] << 8 | data[at + 3])
     except IndexError:
@@ -203,10 +239,13 @@ def decode_into(cell: NDArray[np.uint8], header: Header, out: NDArray[Any], *, s
 
 
 def _decode_jpeg(cell: NDArray[np.uint8], out: NDArray[Any], shrink: int) -> None:
-    # The library looks for the smallest size that is not below what it is told.
-    least = {} if shrink == 1 else {"min_height": out.shape[0], "min_width": out.shape[1], "min_factor": shrink}
+    decode, colors = _simplejpeg().decode_jpeg, "GRAY" if out.ndim == 2 else "RGB"
     try:
-        _simplejpeg().decode_jpeg(cell.data, "GRAY" if out.ndim == 2 else "RGB", buffer=out, **least)
+        if shrink == 1:
+            decode(cell, colors, buffer=out)
+        else:  # the library looks for the smallest size that is not below what it is told
+            height, width = out.shape[:2]
+            decode(cell, colors, min_height=height, min_width=width, min_factor=shrink, buffer=out)
     except ValueError as problem:
         raise ImageError(f"the jpeg is damaged ({problem})") from None
 

@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
@@ -188,6 +189,29 @@ def saved(image: np.ndarray[Any, Any], image_format: str, mode: str | None = Non
 def test_another_image_than_declared_is_refused_with_what_it_is(cell: bytes, message: str) -> None:
     with pytest.raises(DecodeError, match=message):
         PNG.decode(field_of("uint8", (4, 5, 3)), cell)
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3), st.booleans(), st.integers(1, 2)), max_size=8))
+def test_what_a_jpeg_says_is_found_out_whatever_jpegs_came_before(
+    files: list[tuple[int, int, bool, int]],
+) -> None:
+    field = UnischemaField("x", "uint8", (None, None, 3), JPEG)
+    gray = UnischemaField("x", "uint8", (None, None), JPEG)
+    for height, width, is_gray, half in files:
+        image = np.full((8 * height, 8 * width) if is_gray else (8 * height, 8 * width, 3), 60, np.uint8)
+        cell = CompressedImageCodec("jpeg", 40 * half).encode(gray if is_gray else field, image)
+        assert JPEG.decode(gray if is_gray else field, cell).shape == image.shape
+        with pytest.raises(DecodeError, match="declares"):
+            JPEG.decode(field if is_gray else gray, cell)
+
+
+def test_the_row_of_an_image_of_another_size_is_told_among_images_that_begin_alike() -> None:
+    field = UnischemaField("x", "uint8", (8, 8, 3), JPEG)
+    free = UnischemaField("x", "uint8", (None, None, 3), JPEG)
+    good, wide = (JPEG.encode(free, np.zeros((8, width, 3), np.uint8)) for width in (8, 16))
+    with pytest.raises(DecodeError, match="8×16×3") as refused:
+        JPEG.decode_column(pa.array([good, good, wide, good]), field, np.empty((4, 8, 8, 3), np.uint8))
+    assert (refused.value.row, refused.value.column) == (2, "x")
 
 
 def test_a_damaged_png_is_never_pixels(capfd: pytest.CaptureFixture[str]) -> None:
