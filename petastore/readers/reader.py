@@ -322,6 +322,14 @@ class Reader:
             limit=self.workers.memory_budget,
         )
 
+    @property
+    def stacked_columns(self) -> list[tuple[str, ...]]:
+        """Names of columns that `Batch.source` has in one array too, where none of their values is missing."""
+        if self.transform is not None or self.ngram is not None:
+            return []
+        layout = self._assembler.layout
+        return [tuple(name for number in kind for name in layout.stacks[number].names) for kind in layout.kinds]
+
     @functools.cached_property
     def _footprint(self) -> Footprint:
         return Footprint(self._view, self.dataset.schema, self._assembler.layout, self.plan.inventory)

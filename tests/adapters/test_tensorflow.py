@@ -394,19 +394,19 @@ def test_batches_have_the_borders_and_the_order_of_the_reader(
 def test_numbers_share_the_readers_memory(
     make_tf_dataset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import petastore.adapters.tensorflow as adapter
+    from petastore.adapters.tensorflow import crossing
 
     schema = petastore.Unischema("numbers", [petastore.UnischemaField("x", "float64", (16,), NdarrayCodec())])
     petastore.write_dataset(tmp_path / "x", schema, [{"x": np.full(16, i, np.float64)} for i in range(4096)])
     handed: list[Any] = []
-    converted = adapter._converted
+    converted = crossing.converted
 
     def seen(*arguments: Any) -> Any:
         for sizes, values in converted(*arguments):
             handed.append(values[0])
             yield sizes, values
 
-    monkeypatch.setattr(adapter, "_converted", seen)
+    monkeypatch.setattr(crossing, "converted", seen)
     with petastore.make_reader(tmp_path / "x") as reader:
         for batch in make_tf_dataset(reader, batch_size=512):
             memory = np.asarray(memoryview(batch["x"]))
@@ -476,7 +476,7 @@ def test_a_state_after_what_was_not_given_is_refused(make_tf_dataset: Any, url: 
 
 
 def test_a_run_without_rows_is_a_batch_without_rows(tf: Any) -> None:
-    from petastore.adapters.tensorflow import _cut
+    from petastore.adapters.tensorflow.dataset import _cut
 
     for sizes in ([0], [2], [2, 3]):
         rows = {"id": np.arange(sum(sizes)), "text": np.array(["a"] * sum(sizes), object)}
@@ -487,7 +487,7 @@ def test_a_run_without_rows_is_a_batch_without_rows(tf: Any) -> None:
 @pytest.mark.parametrize("rows", [False, True])
 def test_a_batch_without_rows_keeps_to_the_spec(tf: Any, make_tf_dataset: Any, rows: bool) -> None:
     # A rank gets one where fewer rows than ranks are left after a change of their number.
-    from petastore.adapters.tensorflow import _column
+    from petastore.adapters.tensorflow.tensor_columns import _column
 
     for field in FIELDS:
         shape = tuple(size for size in field.shape if size is not None) if field.is_fixed else ()

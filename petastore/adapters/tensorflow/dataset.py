@@ -1,0 +1,191 @@
+"""`make_tf_dataset`: the batches or the rows of a reader as a `tf.data.Dataset`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from petastore.adapters.nulls import nulls_of_reader
+from petastore.adapters.passes import Passes
+from petastore.adapters.ragged import Form, forms_of, refuse_ragged_windows
+from petastore.adapters.runs import Run, runs_of
+from petastore.adapters.tensorflow.crossing import Crossing, converted
+from petastore.adapters.tensorflow.quick_iterator import iterated_quickly
+from petastore.adapters.tensorflow.received import forgotten, noted
+from petastore.adapters.tensorflow.tensor_columns import TensorColumn, columns_of_field
+from petastore.errors import RequestError
+from petastore.plan.cursor import Cursor
+from petastore.plan.request import Tail
+from petastore.readers.assemble import VALID_COLUMN
+from petastore.schema.field import UnischemaField
+
+__all__ = ["make_tf_dataset"]
+
+_BATCHES_A_CALL = 4096
+_BYTES_A_CALL = 4 * 1024 * 1024
+_ROWS_A_CALL = 1024
+_BYTES_OF_A_FREE_VALUE = 64 * 1024
+_BYTES_OF_A_TEXT = 64
+_LARGEST_BATCH = 65_536
+
+
+def make_tf_dataset(
+    reader: Any,
+    batch_size: int | None = None,
+    *,
+    ragged: Form | Mapping[str, Form] = "ragged",
+    nulls: Any = "error",
+) -> Any:
+    """The reader's rows or batches as a `tf.data.Dataset` of dicts from column name to tensor.
+
+    One iteration gives all epochs of the reader; each further one (`repeat()`, the next epoch of `fit`) starts again
+    from the first row. Two iterations at once end the older one with an error. `cardinality()` is known, unless the
+    reader does not stand at its beginning (load a state before the dataset is made). A dataset of a sharded reader has
+    its auto-sharding set to OFF: TensorFlow would shard what is sharded already, and drop most of it without a word.
+    The prefetch that TensorFlow adds unasked is off too, since the reader works ahead by itself: after a `map` that
+    takes time, add `prefetch` yourself. `state_after` says where training stands.
+
+    ```text
+    field                            batches                                rows
+    numbers, booleans                (None, *shape), dtype as declared      shape
+    a shape with None                RaggedTensor (None, *shape)            tensor, None where the shape is free
+    text, bytes                      tf.string                              tf.string
+    Decimal                          tf.string: "1.5" of 1.50               tf.string
+    datetime64, timedelta64          int64 nanoseconds                      int64 nanoseconds
+    missing values                   an error that names the column, or as `nulls` says
+    "valid" of tail="pad"            bool (None,)                           bool ()
+    ```
+
+    Errors come out of the iterator as TensorFlow's own, with the message of the reader inside.
+
+    Args:
+        reader: What `make_reader` or `make_batch_reader` gave. Stop it after the last iteration, not before.
+        batch_size: Rows of a batch on this rank, as the reader cuts them (its `tail` decides about the last one). None
+            gives rows.
+        ragged: What batches have of shapes with None: `"ragged"` tensors, or `"padded"` with zeros
+            (`petastore.adapters.ragged.Padded(value)` with a value) to a tensor (None, *shape), and a column
+            `<name>_lengths` of int64 that says how much of each row is real: (None,) where one dimension is free, else
+            (None, free dimensions). One form for all, or a dict by column name. Text stays ragged.
+        nulls: What stands where a value is missing: `"error"` refuses, naming the column; `"mask"` puts 0, an empty
+            text or an empty array there, and adds a column `<name>_valid` of bool, (None,), True where a value is
+            there; a value stands there itself. One of them for all nullable columns, or a dict by column name, where
+            what is not named is `"error"`. In windows each row of a window is asked for itself: (None, length).
+
+    Returns:
+        A `tf.data.Dataset`. It lives in this process: datasets made from Python cannot be sent to a tf.data service.
+
+    Raises:
+        RequestError: A column is of a type that TensorFlow does not have, `batch_size` is no number of rows, or
+            `ragged` or `nulls` cannot be.
+
+    Example:
+        >>> import petastore, tempfile
+        >>> fields = [petastore.UnischemaField("id", "uint16"), petastore.UnischemaField("name", str)]
+        >>> url = tempfile.mkdtemp() + "/people"
+        >>> people = [{"id": 7, "name": "Ada"}, {"id": 8, "name": "Blaise"}]
+        >>> _ = petastore.write_dataset(url, petastore.Unischema("people", fields), people)
+        >>> with petastore.make_reader(url, shuffle_row_groups=False) as reader:
+        ...     dataset = make_tf_dataset(reader, batch_size=2)
+        ...     [batch["name"].numpy().tolist() for batch in dataset], dataset.element_spec["id"]
+        ([[b'Ada', b'Blaise']], TensorSpec(shape=(None,), dtype=tf.uint16, name=None))
+    """
+    whole = isinstance(batch_size, (int, np.integer)) and not isinstance(batch_size, bool) and batch_size >= 1
+    if batch_size is not None and not whole:
+        raise RequestError(f"batch_size is a number of rows from 1, or None for rows, but {batch_size!r} was given")
+    forms = forms_of(ragged, _fields(reader), known=("ragged", "padded"))
+    free = [field.name for field in reader.schema if None in field.shape]
+    refuse_ragged_windows(reader, free, instead="leave it out of the NGram")
+    if forms and batch_size is None:
+        raise RequestError("ragged='padded' is about batches, and rows were asked for; give batch_size")
+    filled = nulls_of_reader(nulls, reader)
+    columns = [
+        column
+        for field in _fields(reader)
+        for column in columns_of_field(
+            field, form=forms.get(field.name), null=filled.get(field.name), rows=batch_size is None
+        )
+    ]
+    passes = Passes(reader)
+    if batch_size is None:
+        dataset = _rows(lambda: _runs_of_rows(reader, passes), columns, reader.stacked_columns)
+        elements_per_epoch = reader.plan.rows_per_epoch(_rows_cut_by_the_reader(reader))
+    else:
+        dataset = _batches(lambda: noted(reader, passes, int(batch_size)), columns, reader.stacked_columns)
+        elements_per_epoch = reader.steps_per_epoch(int(batch_size))
+    begins_at_the_beginning = reader.cursor == Cursor() or reader.last_row_consumed
+    if begins_at_the_beginning:
+        elements = tf.data.INFINITE_CARDINALITY if reader.num_epochs is None else elements_per_epoch * reader.num_epochs
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(elements))
+    options = tf.data.Options()
+    # The reader works ahead in threads of its own: another hand-over for each batch would only cost.
+    options.experimental_optimization.inject_prefetch = False
+    if reader.shard.count > 1:
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return iterated_quickly(dataset.with_options(options))
+
+
+def _batches(batches: Callable[[], Iterator[Any]], columns: list[TensorColumn], stacks: Any) -> Any:
+    """A dataset of batches."""
+    if not all(column.is_dense for column in columns):
+        return _handed_over(lambda: runs_of(batches(), most=1), columns)
+    return Crossing(columns, stacks).dataset(lambda: runs_of(batches(), most=_BATCHES_A_CALL), _cut)
+
+
+def _cut(sizes: Any, columns: Any) -> Any:
+    """The batches of a run; one without rows is a run of its own, of which `rebatch` makes nothing."""
+    run = tf.data.Dataset.from_tensors(columns)
+    without_rows = tf.cast(sizes[0] == 0, tf.int64)
+    return run.rebatch(tf.maximum(sizes, 1)).concatenate(run.take(without_rows))
+
+
+def _rows(runs: Callable[[], Iterator[Run]], columns: list[TensorColumn], stacks: Any) -> Any:
+    """A dataset of rows."""
+    if all(column.is_dense for column in columns):
+        return Crossing(columns, stacks).dataset(runs, lambda _, run: tf.data.Dataset.from_tensors(run).unbatch())
+    finish = {column.name: column.finish_row for column in columns if column.finish_row is not None}
+
+    def finished(row: dict[str, Any]) -> dict[str, Any]:
+        return {name: finish[name](value) if name in finish else value for name, value in row.items()}
+
+    return _handed_over(runs, columns).unbatch().map(finished)
+
+
+def _runs_of_rows(reader: Any, passes: Passes) -> Iterator[Run]:
+    """The rows that iterating the reader gives, in that order, many at a time."""
+    # Larger batches would each be ordered lane by lane, and so be mixed worse than the rows one by one.
+    size = _rows_cut_by_the_reader(reader)
+    if reader.batched_output:
+        forgotten(reader)
+        return runs_of(passes.start(size), most=1)
+    return runs_of(noted(reader, passes, size), most=_rows_a_call(reader))
+
+
+def _handed_over(runs: Callable[[], Iterator[Run]], columns: list[TensorColumn]) -> Any:
+    """A dataset whose elements are the columns of each run."""
+
+    def generate() -> Iterator[dict[str, Any]]:
+        for _, values in converted(runs(), [column.of for column in columns]):
+            yield {column.name: value for column, value in zip(columns, values, strict=True)}
+
+    return tf.data.Dataset.from_generator(generate, output_signature={column.name: column.spec for column in columns})
+
+
+def _fields(reader: Any) -> list[UnischemaField]:
+    padded = reader.plan.request.tail is Tail.PAD
+    return [*reader.schema, *([UnischemaField(VALID_COLUMN, np.bool_)] if padded else [])]
+
+
+def _rows_cut_by_the_reader(reader: Any) -> int:
+    """Rows at a time as the reader itself iterates: one, or the largest row group where it gives column batches."""
+    largest = int(reader.plan.inventory.rows.max(initial=1))
+    return max(min(largest, _LARGEST_BATCH), 1) if reader.batched_output else 1
+
+
+def _rows_a_call(reader: Any) -> int:
+    """Rows that Python hands over at once where users see single rows: some megabytes of them."""
+    known = [_BYTES_OF_A_FREE_VALUE if None in field.shape else field.decoded_bytes for field in reader.schema]
+    row_bytes = sum(_BYTES_OF_A_TEXT if size is None else size for size in known)
+    return max(1, min(_ROWS_A_CALL, _BYTES_A_CALL // max(row_bytes, 1)))

@@ -1,0 +1,52 @@
+"""What programs that were written for Petastorm, or for graphs and sessions, ask of a dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from petastore.errors import RequestError
+
+__all__ = ["tensors_of_next", "with_signed_integers"]
+
+
+def tensors_of_next(dataset: Any) -> Any:
+    """The tensors of a graph that are the next element of a dataset, each time that a session runs them.
+
+    For programs with sessions, as of TensorFlow 1. All tensors of one run are of one element; after the last one,
+    running them raises `tf.errors.OutOfRangeError`.
+
+    Raises:
+        RequestError: There is no graph: TensorFlow runs eagerly, and a dataset is iterated.
+
+    Example:
+        >>> with tf.Graph().as_default():
+        ...     number = tensors_of_next(tf.data.Dataset.range(3))
+        ...     with tf.compat.v1.Session() as session:
+        ...         [int(session.run(number)) for _ in range(3)]
+        [0, 1, 2]
+    """
+    if tf.executing_eagerly():
+        raise RequestError(
+            "the tensors of the next element are for graphs and sessions, and TensorFlow runs eagerly here: iterate "
+            "the dataset (`for row in make_tf_dataset(reader)`), or build the graph `with tf.Graph().as_default():`"
+        )
+    return tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+
+
+def with_signed_integers(dataset: Any) -> Any:
+    """The dataset with `uint16` as `int32` and `uint32` as `int64`, as Petastorm gave them, in place of what they are.
+
+    Example:
+        >>> with_signed_integers(tf.data.Dataset.from_tensors({"x": tf.constant(1, tf.uint16)})).element_spec["x"].dtype
+        tf.int32
+    """
+    signed = {tf.uint16: tf.int32, tf.uint32: tf.int64}
+    if not any(spec.dtype in signed for spec in tf.nest.flatten(dataset.element_spec)):
+        return dataset
+
+    def cast(tensor: Any) -> Any:
+        return tf.cast(tensor, signed[tensor.dtype]) if tensor.dtype in signed else tensor
+
+    return dataset.map(lambda element: tf.nest.map_structure(cast, element))
