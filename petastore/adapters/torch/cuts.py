@@ -1,7 +1,8 @@
 """Batches as tensors that are cut, many at a time, out of the tensors of the columns that a reader made in one go.
 
 Making a tensor of an array takes some microseconds, and a dataset may have a thousand columns: what a batch costs is
-kept to one call a stack of columns, in which torch makes the views of all of them.
+kept to one call a stack of columns, in which torch makes the views of all of them. Some batches are cut ahead: this
+is the trainer's thread, and what it does at one go it does out of a warm cache.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from petastore.readers.batch import Batch, Columns
 from petastore.readers.decoded import Decoded
 
 __all__ = ["BatchTensors"]
+
+_TENSORS_AT_ONCE = 256
+"""Tensors that are cut at one go, but for a batch that has more: some tens of microseconds."""
 
 
 class BatchTensors:
@@ -72,21 +76,36 @@ class _Tensors:
         self._others = {
             name: column for name, column in by_name.items() if name not in stacked and name not in self._single
         }
+        self._rows = max((len(column.values) for column in by_name.values()), default=0)
+
+        self._ahead = max(_TENSORS_AT_ONCE // max(len(stacked) + len(self._single), 1), 1)
+        self._ready: dict[tuple[int, int], dict[str, Any]] = {}
 
     def cut(self, batch: Batch) -> dict[str, Any]:
-        first, stop = batch.first, batch.stop
-        tensors: dict[str, Any] = self._names.copy()
-        for names, stack in self._stacks:
-            tensors.update(zip(names, stack[:, first:stop].unbind(0), strict=True))
-        for name, tensor in self._single.items():
-            tensors[name] = tensor[first:stop]
+        tensors = self._ready.pop((batch.first, batch.stop), None)
+        if tensors is None:
+            tensors = self._cut_ahead(batch.first, batch.stop)
         for name, column in self._others.items():
-            rows = column.rows(first, stop)
+            rows = column.rows(batch.first, batch.stop)
             if name in self._ragged:
                 tensors.update(self._ragged[name].tensors(rows))
             else:
                 tensors[name] = tensor_or_list(name, rows)
         return tensors
+
+    def _cut_ahead(self, first: int, stop: int) -> dict[str, Any]:
+        """The batch [first, stop), and as `_ready` those after it, if they are as large; nearly all are."""
+        size = stop - first
+        batches = min((self._rows - first) // size, self._ahead) if size else 1
+        cut = [self._names.copy() for _ in range(batches)]
+        for names, stack in self._stacks:
+            for tensors, columns in zip(cut, stack[:, first : first + batches * size].split(size, 1), strict=True):
+                tensors.update(zip(names, columns.unbind(0), strict=True))
+        for name, tensor in self._single.items():
+            for tensors, rows in zip(cut, tensor[first : first + batches * size].split(size), strict=True):
+                tensors[name] = rows
+        self._ready = {(first + place * size, stop + place * size): cut[place] for place in range(1, batches)}
+        return cut[0]
 
 
 def _filled(columns: Mapping[str, Decoded], nulls: Mapping[str, NullColumn]) -> dict[str, Decoded]:
