@@ -7,7 +7,7 @@ Both libraries are imported when the first image passes, not before.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,10 @@ __all__ = [
     "Header",
     "ImageError",
     "checked_header",
+    "common_header",
     "decode_into",
+    "decode_jpegs",
+    "each_into",
     "image_bytes",
     "opencv",
     "read_image",
@@ -115,15 +118,43 @@ def read_images_into(cells: Sequence[NDArray[np.uint8]], field: UnischemaField, 
         DecodeError: The bytes are damaged, or hold another dtype or shape than declared; `row` is set.
         MissingExtraError: The library is not installed.
     """
-    row, fitting = 0, None
+    header = common_header(cells, field)
+    if header is not None and header.format == "jpeg" and decode_jpegs(cells, out):
+        return
+    each_into(lambda cell, place: decode_into(cell, checked_header(cell, field), place), cells, field, out)
+
+
+def each_into(
+    read: Callable[[NDArray[np.uint8], Any], object],
+    cells: Sequence[NDArray[np.uint8]],
+    field: UnischemaField,
+    out: NDArray[Any],
+) -> None:
+    """Files into their places one by one, however they differ.
+
+    Raises:
+        DecodeError: Of the first that cannot be read; `row` is set.
+    """
+    for row, cell in enumerate(cells):
+        try:
+            read(cell, out[row])
+        except ImageError as problem:
+            raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None
+
+
+def common_header(cells: Sequence[NDArray[np.uint8]], field: UnischemaField) -> Header | None:
+    """What all of some files say of themselves, once that is what the field declares; else None."""
+    common = None
     try:
-        for row, cell in enumerate(cells):
+        for cell in cells:
             header = _header(cell)
-            if header is not fitting:
-                fitting = _checked(header, field)
-            decode_into(cell, header, out[row])
-    except ImageError as problem:
-        raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None
+            if header is not common:
+                if common is not None:
+                    return None
+                common = _checked(header, field)
+    except ImageError:
+        return None
+    return common
 
 
 def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
@@ -238,16 +269,33 @@ def decode_into(cell: NDArray[np.uint8], header: Header, out: NDArray[Any], *, s
         _decode_png(cell, out)
 
 
-def _decode_jpeg(cell: NDArray[np.uint8], out: NDArray[Any], shrink: int) -> None:
-    decode, colors = _simplejpeg().decode_jpeg, "GRAY" if out.ndim == 2 else "RGB"
+def decode_jpegs(cells: Sequence[NDArray[np.uint8]], out: NDArray[Any], *, shrink: int = 1) -> bool:
+    """The pixels of JPEGs of one header, as `decode_into` gives them; False where one of them is damaged.
+
+    The loop is as short as can be: what the interpreter does between two images is done with all caches full of
+    pixels, and costs several times as much as at rest.
+    """
+    decode, options = _simplejpeg().decode_jpeg, _jpeg_options(out.shape[1:], shrink)
     try:
-        if shrink == 1:
-            decode(cell, colors, buffer=out)
-        else:  # the library looks for the smallest size that is not below what it is told
-            height, width = out.shape[:2]
-            decode(cell, colors, min_height=height, min_width=width, min_factor=shrink, buffer=out)
+        for cell, place in zip(cells, out, strict=True):
+            decode(cell, buffer=place, **options)
+    except ValueError:
+        return False
+    return True
+
+
+def _decode_jpeg(cell: NDArray[np.uint8], out: NDArray[Any], shrink: int) -> None:
+    try:
+        _simplejpeg().decode_jpeg(cell, buffer=out, **_jpeg_options(out.shape, shrink))
     except ValueError as problem:
         raise ImageError(f"the jpeg is damaged ({problem})") from None
+
+
+def _jpeg_options(shape: tuple[int, ...], shrink: int) -> dict[str, Any]:
+    options: dict[str, Any] = {"colorspace": "GRAY" if len(shape) == 2 else "RGB"}
+    if shrink > 1:  # the library looks for the smallest size that is not below what it is told
+        options |= {"min_height": shape[0], "min_width": shape[1], "min_factor": shrink}
+    return options
 
 
 def _decode_png(cell: NDArray[np.uint8], out: NDArray[Any]) -> None:

@@ -14,7 +14,7 @@ from petastore.codecs.cells import byte_cells, bytes_of_cell
 from petastore.codecs.image import CompressedImageCodec
 from petastore.codecs.image_files import ImageError
 from petastore.codecs.image_hint import ImageDecode
-from petastore.codecs.image_parts import read_part
+from petastore.codecs.image_parts import read_part, read_parts_into
 from petastore.errors import DecodeError, RequestError, SchemaError
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
@@ -149,12 +149,11 @@ class HintedImageCodec:
             DecodeError: As `decode`, with `row` set.
             MissingExtraError: No image library is installed.
         """
-        is_fixed = field.is_fixed
+        if field.is_fixed:
+            read_parts_into(cells, self.stored, self.hint, out)
+            return
         for row, cell in enumerate(cells):
             try:
-                if is_fixed:
-                    read_part(cell, self.stored, self.hint, out[row])
-                else:
-                    out[row] = read_part(cell, self.stored, self.hint)
+                out[row] = read_part(cell, self.stored, self.hint)
             except ImageError as problem:
                 raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None

@@ -7,16 +7,27 @@ left to do is resized (docs/decisions/0004).
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.codecs.image_files import Header, ImageError, checked_header, decode_into, opencv
+from petastore.codecs.image_files import (
+    Header,
+    ImageError,
+    checked_header,
+    common_header,
+    decode_into,
+    decode_jpegs,
+    each_into,
+    opencv,
+)
 from petastore.codecs.image_hint import ImageDecode
 from petastore.schema.field import UnischemaField
 
-__all__ = ["read_part"]
+__all__ = ["read_part", "read_parts_into"]
 
 _SHRINKS = (8, 4, 2)
 _LEAST_SIDE_TO_SHRINK = 16
@@ -27,8 +38,40 @@ _LARGEST_STEP = 1.5
 as the mean of areas is, at a fifth of the time; beyond, it skips pixels."""
 
 
+def read_parts_into(
+    cells: Sequence[NDArray[np.uint8]], stored: UnischemaField, wanted: ImageDecode, out: NDArray[Any]
+) -> None:
+    """The parts of images that are wanted into their places in an array of the shape that comes out, C-contiguous.
+
+    Raises:
+        DecodeError: As `read_part`; `row` is set.
+        MissingExtraError: The library is not installed.
+    """
+    if not _decoded_in_place(cells, stored, wanted, out):
+        between = _Between()
+        each_into(lambda cell, place: read_part(cell, stored, wanted, place, between), cells, stored, out)
+
+
+def _decoded_in_place(
+    cells: Sequence[NDArray[np.uint8]], stored: UnischemaField, wanted: ImageDecode, out: NDArray[Any]
+) -> bool:
+    """Decodes images of one header straight to what is wanted; False where that is more work, or one is damaged."""
+    header = common_header(cells, stored)
+    if header is None or header.format != "jpeg":
+        return False
+    try:
+        way = _way(header, wanted, out.shape[1:])
+    except ImageError:
+        return False
+    return way.is_all and decode_jpegs(cells, out, shrink=way.shrink)
+
+
 def read_part(
-    cell: NDArray[np.uint8], stored: UnischemaField, wanted: ImageDecode, out: NDArray[Any] | None = None
+    cell: NDArray[np.uint8],
+    stored: UnischemaField,
+    wanted: ImageDecode,
+    out: NDArray[Any] | None = None,
+    between: _Between | None = None,
 ) -> NDArray[Any]:
     """The part of an image that is wanted: `out`, or new memory.
 
@@ -37,6 +80,7 @@ def read_part(
         stored: What was declared of it.
         wanted: Which part, and at what size.
         out: Where to, of the shape that comes out and C-contiguous; None takes new memory.
+        between: Memory for what is not wanted of the image, from call to call.
 
     Raises:
         ImageError: The bytes are damaged, hold another dtype or shape than declared, or the image does not reach as far
@@ -44,26 +88,64 @@ def read_part(
         MissingExtraError: The library is not installed.
     """
     header = checked_header(cell, stored)
+    if out is None:
+        shape: Any = wanted.shape_of(header.shape)
+        out = np.empty(shape, header.dtype)
+    way = _way(header, wanted, out.shape)
+    if way.is_all:
+        decode_into(cell, header, out, shrink=way.shrink)
+        return out
+    image = (between or _Between()).empty(way.decoded, header.dtype)
+    decode_into(cell, header, image, shrink=way.shrink)
+    _finish(image[way.rows, way.columns], out)
+    return out
+
+
+class _Between:
+    """Memory for one image after the other: fresh memory costs as much as decoding what is put there."""
+
+    def __init__(self) -> None:
+        self._image: NDArray[Any] = np.empty(0, np.uint8)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An array whose values are arbitrary; the one that was given before must not be used any more."""
+        if self._image.shape != shape or self._image.dtype != dtype:
+            self._image = np.empty(shape, dtype)
+        return self._image
+
+
+class _Way(NamedTuple):
+    """How images of one header are decoded."""
+
+    shrink: int
+    """How many times smaller."""
+
+    decoded: tuple[int, ...]
+    """Shape that decoding gives."""
+
+    rows: slice
+    """Which of its rows are wanted."""
+
+    columns: slice
+    """Which of its columns are wanted."""
+
+    is_all: bool
+    """Whether it is what is wanted, so that it is decoded into its place."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _way(header: Header, wanted: ImageDecode, shape: tuple[int, ...]) -> _Way:
+    """How to get images of a shape."""
     height, width = header.shape[:2]
     region = wanted.region or (0, 0, height, width)
     if region[0] + region[2] > height or region[1] + region[3] > width:
         raise ImageError(f"the {header.format} is {height}×{width}, and the region {region} reaches beyond it")
-    size = wanted.size or region[2:]
-    if out is None:
-        shape: Any = wanted.shape_of(header.shape)
-        out = np.empty(shape, header.dtype)
-    shrink = _shrink(region, size, header)
-    decoded = (-(-height // shrink), -(-width // shrink))
+    shrink = _shrink(region, wanted.size or region[2:], header)
     # Only of a JPEG is brightness to be had without colours.
-    colors = out.shape[2:] if header.format == "jpeg" else header.shape[2:]
-    if out.shape == decoded + colors and region == (0, 0, height, width):
-        decode_into(cell, header, out, shrink=shrink)
-        return out
-    image = np.empty(decoded + colors, header.dtype)
-    decode_into(cell, header, image, shrink=shrink)
+    decoded = (-(-height // shrink), -(-width // shrink), *(shape if header.format == "jpeg" else header.shape)[2:])
     top, left, rows, columns = (-(-border // shrink) for border in region)
-    _finish(image[top : top + rows, left : left + columns], out)
-    return out
+    is_all = shape == decoded and region == (0, 0, height, width)
+    return _Way(shrink, decoded, slice(top, top + rows), slice(left, left + columns), is_all)
 
 
 def _shrink(region: tuple[int, ...], size: tuple[int, ...], header: Header) -> int:

@@ -179,11 +179,22 @@ def test_images_of_free_size_come_out_in_one_shape() -> None:
 def test_the_first_image_that_ends_before_the_region_is_named() -> None:
     stored = field_of((None, None, 3))
     field = hinted_field(stored, ImageDecode(region=(0, 0, 20, 20)))
-    column = JPEG.encode_column([waves(20, 20), waves(30, 19)], stored)
-    with pytest.raises(
-        DecodeError, match=r"the jpeg is 30×19, and the region \(0, 0, 20, 20\) reaches beyond"
-    ) as caught:
-        codec_of(field).decode_column(column, field, np.empty((2, 20, 20, 3), np.uint8))
+    for first, row in ((waves(20, 20), 1), (waves(30, 19), 0)):
+        column = JPEG.encode_column([first, waves(30, 19)], stored)
+        with pytest.raises(
+            DecodeError, match=r"the jpeg is 30×19, and the region \(0, 0, 20, 20\) reaches beyond"
+        ) as caught:
+            codec_of(field).decode_column(column, field, np.empty((2, 20, 20, 3), np.uint8))
+        assert (caught.value.column, caught.value.row) == ("image", row)
+
+
+def test_the_first_damaged_image_is_named_among_images_of_one_size() -> None:
+    stored = field_of((32, 32, 3))
+    field = hinted_field(stored, ImageDecode(size=(16, 16)))
+    good, *cut = (JPEG.encode(stored, waves(32, 32)) for _ in range(3))
+    column = pa.array([good, *(cell[:-40] for cell in cut)])
+    with pytest.raises(DecodeError, match="the jpeg is damaged") as caught:
+        codec_of(field).decode_column(column, field, np.empty((3, 16, 16, 3), np.uint8))
     assert (caught.value.column, caught.value.row) == ("image", 1)
 
 
