@@ -55,7 +55,7 @@ def decode_loose(
     Raises:
         DecodeError: `row` is the position among the rows that are wanted.
     """
-    name, groups = field.name, np.unique(picks.groups).tolist()
+    name, groups = field.name, picks.picked.distinct.tolist()
     if all(name in residents[group].files for group in groups):
         files = {group: residents[group].files[name] for group in groups}
         found = [files[group][row] for group, row in zip(picks.groups.tolist(), picks.rows.tolist(), strict=True)]

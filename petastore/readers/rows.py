@@ -16,6 +16,7 @@ import numpy as np
 
 from petastore.plan.plan import Span
 from petastore.readers.assemble import AssembledSpan
+from petastore.readers.decode import Decoded
 
 __all__ = ["Rows"]
 
@@ -32,7 +33,7 @@ class Rows:
 
     def __init__(self, assembled: AssembledSpan, row_type: Any) -> None:
         columns = assembled.columns.by_name.values() if assembled.span.num_rows else ()
-        values = [iter(_values(column.rows(0, len(column.values)))) for column in columns]
+        values = [iter(_values(column)) for column in columns]
         cells = zip(*values, strict=True) if values else itertools.repeat((), assembled.span.num_rows)
         self._span = assembled.span
         self._left = values[0] if values else cells
@@ -55,9 +56,8 @@ class Rows:
         return self._span, int(np.searchsorted(self._span.offsets, taken - 1, side="right")) - 1
 
 
-def _values(column: Any) -> Any:
+def _values(column: Decoded) -> Any:
     """The values of a column one by one; None where one is missing."""
-    if isinstance(column, np.ma.MaskedArray):
-        gone: Any = np.ma.getmaskarray(column).reshape(len(column), -1).any(axis=1)
-        return [None if none else value for none, value in zip(gone.tolist(), column.data, strict=True)]
-    return column
+    if column.missing is None:
+        return column.values
+    return [None if gone else value for gone, value in zip(column.missing.tolist(), column.values, strict=True)]
