@@ -1,4 +1,4 @@
-"""How dense columns cross from Python into TensorFlow: of each run one call, and one array for all columns of a stack.
+"""How columns cross from Python into TensorFlow: of each run one call, and one array for all columns of a stack.
 
 What is called costs some 0.2 ms, and each array that it gives 5 µs: a thousand columns one by one would take longer
 than training on them. TensorFlow takes them apart without a copy where rows of a run fill whole cache lines.
@@ -6,7 +6,6 @@ than training on them. TensorFlow takes them apart without a copy where rows of 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -16,64 +15,54 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from petastore.adapters.runs import Run
-from petastore.adapters.tensorflow.tensor_columns import TensorColumn
+from petastore.adapters.tensorflow.tensor_column import TensorColumn
 from petastore.errors import DecodeError
 
 __all__ = ["Crossing", "converted"]
 
 
-@dataclasses.dataclass(frozen=True)
 class _Parcel:
-    """Columns that cross as one array: one column `(rows, *shape)`, or several `(columns, rows, *shape)`."""
+    """Arrays that cross together: those of one column, or one array of several columns."""
 
-    columns: tuple[TensorColumn, ...]
+    def __init__(self, columns: Sequence[TensorColumn]) -> None:
+        self.columns = columns
+        self._is_stack = len(columns) > 1
+        of_first = columns[0].parts
+        stacked = [tf.TensorSpec((len(columns), *part.shape), part.dtype) for part in of_first]
+        self.specs = stacked if self._is_stack else list(of_first)
 
-    @property
-    def is_stack(self) -> bool:
-        return len(self.columns) > 1
+    def of(self, run: Run) -> Sequence[NDArray[Any]]:
+        """The arrays of all rows of a run; views of the reader's memory where it has such arrays."""
+        if not self._is_stack:
+            return self.columns[0].of(run)
+        names = tuple(column.name for column in self.columns)
+        for stacked, stack in run.source.stacks:
+            if stacked == names:
+                return [stack[:, run.first : run.first + sum(run.sizes)]]
+        return [np.stack([column.of(run)[0] for column in self.columns])]
 
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """Of the array, as far as it is known; None is rows."""
-        shape = tuple(self.columns[0].spec.shape)
-        return (len(self.columns), *shape) if self.is_stack else shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.columns[0].spec.dtype
-
-    def of(self, run: Run) -> NDArray[Any]:
-        """The array of all rows of a run; views of the reader's memory where it has such an array."""
-        if self.is_stack:
-            names = tuple(column.name for column in self.columns)
-            for stacked, stack in run.source.stacks:
-                if stacked == names:
-                    return stack[:, run.first : run.first + sum(run.sizes)]
-            return np.stack([column.of(run) for column in self.columns])
-        array: NDArray[Any] = self.columns[0].of(run)
-        return array
-
-    def without_rows(self) -> NDArray[Any]:
-        """What there is when there is nothing."""
-        return np.empty([size or 0 for size in self.shape], self.dtype.as_numpy_dtype)
-
-    def taken_apart(self, array: Any) -> list[Any]:
+    def tensors(self, arrays: Sequence[Any]) -> dict[str, Any]:
         """The tensors of its columns, in graph code."""
-        array.set_shape(self.shape)
-        return tf.unstack(array) if self.is_stack else [array]
+        shaped = [tf.ensure_shape(array, spec.shape) for array, spec in zip(arrays, self.specs, strict=True)]
+        if self._is_stack:
+            names = [column.name for column in self.columns]
+            return dict(zip(names, tf.unstack(shaped[0]), strict=True))
+        (column,) = self.columns
+        return {column.name: shaped[0] if column.join is None else column.join(shaped)}
 
 
 class Crossing:
     """Makes a dataset whose elements are made of runs. One for each dataset; passes over it may be many.
 
     Args:
-        columns: All of them dense.
+        columns: What elements have.
         stacks: Names of columns that the reader has in one array too, where nothing is missing.
     """
 
     def __init__(self, columns: Sequence[TensorColumn], stacks: Iterable[Collection[str]]) -> None:
         self._names = [column.name for column in columns]
         self._parcels = _parcels(columns, stacks)
+        self._specs = [spec for parcel in self._parcels for spec in parcel.specs]
         self._numbers = itertools.count()
         self._under_way: dict[int, Iterator[list[NDArray[Any]]]] = {}
 
@@ -96,37 +85,39 @@ class Crossing:
 
         def runs_of_pass(number: Any) -> Any:
             def next_run(_: Any) -> Any:
-                sizes, *arrays = tf.numpy_function(self._next, [number], [tf.int64, *self._dtypes])
+                sizes, *arrays = tf.numpy_function(
+                    self._next, [number], [tf.int64, *(spec.dtype for spec in self._specs)]
+                )
+                for array, spec in zip(arrays, self._specs, strict=True):
+                    array.set_shape([None] * spec.shape.rank)
                 return tf.ensure_shape(sizes, (None,)), *arrays
 
             # A function that is mapped cannot end a dataset.
             return tf.data.Dataset.range(tf.int64.max).map(next_run).take_while(lambda sizes, *_: tf.size(sizes) > 0)
 
         def elements(sizes: Any, *arrays: Any) -> Any:
-            apart = [parcel.taken_apart(array) for parcel, array in zip(self._parcels, arrays, strict=True)]
-            found = {
-                column.name: tensor
-                for parcel, tensors in zip(self._parcels, apart, strict=True)
-                for column, tensor in zip(parcel.columns, tensors, strict=True)
-            }
+            left = iter(arrays)
+            found: dict[str, Any] = {}
+            for parcel in self._parcels:
+                found |= parcel.tensors(list(itertools.islice(left, len(parcel.specs))))
             return cut(sizes, {name: found[name] for name in self._names})
 
         # `from_generator` copies what it is given and calls Python three times for it, so it gives one number a pass.
         passes = tf.data.Dataset.from_generator(one_pass, output_signature=tf.TensorSpec((), tf.int64))
         return passes.flat_map(runs_of_pass).flat_map(elements)
 
-    @property
-    def _dtypes(self) -> list[Any]:
-        return [parcel.dtype for parcel in self._parcels]
-
     def _next(self, number: Any) -> list[NDArray[Any]]:
         """Batch sizes and arrays of the next run of a pass; no sizes at its end."""
         arrays = next(self._under_way[int(number)], None)
-        return arrays or [np.empty(0, np.int64), *(parcel.without_rows() for parcel in self._parcels)]
+        return arrays or [np.empty(0, np.int64), *(_nothing(spec) for spec in self._specs)]
 
     def _arrays(self, runs: Iterable[Run]) -> Any:
         for sizes, arrays in converted(runs, [parcel.of for parcel in self._parcels]):
-            yield [np.array(sizes, np.int64), *arrays]
+            yield [np.array(sizes, np.int64), *itertools.chain.from_iterable(arrays)]
+
+
+def _nothing(spec: Any) -> NDArray[Any]:
+    return np.empty([0] * spec.shape.rank, spec.dtype.as_numpy_dtype)
 
 
 def converted(
@@ -152,6 +143,6 @@ def _parcels(columns: Sequence[TensorColumn], stacks: Iterable[Collection[str]])
     whole = [stack for stack in stacks if len(stack) > 1 and all(name in as_they_are for name in stack)]
     stacked = {name for stack in whole for name in stack}
     return [
-        *(_Parcel(tuple(as_they_are[name] for name in stack)) for stack in whole),
-        *(_Parcel((column,)) for column in columns if column.name not in stacked),
+        *(_Parcel([as_they_are[name] for name in stack]) for stack in whole),
+        *(_Parcel([column]) for column in columns if column.name not in stacked),
     ]

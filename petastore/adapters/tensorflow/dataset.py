@@ -12,10 +12,11 @@ from petastore.adapters.nulls import nulls_of_reader
 from petastore.adapters.passes import Passes
 from petastore.adapters.ragged import Form, forms_of, refuse_ragged_windows
 from petastore.adapters.runs import Run, runs_of
-from petastore.adapters.tensorflow.crossing import Crossing, converted
+from petastore.adapters.tensorflow.columns import columns_of_field
+from petastore.adapters.tensorflow.crossing import Crossing
 from petastore.adapters.tensorflow.quick_iterator import iterated_quickly
 from petastore.adapters.tensorflow.received import forgotten, noted
-from petastore.adapters.tensorflow.tensor_columns import TensorColumn, columns_of_field
+from petastore.adapters.tensorflow.tensor_column import TensorColumn
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import Tail
@@ -129,9 +130,11 @@ def make_tf_dataset(
 
 def _batches(batches: Callable[[], Iterator[Any]], columns: list[TensorColumn], stacks: Any) -> Any:
     """A dataset of batches."""
-    if not all(column.is_dense for column in columns):
-        return _handed_over(lambda: runs_of(batches(), most=1), columns)
-    return Crossing(columns, stacks).dataset(lambda: runs_of(batches(), most=_BATCHES_A_CALL), _cut)
+    crossing = Crossing(columns, stacks)
+    if all(column.is_dense for column in columns):
+        return crossing.dataset(lambda: runs_of(batches(), most=_BATCHES_A_CALL), _cut)
+    # What a batch has in its other columns depends on all of its rows.
+    return crossing.dataset(lambda: runs_of(batches(), most=1), lambda _, run: tf.data.Dataset.from_tensors(run))
 
 
 def _cut(sizes: Any, columns: Any) -> Any:
@@ -143,14 +146,15 @@ def _cut(sizes: Any, columns: Any) -> Any:
 
 def _rows(runs: Callable[[], Iterator[Run]], columns: list[TensorColumn], stacks: Any) -> Any:
     """A dataset of rows."""
-    if all(column.is_dense for column in columns):
-        return Crossing(columns, stacks).dataset(runs, lambda _, run: tf.data.Dataset.from_tensors(run).unbatch())
+    rows = Crossing(columns, stacks).dataset(runs, lambda _, run: tf.data.Dataset.from_tensors(run).unbatch())
     finish = {column.name: column.finish_row for column in columns if column.finish_row is not None}
+    if not finish:
+        return rows
 
     def finished(row: dict[str, Any]) -> dict[str, Any]:
         return {name: finish[name](value) if name in finish else value for name, value in row.items()}
 
-    return _handed_over(runs, columns).unbatch().map(finished)
+    return rows.map(finished)
 
 
 def _runs_of_rows(reader: Any, passes: Passes) -> Iterator[Run]:
@@ -161,16 +165,6 @@ def _runs_of_rows(reader: Any, passes: Passes) -> Iterator[Run]:
         forgotten(reader)
         return runs_of(passes.start(size), most=1)
     return runs_of(noted(reader, passes, size), most=_rows_a_call(reader))
-
-
-def _handed_over(runs: Callable[[], Iterator[Run]], columns: list[TensorColumn]) -> Any:
-    """A dataset whose elements are the columns of each run."""
-
-    def generate() -> Iterator[dict[str, Any]]:
-        for _, values in converted(runs(), [column.of for column in columns]):
-            yield {column.name: value for column, value in zip(columns, values, strict=True)}
-
-    return tf.data.Dataset.from_generator(generate, output_signature={column.name: column.spec for column in columns})
 
 
 def _fields(reader: Any) -> list[UnischemaField]:

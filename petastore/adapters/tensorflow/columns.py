@@ -1,0 +1,94 @@
+"""What becomes of each column of a reader in TensorFlow: the arrays that cross, and how they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from petastore.adapters.columns import flattened, padded, present, ragged_cells
+from petastore.adapters.nulls import NullColumn
+from petastore.adapters.ragged import Form, Padded, lengths_field
+from petastore.adapters.tensorflow.arrays import plain, sizes_of, tf_dtype
+from petastore.adapters.tensorflow.ragged_columns import column_of_free_rows, ragged_column
+from petastore.adapters.tensorflow.tensor_column import TensorColumn
+from petastore.schema.field import UnischemaField
+
+__all__ = ["columns_of_field"]
+
+
+def columns_of_field(
+    field: UnischemaField, *, form: Form | None, null: NullColumn | None, rows: bool
+) -> list[TensorColumn]:
+    """The columns that are made of a reader's column.
+
+    Args:
+        field: What the reader says of it.
+        form: What becomes of a shape with None, where it is not ragged.
+        null: What stands where a value is missing; None refuses.
+        rows: Whether users get single rows.
+
+    Raises:
+        RequestError: TensorFlow has no such type.
+    """
+    columns = [_column(field, rows=rows)] if form is None else _padded(field, form)
+    return columns if null is None else _filled(columns, null)
+
+
+def _filled(columns: list[TensorColumn], null: NullColumn) -> list[TensorColumn]:
+    filled = [
+        dataclasses.replace(column, convert=functools.partial(_convert_filled, null, column.convert), is_as_it_is=False)
+        for column in columns
+    ]
+    if null.mask is None:
+        return filled
+    length = columns[0].parts[0].shape[1:2] if null.is_windows else ()
+    spec = tf.TensorSpec((None, *length), tf.bool)
+    mask = TensorColumn(null.mask, (spec,), lambda column: [null.valid(column)], made_of=null.field.name, is_dense=True)
+    return [*filled, mask]
+
+
+def _convert_filled(
+    null: NullColumn, convert: Callable[[NDArray[Any]], Sequence[NDArray[Any]]], column: NDArray[Any]
+) -> Sequence[NDArray[Any]]:
+    return convert(null.filled(column))
+
+
+def _padded(field: UnischemaField, form: Form) -> list[TensorColumn]:
+    value, lengths = form.value if isinstance(form, Padded) else 0, lengths_field(field)
+    free = [axis for axis, size in enumerate(field.shape) if size is None]
+
+    def lengths_of(column: NDArray[Any]) -> list[NDArray[np.int64]]:
+        return [ragged_cells(field, column)[1][:, free].reshape(len(column), *sizes_of(lengths.shape))]
+
+    return [
+        TensorColumn(
+            field.name,
+            (tf.TensorSpec((None, *field.shape), tf_dtype(field)),),
+            lambda column: [plain(field.name, padded(field, column, value)[0])],
+        ),
+        TensorColumn(lengths.name, (tf.TensorSpec((None, *lengths.shape), tf.int64),), lengths_of, made_of=field.name),
+    ]
+
+
+def _column(field: UnischemaField, *, rows: bool) -> TensorColumn:
+    if None in field.shape:
+        return column_of_free_rows(field) if rows else ragged_column(field)
+    spec = tf.TensorSpec((None, *field.shape), tf_dtype(field))
+    as_it_is = field.dtype.kind in "biuf" and field.dtype.isnative
+    return TensorColumn(
+        field.name, (spec,), lambda column: [_dense(field, column)], is_dense=True, is_as_it_is=as_it_is
+    )
+
+
+def _dense(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
+    if type(column) is np.ndarray and column.dtype == field.dtype and field.dtype.kind in "biuf":
+        return plain(field.name, column)  # nothing to look for, which would cost more than the hand-over
+    if column.dtype == np.dtype(object) and field.shape:
+        return plain(field.name, flattened(field, column)[0]).reshape(len(column), *sizes_of(field.shape))
+    return plain(field.name, present(field.name, column))
