@@ -1,7 +1,7 @@
 """Many archives inflated by one call, without the interpreter lock.
 
 zlib's own calls inflate one cell each, let go of the interpreter lock, and queue for it again: two threads then spend a
-third of their time on that. Arrow inflates whole gzip files. A gzip file is members end to end, and a member is a
+third of their time on that. So whole gzip files are inflated. A gzip file is members end to end, and a member is a
 deflate stream between a header and a checksum, of which the header may have an extra field of any content. So archives
 end to end become a gzip file where 20 bytes after each stream are overwritten:
 
@@ -10,8 +10,8 @@ zip   local header            | stream | directory, end records, local header   
 gzip  header, extra field ····| stream | checksum, size · header, extra field ···········| stream | …
 ```
 
-The sizes that archives declare are checked before memory is taken, and Arrow checks that each stream is as long and
-has the checksum that its archive says. Whatever differs from what NumPy writes, or is damaged, is left to
+The sizes that archives declare are checked before memory is taken, and each stream is checked to be as long and have
+the checksum that its archive says. Whatever differs from what NumPy writes, or is damaged, is left to
 `petastore.codecs.npz`, which knows all of the format and says what is wrong.
 """
 
@@ -27,11 +27,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.codecs.cells import ByteCells
+from petastore.codecs.gzip_content import GzipError, gzip_content_by
 from petastore.codecs.npz import MOST_EXPANSION, NpzError, first_member
 
 __all__ = ["inflated_together"]
 
-_STORED_BYTES = 1024 * 1024
+_STORED_BYTES = 2 * 1024 * 1024
 """Bytes of archives that are laid end to end."""
 
 _INFLATED_BYTES = 512 * 1024
@@ -116,8 +117,8 @@ class _GzipMembers:
         # The last checksum is looked at when somebody asks for what comes after it.
         content = _contents.of(size + 1)
         try:
-            found = pa.CompressedInputStream(pa.BufferReader(self._memory[first:stop]), "gzip").readinto(content)
-        except (pa.ArrowException, OSError):
+            found = gzip_content_by()(self._memory[first:stop], content)
+        except GzipError:
             return None
         return ByteCells(content[:size], ends - sizes, sizes) if found == size else None
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from petastore.codecs import CompressedNdarrayCodec
+from petastore.codecs import CompressedNdarrayCodec, npz_many
+from petastore.codecs.gzip_content import gzip_content_by
 from petastore.codecs.npz import NpzError, member_of
 from petastore.codecs.npz_many import inflated_together
 from petastore.errors import DecodeError
@@ -135,6 +137,8 @@ ARRAYS: dict[str, Callable[[], NDArray[Any]]] = {
     "object": lambda: np.array([{"a": 1}], object),
 }
 
+LIBRARIES = ["zlib-ng", "arrow"]
+libraries = st.sampled_from(LIBRARIES)
 alike = st.tuples(st.just("numpy"), st.sampled_from(["as declared", "zeros"]))
 any_cell = st.tuples(st.sampled_from(sorted(WRITERS)), st.sampled_from(sorted(ARRAYS)))
 cells_of = st.one_of(
@@ -165,6 +169,13 @@ def one_by_one(cells: Sequence[bytes], field: UnischemaField) -> list[Any]:
     return values
 
 
+@contextlib.contextmanager
+def inflating_by(library: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(npz_many, "gzip_content_by", lambda: gzip_content_by(library))
+        yield
+
+
 def together(cells: Sequence[bytes], field: UnischemaField) -> list[Any]:
     out: NDArray[Any]
     if field.is_fixed and not field.dtype.hasobject:
@@ -176,24 +187,31 @@ def together(cells: Sequence[bytes], field: UnischemaField) -> list[Any]:
     return list(out)
 
 
-@given(kinds=cells_of, field=st.sampled_from([FIXED, FIXED, FREE, FREE, SCALAR, TIMES, TEXTS]))
-def test_together_and_one_by_one_are_the_same(kinds: list[tuple[str, str]], field: UnischemaField) -> None:
+@given(kinds=cells_of, field=st.sampled_from([FIXED, FIXED, FREE, FREE, SCALAR, TIMES, TEXTS]), library=libraries)
+def test_together_and_one_by_one_are_the_same(
+    kinds: list[tuple[str, str]], field: UnischemaField, library: str
+) -> None:
     cells = [WRITERS[writer](ARRAYS[array]()) for writer, array in kinds]
-    assert outcome(lambda: together(cells, field)) == outcome(lambda: one_by_one(cells, field))
+    with inflating_by(library):
+        found = outcome(lambda: together(cells, field))
+    assert found == outcome(lambda: one_by_one(cells, field))
 
 
 @given(
     count=st.integers(1, 6),
     changes=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 10**6), st.integers(1, 255)), max_size=3),
     field=st.sampled_from([FIXED, FREE]),
+    library=libraries,
 )
 def test_damage_anywhere_is_found_as_it_is_one_by_one(
-    count: int, changes: list[tuple[int, int, int]], field: UnischemaField
+    count: int, changes: list[tuple[int, int, int]], field: UnischemaField, library: str
 ) -> None:
     cells = [by_numpy(ARRAYS["as declared"]()) for _ in range(count)]
     for row, at, by in changes:
         cells[row % count] = changed(cells[row % count], at, by)
-    assert outcome(lambda: together(cells, field)) == outcome(lambda: one_by_one(cells, field))
+    with inflating_by(library):
+        found = outcome(lambda: together(cells, field))
+    assert found == outcome(lambda: one_by_one(cells, field))
 
 
 def ways(cells: Sequence[bytes], most: int | None = None) -> list[tuple[int, bool]]:
@@ -202,10 +220,12 @@ def ways(cells: Sequence[bytes], most: int | None = None) -> list[tuple[int, boo
     return [(rows.stop - rows.start, content is not None) for rows, content in inflated_together(arrays, most)]
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("writer", ["numpy", "no zip64", "comment"])
-def test_archives_that_are_alike_are_inflated_together_whatever_their_sizes(writer: str) -> None:
+def test_archives_that_are_alike_are_inflated_together_whatever_their_sizes(writer: str, library: str) -> None:
     cells = [WRITERS[writer](np.arange(size)) for size in range(20)]
-    assert ways(cells) == [(20, True)]
+    with inflating_by(library):
+        assert ways(cells) == [(20, True)]
 
 
 def test_archives_of_which_one_is_damaged_are_inflated_one_by_one() -> None:
