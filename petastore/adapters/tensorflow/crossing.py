@@ -18,7 +18,12 @@ from petastore.adapters.runs import Run
 from petastore.adapters.tensorflow.tensor_column import TensorColumn
 from petastore.errors import DecodeError
 
-__all__ = ["Crossing", "converted"]
+__all__ = ["Crossing", "converted", "written_for_graphs"]
+
+
+def written_for_graphs(function: Callable[..., Any]) -> Any:
+    """The function, which has no `if` and no loop over tensors: to look for them takes longer than a first batch."""
+    return tf.autograph.experimental.do_not_convert(function)
 
 
 class _Parcel:
@@ -104,7 +109,7 @@ class Crossing:
 
         # `from_generator` copies what it is given and calls Python three times for it, so it gives one number a pass.
         passes = tf.data.Dataset.from_generator(one_pass, output_signature=tf.TensorSpec((), tf.int64))
-        return passes.flat_map(runs_of_pass).flat_map(elements)
+        return passes.flat_map(written_for_graphs(runs_of_pass)).flat_map(written_for_graphs(elements))
 
     def _next(self, number: Any) -> list[NDArray[Any]]:
         """Batch sizes and arrays of the next run of a pass; no sizes at its end."""

@@ -13,7 +13,7 @@ from petastore.adapters.passes import Passes
 from petastore.adapters.ragged import Form, forms_of, refuse_ragged_windows
 from petastore.adapters.runs import Run, runs_of
 from petastore.adapters.tensorflow.columns import columns_of_field
-from petastore.adapters.tensorflow.crossing import Crossing
+from petastore.adapters.tensorflow.crossing import Crossing, written_for_graphs
 from petastore.adapters.tensorflow.quick_iterator import iterated_quickly
 from petastore.adapters.tensorflow.received import forgotten, noted
 from petastore.adapters.tensorflow.tensor_column import TensorColumn
@@ -141,7 +141,23 @@ def _cut(sizes: Any, columns: Any) -> Any:
     """The batches of a run; one without rows is a run of its own, of which `rebatch` makes nothing."""
     run = tf.data.Dataset.from_tensors(columns)
     without_rows = tf.cast(sizes[0] == 0, tf.int64)
-    return run.rebatch(tf.maximum(sizes, 1)).concatenate(run.take(without_rows))
+    return _rebatched(run, tf.maximum(sizes, 1)).concatenate(run.take(without_rows))
+
+
+def _rebatched(dataset: Any, sizes: Any) -> Any:
+    """What `Dataset.rebatch` gives, which maps all columns to themselves first."""
+    element_spec = {
+        name: tf.TensorSpec((None, *column.shape[1:]), column.dtype) for name, column in dataset.element_spec.items()
+    }
+    columns = tf.nest.flatten(element_spec)
+    variant = tf.raw_ops.RebatchDatasetV2(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        batch_sizes=sizes,
+        drop_remainder=False,
+        output_types=[column.dtype for column in columns],
+        output_shapes=[column.shape for column in columns],
+    )
+    return tf.data.experimental.from_variant(variant, element_spec)
 
 
 def _rows(runs: Callable[[], Iterator[Run]], columns: list[TensorColumn], stacks: Any) -> Any:
@@ -154,7 +170,7 @@ def _rows(runs: Callable[[], Iterator[Run]], columns: list[TensorColumn], stacks
     def finished(row: dict[str, Any]) -> dict[str, Any]:
         return {name: finish[name](value) if name in finish else value for name, value in row.items()}
 
-    return rows.map(finished)
+    return rows.map(written_for_graphs(finished))
 
 
 def _runs_of_rows(reader: Any, passes: Passes) -> Iterator[Run]:
