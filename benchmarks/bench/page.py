@@ -28,6 +28,9 @@ this page; `make bench-quick` takes minutes and prints only. Both keep data and 
 * **Everyone shuffles, gets two workers and hands over torch tensors**, `tf.data` its own. Who shuffles less than row by
   row says so in the column "order", which is what a check saw: that check reads one epoch before the first round,
   counts distinct rows, and sees how many still follow each other as in the data.
+* **TensorFlow takes its batches as `fit` and `tf.function` do**, in a loop that it compiled: a loop in Python pays some
+  microseconds for each tensor. "Python loop" says what `for batch in dataset` gives. A compiled loop hands nothing out
+  that could be checked, so "order" is in the line of the Python loop.
 * **A round is a fresh process for each contender**, one after another, and the turn moves by one each round. Ratios
   are taken within a round, against whoever ran in the same minutes; figures are medians over rounds.
 * **The rate is the steady state**: the first epoch warms up, then whole epochs are counted, their start-up included.

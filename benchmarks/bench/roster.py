@@ -86,8 +86,13 @@ CONTENDERS: Final = (
         settings="the same without shuffling",
     ),
     Contender(
-        "petastore, tf.data", OURS, "petastore_tf", "petastore",
-        settings="make_reader(shuffle_rows=True, workers_count=2), make_tf_dataset; TensorFlow's tensors",
+        "petastore, tf.data", OURS, "petastore_tf", "petastore", options={"loop": "compiled"},
+        settings="make_reader(shuffle_rows=True, workers_count=2), make_tf_dataset; TensorFlow's tensors, taken in a "
+        "compiled loop",
+    ),
+    Contender(
+        "petastore, tf.data, Python loop", OURS, "petastore_tf", "petastore",
+        settings="the same, taken by `for batch in dataset` in Python",
     ),
     Contender(
         "petastore, rows", OURS, "petastore_rows", "petastore", only=("rows",),
@@ -148,9 +153,13 @@ CONTENDERS: Final = (
         settings="Arrow, with_format, a BatchSampler of random rows, DataLoader with two workers",
     ),
     Contender(
-        "tf.data", PEER, "tensorflow_data", "tensorflow", "tensorflow", only=_PEERS,
-        settings="TFRecord, shuffle(4096), batch, parse_example, decode_jpeg, two threads; TensorFlow's tensors; "
-        "numbers of a row as two arrays",
+        "tf.data", PEER, "tensorflow_data", "tensorflow", "tensorflow", only=_PEERS, options={"loop": "compiled"},
+        settings="TFRecord, shuffle(4096), batch, parse_example, decode_jpeg, two threads; TensorFlow's tensors, taken "
+        "in a compiled loop; numbers of a row as two arrays",
+    ),
+    Contender(
+        "tf.data, Python loop", PEER, "tensorflow_data", "tensorflow", "tensorflow", only=_PEERS,
+        settings="the same, taken by `for batch in dataset` in Python",
     ),
 )  # fmt: skip
 

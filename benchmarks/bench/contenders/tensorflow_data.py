@@ -12,6 +12,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.bench.contenders.compiled_loop import rows_of_steps
 from benchmarks.bench.contenders.packed import packed_columns, packed_rows
 from benchmarks.bench.values import Values
 from benchmarks.bench.workloads import Column, Workload
@@ -45,8 +46,8 @@ def _feature(column: Column, value: Any) -> Any:
     return tf.train.Feature(bytes_list=tf.train.BytesList(value=[cell]))
 
 
-def batches(workload: Workload, folder: Path) -> Iterator[dict[str, Any]]:
-    """Batches of TensorFlow's tensors."""
+def batches(workload: Workload, folder: Path, *, loop: str = "Python") -> Iterator[Any]:
+    """Batches of TensorFlow's tensors; or how many rows they have, where TensorFlow takes them: loop="compiled"."""
     columns = packed_columns(workload)
     options = tf.data.Options()
     options.threading.private_threadpool_size = _THREADS
@@ -60,6 +61,8 @@ def batches(workload: Workload, folder: Path) -> Iterator[dict[str, Any]]:
         .prefetch(tf.data.AUTOTUNE)
         .with_options(options)
     )
+    if loop == "compiled":
+        yield from rows_of_steps(rows.repeat(), workload)
     while True:
         yield from rows
 
