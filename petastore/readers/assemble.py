@@ -24,8 +24,9 @@ from petastore.readers.batch import Batch, Columns
 from petastore.readers.buffers import Buffers
 from petastore.readers.decode import Decoded, empty_column
 from petastore.readers.gather import Picks
+from petastore.readers.layout import Layout
 from petastore.readers.loose import decode_loose, decode_partition_values
-from petastore.readers.resident import Layout, Resident
+from petastore.readers.resident import Resident
 from petastore.readers.transform import Transform
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Buffers"]
+__all__ = ["Buffers", "untouched"]
 
 _SMALLEST = 16 * 1024
 """Bytes below which the allocator's own lists are as good."""
@@ -102,6 +102,14 @@ class Buffers:
                 self.kept_bytes -= kept_size
                 size -= kept_size
 
+    def count(self, size: int) -> None:
+        """Reckons with so many bytes more, or less, that are alive elsewhere."""
+        with self._lock:
+            self.given_bytes += size
+            if self.limit is not None:
+                self._let_go(self.given_bytes + self.kept_bytes - self.limit)
+            self.most_bytes = max(self.most_bytes, self.given_bytes + self.kept_bytes)
+
     def take_back(self, memory: NDArray[np.uint8]) -> None:
         """Keeps memory that nobody sees any more; called by whoever saw it last."""
         with self._lock:
@@ -127,6 +135,23 @@ def _fresh(size: int) -> NDArray[np.uint8]:
         with contextlib.suppress(OSError):  # a kernel without them
             pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, np.uint8)
+
+
+def untouched(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """An array of zeros, C-contiguous, that takes memory only where it is written to; given back when it is gone.
+
+    Raises:
+        OSError: The system does not give so many addresses.
+    """
+    dtype = np.dtype(dtype)
+    size = math.prod(shape) * dtype.itemsize
+    if size < _OWN_PAGES or not hasattr(mmap, "MAP_ANONYMOUS"):
+        return np.zeros(shape, dtype)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0))
+    if size >= _HUGE_PAGES * max(shape[0], 1) and hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, dtype).reshape(shape)
 
 
 class _Lease:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
 from petastore.plan.budget import ROUNDED, Needs
-from petastore.readers.resident import Layout
+from petastore.readers.layout import Layout
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 

@@ -18,7 +18,8 @@ from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError
 from petastore.readers.decode import Decoded, decode_cells, decode_into
 from petastore.readers.gather import Picks
-from petastore.readers.resident import Layout, Resident
+from petastore.readers.layout import Layout
+from petastore.readers.resident import Resident
 from petastore.schema.codec import BytesCodec
 from petastore.schema.field import UnischemaField
 

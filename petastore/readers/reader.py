@@ -26,9 +26,10 @@ from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.batch import Batch
 from petastore.readers.buffers import Buffers
 from petastore.readers.footprint import Footprint
+from petastore.readers.layout import Layout
 from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
-from petastore.readers.resident import Admission, Layout, Resident
+from petastore.readers.resident import Admission, Resident
 from petastore.readers.rows import Rows
 from petastore.readers.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
 from petastore.readers.transform_processes import TransformProcesses

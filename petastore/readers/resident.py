@@ -16,11 +16,8 @@ rows that somebody asks for may fail.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,135 +31,16 @@ from petastore.codecs.scalar import ScalarCodec
 from petastore.errors import DecodeError
 from petastore.readers.buffers import Buffers
 from petastore.readers.decode import Decoded, decode_cells, decode_into
-from petastore.schema.codec import Codec, ViewingCodec
+from petastore.readers.layout import Layout, Stack, viewing_face
 from petastore.schema.field import UnischemaField
-from petastore.schema.unischema import Unischema
 from petastore.storage.rowgroups import Part
 
-__all__ = ["Admission", "Layout", "Resident", "Stack"]
+__all__ = ["Admission", "Resident"]
 
 Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 
-_PART_BYTES = 2 * 1024 * 1024
-"""Decoded bytes that are read in one go: few enough that Arrow's memory for them stays in the processor's cache."""
-
-_PART_COLUMNS = 64
-"""Columns that are read in one go; more make reading slower again."""
-
 _FEW_COLUMNS = 4
 """Fewer columns than this are looked at one by one: each call into Arrow lets go of the interpreter lock."""
-
-_CACHE_LINE = 64
-"""Bytes that memory gives at a time: rows that are shorter are fetched with their neighbours, wanted or not."""
-
-_SHORT_ROW_BYTES = 16 * 1024
-"""Where rows have more bytes, a cache miss a number is nothing beside decoding them; so that no row is turned."""
-
-_STACKED = "biufcmM"
-"""Kinds of dtypes whose values have one size."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stack:
-    """Columns of one dtype and shape that lie in one array `(columns, rows, *shape)`."""
-
-    names: tuple[str, ...]
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    in_turns: bool = False
-    """Whether its rows lie in the order in which they are going to be wanted, or else as in the file."""
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row of one of the columns."""
-        return self.dtype.itemsize * math.prod(self.shape)
-
-    @property
-    def rows_at_once(self) -> int | None:
-        """Rows that are best read in one go; None for all rows of a row group."""
-        return None if self.row_bytes <= _CACHE_LINE else max(_PART_BYTES // self.row_bytes, 1)
-
-
-@dataclasses.dataclass(frozen=True)
-class Layout:
-    """Which columns are stacked, and which are kept as cells. A value, made once a reader.
-
-    Example:
-        >>> fields = [UnischemaField("x", "f4"), UnischemaField("name", str), UnischemaField("y", "f4")]
-        >>> layout = Layout.of(Unischema("s", fields), rows=1000)
-        >>> layout.stacks[0].names, layout.loose
-        (('x', 'y'), ('name',))
-    """
-
-    stacks: tuple[Stack, ...]
-    """Those of scalars have as many columns as are best read in one go."""
-
-    loose: tuple[str, ...]
-    """Columns that are kept as cells."""
-
-    @functools.cached_property
-    def places(self) -> dict[str, tuple[int, int]]:
-        """Of each stacked column: the number of its stack, and its place there."""
-        return {
-            name: (number, place) for number, stack in enumerate(self.stacks) for place, name in enumerate(stack.names)
-        }
-
-    @property
-    def turns_rows(self) -> bool:
-        """Whether any stack has its rows in turns."""
-        return any(stack.in_turns for stack in self.stacks)
-
-    @functools.cached_property
-    def kinds(self) -> tuple[tuple[int, ...], ...]:
-        """Numbers of the stacks, those of one dtype and shape together."""
-        kinds: dict[tuple[np.dtype[Any], tuple[int, ...]], list[int]] = {}
-        for number, stack in enumerate(self.stacks):
-            kinds.setdefault((stack.dtype, stack.shape), []).append(number)
-        return tuple(map(tuple, kinds.values()))
-
-    @classmethod
-    def of(cls, view: Unischema, *, rows: int, apart: AbstractSet[str] = frozenset()) -> Layout:
-        """The layout of some fields.
-
-        Args:
-            view: The fields.
-            rows: Of a large row group.
-            apart: Fields that are not to be stacked.
-        """
-        names: dict[tuple[np.dtype[Any], tuple[Any, ...]], list[list[str]]] = {}
-        for field in view:
-            if field.name in apart or not _may_be_stacked(field):
-                continue
-            of_kind = names.setdefault((field.dtype, field.shape), [[]])
-            if len(of_kind[-1]) == _columns_at_once(field, rows):
-                of_kind.append([])
-            of_kind[-1].append(field.name)
-        are_short = sum(field.decoded_bytes or 0 for field in view) <= _SHORT_ROW_BYTES
-        stacks = tuple(
-            Stack(tuple(together), dtype, shape, are_short and dtype.itemsize * math.prod(shape) <= _CACHE_LINE)
-            for (dtype, shape), of_kind in names.items()
-            for together in of_kind
-        )
-        stacked = {name for stack in stacks for name in stack.names}
-        return cls(stacks, tuple(field.name for field in view if field.name not in stacked))
-
-
-def _columns_at_once(field: UnischemaField, rows: int) -> int:
-    return max(min(_PART_BYTES // max(rows * field.dtype.itemsize, 1), _PART_COLUMNS), 1) if field.is_scalar else 1
-
-
-def _may_be_stacked(field: UnischemaField) -> bool:
-    return field.is_fixed and field.dtype.kind in _STACKED and _viewing(codec_of(field)) is not None
-
-
-def _viewing(codec: Codec) -> ViewingCodec | None:
-    """The codec, if it has the face."""
-    return cast("ViewingCodec", codec) if _has_the_face(type(codec)) else None
-
-
-@functools.cache
-def _has_the_face(codec_class: type) -> bool:
-    return hasattr(codec_class, "view_column")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -368,7 +246,7 @@ def _only_chunk(column: Any) -> Any:
 def _values(chunk: Any, field: UnischemaField) -> Decoded | None:
     """All values of a column; None where one of them has to be refused, or decoding them is work."""
     codec = codec_of(field)
-    viewing = _viewing(codec)
+    viewing = viewing_face(codec)
     if viewing is None or (chunk.null_count and not field.nullable):
         return None
     viewed = viewing.view_column(chunk, field)
@@ -385,7 +263,7 @@ def _values(chunk: Any, field: UnischemaField) -> Decoded | None:
 def _put(chunk: Any, field: UnischemaField, out: Decoded) -> bool:
     """All values of a piece of a column into their place; False where one of them has to be refused."""
     codec = codec_of(field)
-    viewing = _viewing(codec)
+    viewing = viewing_face(codec)
     viewed = None if viewing is None or chunk.null_count else viewing.view_column(chunk, field)
     if viewed is not None:
         np.copyto(out.values, viewed)

@@ -17,7 +17,8 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.registry import codec_of
 from petastore.readers.buffers import Buffers
-from petastore.readers.resident import Admission, Layout, Resident
+from petastore.readers.layout import Layout
+from petastore.readers.resident import Admission, Resident
 from petastore.storage.rowgroups import Part
 
 FIELDS = [
