@@ -66,6 +66,10 @@ test: $(ALL) ## run all tests (T=tests/plan runs some)
 laws: $(ALL) ## try the laws of plans for long, on other examples each time (PETASTORE_LAWS=25 times as many as test)
 	@HYPOTHESIS_PROFILE=dev PETASTORE_LAWS=$${PETASTORE_LAWS:-25} $(BIN)/python -m pytest --timeout=0 tests/plan/test_laws.py $(T)
 
+.PHONY: endurance
+endurance: $(ALL) ## 50 epochs, 100 readers, with each pool and torch: memory flat, nothing left (PETASTORE_ENDURANCE=4 times as many)
+	@PETASTORE_ENDURANCE=$${PETASTORE_ENDURANCE:-1} $(BIN)/python -m pytest --timeout=0 tests/readers/test_endurance.py $(T)
+
 .PHONY: format
 format: $(ALL) ## rewrite the files as check wants them
 	@$(BIN)/ruff format --quiet .
