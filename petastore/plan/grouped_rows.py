@@ -14,14 +14,47 @@ from numpy.typing import NDArray
 from petastore.plan.mix import counting
 from petastore.plan.selection import Selection
 
-__all__ = ["GroupedRows", "Runs", "Where", "inverse", "joined"]
+__all__ = ["GroupedRows", "Runs", "Standing", "Where", "inverse", "joined"]
 
 _FEW = 64
 """So few numbers are sorted faster by Python."""
 
-Where: TypeAlias = NDArray[np.int64] | Callable[[], NDArray[np.int64]] | None
+_RUN_ROWS = 64
+"""From so many rows a run on average, parts of runs are known as runs."""
+
+Where: TypeAlias = "NDArray[np.int64] | Standing | Callable[[], NDArray[np.int64] | Standing] | None"
 """Where rows stand in the order in which they are asked for, or who works it out when somebody needs it; None where
 that is this order."""
+
+
+class Standing:
+    """In what order rows are asked for, where that is known both ways. Thread-safe.
+
+    Args:
+        order: Which row is asked for first, which one next, and so on, shape (n,); nobody writes into it any more.
+
+    Example:
+        >>> Standing(np.array([2, 0, 1])).where.tolist()
+        [1, 2, 0]
+    """
+
+    __slots__ = ("_where", "order")
+
+    def __init__(self, order: NDArray[np.int64]) -> None:
+        order.flags.writeable = False
+        self.order = order
+        """Which row is asked for first, which one next, and so on, shape (n,), read-only."""
+        self._where: NDArray[np.int64] | None = None
+
+    @property
+    def where(self) -> NDArray[np.int64]:
+        """Where each row stands, shape (n,), read-only; worked out when somebody asks first."""
+        where = self._where
+        if where is None:
+            where = inverse(self.order)
+            where.flags.writeable = False
+            self._where = where
+        return where
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -104,7 +137,18 @@ class GroupedRows:
         where = self._where
         if callable(where):
             where = self._where = where()
-        return where
+        return where.where if isinstance(where, Standing) else where
+
+    @property
+    def order(self) -> NDArray[np.int64] | None:
+        """Which row is asked for first, which one next, and so on: the inverse of `where`, shape (n,), read-only.
+
+        None where that is not known, or is the order of the rows.
+        """
+        where = self._where
+        if callable(where):
+            where = self._where = where()
+        return where.order if isinstance(where, Standing) else None
 
     @functools.cached_property
     def groups(self) -> NDArray[np.int32]:
@@ -121,13 +165,19 @@ class GroupedRows:
     @functools.cached_property
     def distinct(self) -> NDArray[np.int32]:
         """Each row group once, ascending, shape (row groups,)."""
-        groups = self.groups if self.runs is None else self.runs.groups
+        groups = self.groups if self.runs is None else self.runs.groups[self.runs.counts > 0]
         if len(groups) < _FEW:
             return np.array(sorted(set(groups.tolist())), dtype=np.int32)
         first = int(groups.min())
         present = np.zeros(int(groups.max()) - first + 1, dtype=np.bool_)
         present[groups - np.int32(first)] = True
         return np.flatnonzero(present).astype(np.int32) + np.int32(first)
+
+    def standing(self, where: Where) -> GroupedRows:
+        """The same rows, of which something else is said about where they stand."""
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__, _where=where)
+        return made
 
     def without_runs(self) -> GroupedRows:
         """The same rows, for whoever must not rely on runs."""
@@ -136,17 +186,17 @@ class GroupedRows:
     def selected(self, selection: Selection) -> GroupedRows:
         """The rows that these are of those that a selection keeps, counted among them."""
         if self.runs is None:
-            return GroupedRows(self.groups, selection.rows_at(self.groups, self.rows), self.where)
+            return GroupedRows(self.groups, selection.rows_at(self.groups, self.rows), self._where)
         rows = functools.partial(_selected, self, selection)
-        return GroupedRows.of_runs(dataclasses.replace(self.runs, rows=rows), self.where)
+        return GroupedRows.of_runs(dataclasses.replace(self.runs, rows=rows), self._where)
 
     def numbered_from(self, first_group: int) -> GroupedRows:
         """The same rows, where row groups have numbers from here on."""
         if self.runs is None:
-            return GroupedRows(self.groups + np.int32(first_group), self.rows, self.where)
+            return GroupedRows(self.groups + np.int32(first_group), self.rows, self._where)
         runs = self.runs
         groups = runs.groups + np.int32(first_group)
-        return GroupedRows.of_runs(Runs(groups, runs.firsts, runs.counts, runs.rows), self.where)
+        return GroupedRows.of_runs(Runs(groups, runs.firsts, runs.counts, runs.rows), self._where)
 
     def in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows in the order in which they are asked for, both of shape (n,)."""
@@ -167,11 +217,37 @@ class GroupedRows:
             return [self]
         if self.where is None:
             return [self._slice(part) for part in _slices(borders)]
+        in_runs = None if self.runs is None else self._cut_runs(self.runs, self.where, borders)
+        if in_runs is not None:
+            return in_runs
         part_of: NDArray[np.int64] = np.repeat(np.arange(len(borders) - 1), borders[1:] - borders[:-1])[self.where]
         by_part = np.argsort(part_of.astype(np.uint16), kind="stable")  # so few bits are sorted by their digits
         groups, rows = self.groups[by_part], self.rows[by_part]
         where = self.where[by_part] - borders[part_of[by_part]]
         return [GroupedRows(groups[part], rows[part], where[part]) for part in _slices(borders)]
+
+    def _cut_runs(self, runs: Runs, where: NDArray[np.int64], borders: NDArray[np.int64]) -> list[GroupedRows] | None:
+        """The parts as runs, too; None where these would be short."""
+        part_of = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))[where]
+        ends = np.cumsum(runs.counts)
+        begins = part_of[1:] != part_of[:-1]
+        begins[ends[(ends > 0) & (ends < len(where))] - 1] = True
+        # starts, stops: (pieces,) parts of runs that are asked for in one part
+        starts = np.concatenate([[0], np.flatnonzero(begins) + 1])
+        if self.num_rows < _RUN_ROWS * len(starts):
+            return None
+        stops = np.append(starts[1:], len(where))
+        run = np.searchsorted(ends, starts, side="right")
+        groups, firsts = runs.groups[run], runs.firsts[run] + starts - (ends - runs.counts)[run]
+        found = []
+        for part, begin in enumerate(borders[:-1].tolist()):
+            here = np.flatnonzero(part_of[starts] == part)
+            slices = [slice(*pair) for pair in zip(starts[here].tolist(), stops[here].tolist(), strict=True)]
+            rows = functools.partial(_rows_of, self, slices)
+            of_part = Runs(groups[here], firsts[here], stops[here] - starts[here], rows)
+            stand = np.concatenate([where[:0], *(where[each] for each in slices)]) - begin
+            found.append(GroupedRows.of_runs(of_part, stand))
+        return found
 
     def _slice(self, part: slice) -> GroupedRows:
         return GroupedRows(self.groups[part], self.rows[part], None)
@@ -179,6 +255,8 @@ class GroupedRows:
 
 def joined(picked: Sequence[GroupedRows], where: Where) -> GroupedRows:
     """Rows one after the other; `where` is said of all of them anew."""
+    if len(picked) == 1:
+        return picked[0].standing(where)
     runs = [rows.runs for rows in picked if rows.runs is not None]
     if not picked or len(runs) < len(picked):
         return _joined(picked, where)
@@ -196,6 +274,10 @@ def _joined(picked: Sequence[GroupedRows], where: Where) -> GroupedRows:
     return GroupedRows(
         np.concatenate([rows.groups for rows in picked]), np.concatenate([rows.rows for rows in picked]), where
     )
+
+
+def _rows_of(picked: GroupedRows, slices: Sequence[slice]) -> NDArray[np.int64]:
+    return np.concatenate([picked.rows[:0], *(picked.rows[each] for each in slices)])
 
 
 def _selected(picked: GroupedRows, selection: Selection) -> NDArray[np.int64]:

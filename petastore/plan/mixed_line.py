@@ -292,6 +292,8 @@ class SourceTurns:
         """Turns that each lane had before a place, read-only, shape (lanes,); it is asked about the same ones again."""
 
     def _in_one_epoch(self, place: int) -> NDArray[np.int64]:
+        if self.lanes == 1:
+            return np.array([place])
         rounds, inside = divmod(place, len(self._turns))
         return rounds * self._in_table + np.bincount(self._turns[:inside], minlength=self.lanes)
 
@@ -346,4 +348,6 @@ class _EpochTurns(LaneVisits):
         return lanes, turns - self._before[lanes]
 
     def positions(self, lane: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        if len(self._sizes) == 1:
+            return offsets
         return self._turns.places(lane, offsets + self._before[lane]) - self._start

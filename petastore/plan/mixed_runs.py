@@ -15,14 +15,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.plan.grouped_rows import Standing
 from petastore.plan.lane_runs import LaneRuns
 from petastore.plan.mixed_line import MixedLine
-from petastore.plan.visits import lane_of_visit
+from petastore.plan.visits import lane_of_visit, visit_of_lane
 
-__all__ = ["LanesOfSources", "SourceRuns"]
+__all__ = ["LanesOfSources", "SourceRuns", "lanes_of_sources"]
 
 _COUNTED = 4096
 """Positions of the table after which the turns of all lanes are written down; more where there are more lanes."""
+
+_REMEMBERED = 2
+"""Orders of one lane that are remembered: those of whole spans come again."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -81,9 +85,13 @@ class LanesOfSources:
         self._in_table = np.bincount(self._turns, minlength=self._first_lanes[-1])
         self._starts: list[int] = np.cumsum([0, *self._in_table.tolist()]).tolist()
         # Lane after lane its positions in the table: which round of the mixture's lanes each is in, and on which lane.
-        positions = np.argsort(self._turns, kind="stable")
+        small = self._turns.astype(np.uint16) if len(self._in_table) <= 2**16 else self._turns
+        positions = np.argsort(small, kind="stable")  # so few bits are sorted by their digits
         self._rounds = (positions // line.lanes).astype(np.int32)
         self._shared = lane_of_visit(line.lanes)[positions % line.lanes].astype(np.int32)
+        self._repeat = line.table_size // line.lanes
+        self._along = functools.lru_cache(maxsize=4)(self._make_along)
+        self._interleaved = functools.lru_cache(maxsize=_REMEMBERED)(self._make_interleaved)
         self._every = max(_COUNTED, len(self._in_table))
         self._counted = self._counts(self._every)
 
@@ -108,7 +116,7 @@ class LanesOfSources:
         return _own_of(self._of_sources, self._shared_lanes, shared)
 
     def between(self, runs: LaneRuns, first: int, stop: int) -> list[SourceRuns]:
-        """What each source that has any rows gives to some batches.
+        """What each source gives to some batches, on all ranks, if it gives anything.
 
         Args:
             runs: What the batches take of the lanes of the mixture, for which `own_of` has an answer.
@@ -117,16 +125,53 @@ class LanesOfSources:
         """
         firsts, stops = self._before(first), self._before(stop)
         standing = _Standing(runs)
+        given = [np.add.reduceat(turns, self._first_lanes[:-1]).tolist() for turns in (firsts, stops)]
         found = []
         for source, own in enumerate(self.own_of(runs.own) or ()):
-            first_lane, stop_lane = self._first_lanes[source : source + 2]
-            places = range(int(firsts[first_lane:stop_lane].sum()), int(stops[first_lane:stop_lane].sum()))
-            start = first_lane + own.start
+            places = range(*(of_sources[source] for of_sources in given))
+            start = self._first_lanes[source] + own.start
             here = slice(start, start + len(own))
-            if (stops[here] > firsts[here]).any():
+            if places:
                 put_where = functools.partial(self._put_where, standing, start)
                 found.append(SourceRuns(source, places, own, firsts[here], stops[here], put_where))
         return found
+
+    def standing(self, runs: LaneRuns) -> Callable[[], Standing] | None:
+        """In what order the rows of `between`, source after source, are asked for; None where that is said of runs.
+
+        Where a rank has one lane of the mixture, the order is the same wherever the table is entered at one place.
+        """
+        if len(runs.own) > 1:
+            return None
+        first, stop = int(runs.firsts[0]), int(runs.stops[0])
+        return functools.partial(self._interleaved, runs.own.start, first % self._repeat, stop - first)
+
+    def _make_interleaved(self, lane: int, first: int, count: int) -> Standing:
+        sources, before, in_table = self._along(lane)
+        rounds = -(-(first + count) // self._repeat)
+        # starts: (sources,) how far the rows of each lie from those that it has in the table from its beginning on
+        skipped, stop = (
+            turns // self._repeat * in_table + np.bincount(sources[: turns % self._repeat], minlength=len(in_table))
+            for turns in (first, first + count)
+        )
+        starts = np.cumsum(stop - skipped) - stop
+        order = np.arange(rounds)[:, None] * in_table.take(sources) + (starts.take(sources) + before)
+        return Standing(order.reshape(-1)[first : first + count])
+
+    def _make_along(self, lane: int) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
+        """The source of each turn that a lane of the mixture has in the table, and how many turns before are of it.
+
+        Returns:
+            Both of shape (turns,), and how many turns each source has, shape (sources,).
+        """
+        visit = int(visit_of_lane(self._shared_lanes)[lane])
+        firsts = np.array(self._first_lanes[1:])
+        sources = np.searchsorted(firsts, self._turns[visit :: self._shared_lanes], side="right")
+        in_table = np.bincount(sources, minlength=len(firsts)).astype(np.int64)
+        by_source = np.argsort(sources, kind="stable")
+        before = np.empty(len(sources), dtype=np.int64)
+        before[by_source] = np.arange(len(sources)) - np.repeat(np.cumsum(in_table) - in_table, in_table)
+        return sources, before, in_table
 
     def _put_where(
         self,
@@ -145,21 +190,26 @@ class LanesOfSources:
     def _numbers(self, lane: int, first: int, stop: int, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which rows of the batches, laid lane after lane of the mixture, some turns of a lane are."""
         start, count = self._starts[lane], int(self._in_table[lane])
-        repeat = len(self._turns) // self._shared_lanes
         first_repeat, stop_repeat = first // count, -(-stop // count)
         if stop_repeat - first_repeat > 2:
             table = self._in_one_repeat(slice(start, start + count), shifts)
-            repeats = np.arange(first_repeat, stop_repeat) * repeat
+            repeats = np.arange(first_repeat, stop_repeat) * self._repeat
             skipped = first - first_repeat * count
             return (repeats[:, None] + table).reshape(-1)[skipped : skipped + stop - first]
         parts = []
         for number in range(first_repeat, stop_repeat):
             low, high = max(first - number * count, 0), min(stop - number * count, count)
-            parts.append(self._in_one_repeat(slice(start + low, start + high), shifts) + number * repeat)
+            parts.append(self._in_one_repeat(slice(start + low, start + high), shifts) + number * self._repeat)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _in_one_repeat(self, turns: slice, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
         return shifts.take(self._shared[turns]) + self._rounds[turns]
+
+
+@functools.lru_cache(maxsize=8)
+def lanes_of_sources(line: MixedLine, lanes: tuple[int, ...]) -> LanesOfSources:
+    """The lanes of all sources along a line; the last ones are remembered, as all ranks of a process share them."""
+    return LanesOfSources(line, lanes)
 
 
 class _Standing:

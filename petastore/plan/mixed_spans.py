@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.plan.cursor import Cursor
-from petastore.plan.grouped_rows import GroupedRows, joined
+from petastore.plan.grouped_rows import GroupedRows, Standing, joined
 from petastore.plan.lane_runs import LaneRuns
 from petastore.plan.mix import mix
 from petastore.plan.mixed_line import BATCHES, MixedLine, SourceRows, SourceTurns, fractions_of
@@ -104,8 +104,9 @@ class Source:
 class Batches:
     """One rank's rows of some consecutive batches."""
 
-    parts: Callable[[range], Sequence[SourceRows | SourceRuns]]
-    """Of some consecutive ones of them: each source that these have rows of, ascending."""
+    parts: Callable[[range], tuple[Sequence[SourceRows | SourceRuns], Callable[[], Standing] | None]]
+    """Of some consecutive ones of them: each source that these have rows of, ascending; and in what order the rows of
+    all sources are asked for, if that is known without looking at each."""
 
     offsets: NDArray[np.int64]
     """Where batches begin, as in `Span`."""
@@ -143,18 +144,20 @@ class MixedBatches:
         share = self._batches.share(self._shard, steps.start, steps.stop)
         before = self._batches.start + steps.start * self._batches.global_batch
         consumed = np.concatenate([[before], self._batches.consumed_after(steps)])
-        parts: Callable[[range], Sequence[SourceRows | SourceRuns]]
+        parts: Callable[[range], tuple[Sequence[SourceRows | SourceRuns], Callable[[], Standing] | None]]
         if isinstance(share.rows, LaneRuns) and self._lanes.own_of(share.rows.own) is not None:
             parts = functools.partial(self._runs, share.rows, consumed)
         else:
             parts = functools.partial(_cut, _by_source(*self._line.at(share.positions)), share.offsets)
         return Batches(parts, share.offsets, share.valid, consumed, self._line.counts_at, None)
 
-    def _runs(self, runs: LaneRuns, consumed: NDArray[np.int64], steps: range) -> list[SourceRuns]:
+    def _runs(
+        self, runs: LaneRuns, consumed: NDArray[np.int64], steps: range
+    ) -> tuple[list[SourceRuns], Callable[[], Standing] | None]:
         borders = consumed[steps.start : steps.stop + 1]
         if len(borders) < len(consumed):
             runs, _ = LaneRuns.between(borders, lanes=runs.lanes, own=runs.own)
-        return self._lanes.between(runs, int(borders[0]), int(borders[-1]))
+        return self._lanes.between(runs, int(borders[0]), int(borders[-1])), self._lanes.standing(runs)
 
 
 class SourceBatches:
@@ -238,6 +241,9 @@ class _Use:
     last_epoch: int
     """The last one that is known to come to it."""
 
+    order: EpochOrder | None
+    """That of the first one, until it was asked in what turns rows come."""
+
     until: int
     """How many rows the source will have given when no row of it is needed any more by then."""
 
@@ -291,12 +297,14 @@ class Walk:
         """The rows of some consecutive steps."""
         self._uses = {group: self._uses[group] for group in self._at_hand}
         found = []
-        for part in batches.parts(range(steps[0].start, steps[-1].stop)):
+        parts, standing = batches.parts(range(steps[0].start, steps[-1].stop))
+        for part in parts:
             of_epochs = self._of_runs(part, epoch) if isinstance(part, SourceRuns) else self._of_rows(part, epoch)
             for of_source, rows, put_where in of_epochs:
                 found.append((self._numbered(part.source, of_source, rows), put_where))
         borders = batches.offsets[[steps[0].start, *(some.stop for some in steps)]]
-        return joined([rows for rows, _ in found], functools.partial(_where, found)).cut(borders - borders[0])
+        picked = joined([rows for rows, _ in found], standing or functools.partial(_where, found))
+        return picked.cut(borders - borders[0])
 
     def _span(self, batches: Batches, steps: range, picked: GroupedRows, at: Cursor, ends: Ends) -> MixedSpan:
         cut = slice(steps.start, steps.stop)
@@ -338,13 +346,14 @@ class Walk:
         # firsts, stops: (own,) turns of the lanes since the first epoch of the mixture
         earlier = epoch * source.turns.in_epoch[own]
         firsts, stops = part.firsts + earlier, part.stops + earlier
-        for number in range(given.start // num_rows, (given.stop - 1) // num_rows + 1):
-            begins, ends = (source.turns.before(each * num_rows)[own] for each in (number, number + 1))
-            first, stop = np.maximum(firsts, begins), np.minimum(stops, ends)
-            if (first < stop).any():
-                stop = np.maximum(first, stop)
-                runs = LaneRuns(source.turns.lanes, part.own, first - begins, stop - begins)
-                found = self._order(part.source, number).by_lane(runs, turns_of=source.own_lanes)
+        numbers = range(given.start // num_rows, (given.stop - 1) // num_rows + 1)
+        for number in numbers:
+            begins = source.turns.before(number * num_rows)[own]
+            first = firsts if number == numbers[0] else begins
+            stop = stops if number == numbers[-1] else source.turns.before((number + 1) * num_rows)[own]
+            runs = LaneRuns(source.turns.lanes, part.own, first - begins, stop - begins)
+            found = self._order(part.source, number).by_lane(runs, turns_of=source.own_lanes)
+            if found.num_rows:
                 yield number, found, functools.partial(part.put_where, first - earlier, stop - earlier)
 
     def _numbered(self, source: int, epoch: int, found: GroupedRows) -> GroupedRows:
@@ -369,16 +378,18 @@ class Walk:
             return
         own = self._sources[source]
         numbers = np.array(new, dtype=np.int32) - np.int32(own.first_group)
-        last = self._order(source, epoch).last_positions(numbers, lanes=own.own_lanes)
+        order = self._order(source, epoch)
+        last = order.last_positions(numbers, lanes=own.own_lanes)
         for group, until in zip(new, (epoch * own.plan.num_rows + last + 1).tolist(), strict=True):
-            use = self._uses.setdefault(group, _Use(source, epoch, epoch, until))
+            use = self._uses.setdefault(group, _Use(source, epoch, epoch, order, until))
             use.last_epoch, use.until = epoch, max(use.until, until)
 
     def _turns(self, group: int) -> NDArray[np.int64] | None:
         """In what order the rows of a row group, which was just found to be needed, are come to."""
         use = self._uses[group]
         own = self._sources[use.source]
-        order = self._order(use.source, use.first_epoch)
+        order, use.order = use.order, None
+        assert order is not None  # noqa: S101 - a row group is found to be needed once
         return turns_of(order, group - own.first_group, own.own_lanes, own.plan.selection)
 
     def _given(self, batches: Batches, stop: int, epoch: int, ends: Ends) -> list[int]:
@@ -409,7 +420,7 @@ def _by_source(sources: NDArray[np.int16], places: NDArray[np.int64]) -> list[So
     return [SourceRows(source, where, places[where]) for source, where in enumerate(each) if len(where)]
 
 
-def _cut(parts: Sequence[SourceRows], offsets: NDArray[np.int64], steps: range) -> list[SourceRows]:
+def _cut(parts: Sequence[SourceRows], offsets: NDArray[np.int64], steps: range) -> tuple[list[SourceRows], None]:
     """The rows of some consecutive batches, which begin at these offsets."""
     begin, end = offsets[[steps.start, steps.stop]].tolist()
     found = []
@@ -417,7 +428,7 @@ def _cut(parts: Sequence[SourceRows], offsets: NDArray[np.int64], steps: range) 
         low, high = np.searchsorted(part.where, [begin, end]).tolist()
         if low < high:
             found.append(SourceRows(part.source, part.where[low:high] - begin, part.places[low:high]))
-    return found
+    return found, None
 
 
 def _put(where: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: NDArray[np.int64]) -> None:

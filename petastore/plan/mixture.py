@@ -37,7 +37,7 @@ from petastore.plan.explain import Ranks, checked_column_bytes, explain_source, 
 from petastore.plan.explanation import MixtureExplanation, SourceExplanation
 from petastore.plan.feeds import MOST_BATCHES, Feeds, feeds_of_spans
 from petastore.plan.mixed_line import MixedLine, SourceTurns, common_lanes, mixed_line, proportions
-from petastore.plan.mixed_runs import LanesOfSources
+from petastore.plan.mixed_runs import LanesOfSources, lanes_of_sources
 from petastore.plan.mixed_spans import Ends, MixedBatches, MixedCursor, MixedSpan, Source, SourceBatches, Walk
 from petastore.plan.picture import draw
 from petastore.plan.plan import Plan
@@ -204,7 +204,7 @@ class Mixture:
 
     @functools.cached_property
     def _lanes_of_sources(self) -> LanesOfSources:
-        return LanesOfSources(self._line, [self._lanes_of_source(number) for number in range(len(self.sources))])
+        return lanes_of_sources(self._line, tuple(map(self._lanes_of_source, range(len(self.sources)))))
 
     @functools.cached_property
     def num_rows(self) -> int:
