@@ -242,7 +242,7 @@ class _Use:
     """The last one that is known to come to it."""
 
     order: EpochOrder | None
-    """That of the first one, until it was asked in what turns rows come."""
+    """That of the first one, while rows are found: where epochs are short, more come at once than are remembered."""
 
     until: int
     """How many rows the source will have given when no row of it is needed any more by then."""
@@ -296,6 +296,8 @@ class Walk:
     def _picked(self, batches: Batches, epoch: int, steps: Sequence[range]) -> list[GroupedRows]:
         """The rows of some consecutive steps."""
         self._uses = {group: self._uses[group] for group in self._at_hand}
+        for use in self._uses.values():
+            use.order = None
         found = []
         parts, standing = batches.parts(range(steps[0].start, steps[-1].stop))
         for part in parts:
@@ -388,8 +390,7 @@ class Walk:
         """In what order the rows of a row group, which was just found to be needed, are come to."""
         use = self._uses[group]
         own = self._sources[use.source]
-        order, use.order = use.order, None
-        assert order is not None  # noqa: S101 - a row group is found to be needed once
+        order = use.order or self._order(use.source, use.first_epoch)
         return turns_of(order, group - own.first_group, own.own_lanes, own.plan.selection)
 
     def _given(self, batches: Batches, stop: int, epoch: int, ends: Ends) -> list[int]:
