@@ -137,6 +137,19 @@ def test_each_row_group_is_read_about_once_an_epoch_over_all_ranks() -> None:
         assert reads <= 1.05 * len(touched) + 4 * ranks
 
 
+def test_a_row_group_that_the_last_batch_repeats_is_fetched_again_in_its_turns() -> None:
+    order = dataclasses.replace(ORDER, lanes=1)
+    mixture = mixture_of(*[source(*[20] * 10, order=order, tail=Tail.WRAP) for _ in range(2)])
+    turns: dict[int, list[list[int]]] = {}
+    for span in mixture.spans(64, rows_per_span=64):
+        for group, of_group in zip(span.fetch, span.turns, strict=True):
+            assert of_group is not None
+            turns.setdefault(group, []).append(of_group.tolist())
+    assert any(len(times) == 2 for times in turns.values())
+    assert all(times[0] == times[-1] for times in turns.values())
+    check_row_groups_at_hand(mixture, 64)
+
+
 def test_ranks_have_each_source_in_proportion() -> None:
     mixture = mixture_of(*[source(*[500] * 20) for _ in range(3)], weights=[5, 2, 1])
     for rank in range(3):
