@@ -209,6 +209,22 @@ class Plan:
         order = EpochOrder(self.rows, self.request.order, 0)
         return at_hand_bytes(order, lanes_of(self.request.shard, order.lanes), group_bytes, early)
 
+    @functools.cached_property
+    def room_rows(self) -> int:
+        """Rows for which there has to be room where row groups at hand stand side by side: enough, and mostly too many.
+
+        0 where that is of no use: rows that are not shuffled come from one row group after the other.
+        """
+        order = self.request.order
+        if not order.shuffle_rows:
+            return 0
+        rows = self.inventory.rows
+        everything = int(rows.sum())
+        # Blocks are measured in the rows that are meant, and row groups are kept whole.
+        block = order.block_rows * everything // max(self.num_rows, 1)
+        of_lane = 2 * (block + int(rows.max(initial=0)))  # a block, and the next one
+        return min(len(lanes_of(self.request.shard, self._lanes)) * of_lane, everything)
+
     def _batches(self, batch_size: int, start: int = 0) -> EpochBatches:
         return EpochBatches(
             num_rows=self.num_rows,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,6 +27,7 @@ from petastore.readers.gather import Picks
 from petastore.readers.layout import Layout
 from petastore.readers.loose import decode_loose, decode_partition_values
 from petastore.readers.resident import Resident
+from petastore.readers.shelf import Shelf
 from petastore.readers.transform import Transform
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
@@ -130,11 +131,7 @@ class Assembler:
         columns: dict[str, Decoded],
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]],
     ) -> list[Task]:
-        places = {group: resident.places for group, resident in residents.items()}
-        in_file = Picks(span.picked, buffers=self.buffers)
-        in_turns = in_file.placed(places) if self.layout.turns_rows else in_file
-        as_in_file = all(resident.comes_as_in_file for resident in residents.values())
-        picks = in_file.placed(places) if as_in_file else in_file
+        task_of = _tasks_of_stacks(Picks(span.picked, buffers=self.buffers), residents, self.layout)
         # What is stacked in all of the row groups, and whole there, comes out as a stack too.
         loose = set().union(*(resident.cells for resident in residents.values()))
         missing = set().union(*(resident.missing for resident in residents.values()))
@@ -145,9 +142,8 @@ class Assembler:
             whole = self.buffers.empty((len(names), span.num_rows, *stack.shape), stack.dtype)
             first = 0
             for number in numbers:
-                kept = {group: resident.stacks[number] for group, resident in residents.items()}
                 out = whole[first : (first := first + len(self.layout.stacks[number].names))]
-                tasks.append(functools.partial((in_turns if stack.in_turns else picks).values, kept, out))
+                tasks.append(task_of(number, out))
             for name, values in zip(names, whole, strict=True):
                 if name in loose:
                     tasks += self.loose_tasks(self.view[name], span, residents, columns)
@@ -219,6 +215,50 @@ class Assembler:
             problem.file = self.inventory.files[self.inventory.file[group]].path
             problem.row_group = int(self.inventory.ordinal[group])
         return problem
+
+
+def _tasks_of_stacks(picks: Picks, residents: Residents, layout: Layout) -> Callable[[int, NDArray[Any]], Task]:
+    """What makes, of the number of a stack and of where its values go, the task that puts them there."""
+    shelf = _shelf_of(residents)
+    if shelf is not None and not picks.are_few_runs:
+        return _from_shelf(picks, residents, layout, shelf)
+    places = {group: resident.places for group, resident in residents.items()}
+    in_turns = picks.placed(places) if layout.turns_rows else picks
+    as_in_file = all(resident.comes_as_in_file for resident in residents.values())
+    in_file = picks.placed(places) if as_in_file else picks
+
+    def task(number: int, out: NDArray[Any]) -> Task:
+        stacks = {group: resident.stacks[number] for group, resident in residents.items()}
+        return functools.partial((in_turns if layout.stacks[number].in_turns else in_file).values, stacks, out)
+
+    return task
+
+
+def _from_shelf(
+    picks: Picks, residents: Residents, layout: Layout, shelf: Shelf
+) -> Callable[[int, NDArray[Any]], Task]:
+    firsts = {group: resident.place.first for group, resident in residents.items() if resident.place is not None}
+
+    @functools.cache
+    def index(in_turns: bool) -> NDArray[np.int64]:
+        return picks.on_shelf(firsts, shelf.turns if in_turns else None)
+
+    def task(number: int, out: NDArray[Any]) -> Task:
+        # Stacks are held until the task is done: nobody else is given their places meanwhile.
+        held = [resident.stacks[number] for resident in residents.values()]
+        return functools.partial(_take, shelf.stacks[number], index(layout.stacks[number].in_turns), out, held)
+
+    return task
+
+
+def _take(stack: NDArray[Any], index: NDArray[np.int64], out: NDArray[Any], _held: Sequence[NDArray[Any]]) -> None:
+    np.take(stack, index, axis=1, out=out, mode="clip")
+
+
+def _shelf_of(residents: Residents) -> Shelf | None:
+    """The shelf that all of them stand on; None where they do not."""
+    shelves = {None if resident.place is None else resident.place.shelf for resident in residents.values()}
+    return shelves.pop() if len(shelves) == 1 else None
 
 
 def _missing(name: str, span: Span, residents: Residents) -> NDArray[np.bool_] | None:

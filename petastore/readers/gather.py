@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from petastore.arrow_memory import arrow_numbers
 from petastore.plan.grouped_rows import GroupedRows, Runs, inverse
+from petastore.plan.mix import counting
 from petastore.readers.buffers import Buffers
 
 __all__ = ["Picks"]
@@ -25,6 +26,8 @@ _Where: TypeAlias = slice | NDArray[np.int64]
 
 _Segment: TypeAlias = tuple[int, _Where, slice]
 """A row group, its rows there, as a slice where they lie side by side, and their place among all."""
+
+_NOT_ANNOUNCED = "the plan asks for rows that it did not announce when their row group was fetched"
 
 _RUN_BYTES = 4096
 """From so many bytes a run on average, runs are copied one by one: two calls cost less than copying all bytes twice."""
@@ -137,6 +140,12 @@ class Picks:
         joined = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
         return joined if self._targets is None else joined.take(arrow_numbers(self._places))
 
+    @property
+    def are_few_runs(self) -> bool:
+        """Whether they lie in long runs, just in the order in which they are asked for."""
+        runs = self.picked.runs
+        return self.where is None and runs is not None and self.picked.num_rows >= _RUN_ROWS * len(runs.groups)
+
     def placed(self, places: Mapping[int, NDArray[np.int32] | None]) -> Picks:
         """The same rows where they lie in row groups whose rows lie in the order of their turns.
 
@@ -150,7 +159,7 @@ class Picks:
             return self
         rows = self._placed_runs(places) if self._come_in_runs else self._placed_groups(places)
         if len(rows) and int(rows.min()) < 0:
-            raise AssertionError("the plan asks for rows that it did not announce when their row group was fetched")
+            raise AssertionError(_NOT_ANNOUNCED)
         return Picks(GroupedRows(self.groups, rows, self.where), buffers=self.buffers)
 
     def _placed_runs(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
@@ -166,6 +175,38 @@ class Picks:
             of_group = places[group]
             rows[where] = self.rows[where] if of_group is None else of_group[self.rows[where]]
         return rows
+
+    def on_shelf(self, firsts: Mapping[int, int], turns: NDArray[np.int32] | None) -> NDArray[np.int64]:
+        """Where the rows stand on a shelf, in the order in which they are asked for, shape (rows,).
+
+        Args:
+            firsts: Of each row group: its first row there.
+            turns: Of each row there: in which turn it comes in its row group, for stacks in turns; None for the others.
+        """
+        picked = self.picked
+        if picked.runs is not None and turns is not None:
+            runs = picked.runs
+            begins = np.array([firsts[group] for group in runs.groups.tolist()], dtype=np.int64) + runs.firsts
+            found = np.repeat(begins - (np.cumsum(runs.counts) - runs.counts), runs.counts)
+            found += counting(len(found))
+        else:
+            distinct = picked.distinct
+            begins = np.array([firsts[group] for group in distinct.tolist()], dtype=np.int64)
+            found = begins[np.searchsorted(distinct, self.groups)]
+            if turns is None:
+                found += self.rows
+            else:
+                of_rows = turns[found + self.rows]
+                if len(of_rows) and int(of_rows.min()) < 0:
+                    raise AssertionError(_NOT_ANNOUNCED)
+                found += of_rows
+        if picked.order is not None:
+            return found[picked.order]
+        if self.where is None:
+            return found
+        ordered = self.buffers.empty(found.shape, np.int64)
+        ordered[self.where] = found
+        return ordered
 
     def values(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
         """The values of one or several columns into `out`.

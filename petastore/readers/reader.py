@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import warnings
@@ -31,6 +32,7 @@ from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.resident import Admission, Resident
 from petastore.readers.rows import Rows
+from petastore.readers.shelf import Shelf
 from petastore.readers.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
 from petastore.readers.transform_processes import TransformProcesses
 from petastore.schema.row import row_type
@@ -103,6 +105,7 @@ class Reader:
         batched: bool = False,
     ) -> None:
         self._pipeline: Pipeline | None = None
+        self._shelf_of_last_pass: Shelf | None = None
         self._rows: Iterator[Any] | None = None
         self._rows_of_span: Rows | None = None
         self._begin = Cursor()
@@ -276,12 +279,12 @@ class Reader:
         # Tasks hold what they need and not the reader: a worker must never be the last one to hold it, and so end it.
         dataset, plan, admission_of = self.dataset, self.plan, self._admission_of
 
-        verified, files = self._verified, OpenFiles()
+        verified, files, shelf = self._verified, OpenFiles(), self._shelf
 
         def fetched(group: int, turns: NDArray[np.int64] | None) -> Resident:
             unit = plan.unit(group)
             read = functools.partial(dataset.read_in_parts, unit, verify=group not in verified, files=files)
-            resident = admission_of(group).admit(unit.rows[1], turns, read)
+            resident = admission_of(group).admit(unit.rows[1], turns, read, shelf)
             verified.add(group)
             return resident
 
@@ -330,6 +333,15 @@ class Reader:
             return []
         layout = self._assembler.layout
         return [tuple(name for number in kind for name in layout.stacks[number].names) for kind in layout.kinds]
+
+    @property
+    def _shelf(self) -> Shelf | None:
+        """Where row groups at hand stand together; None where they are arrays of their own."""
+        rows = self.plan.room_rows if isinstance(self.plan, Plan) else 0
+        if self._shelf_of_last_pass is None or self._shelf_of_last_pass.rows < rows:
+            with contextlib.suppress(OSError):  # so many addresses are not to be had
+                self._shelf_of_last_pass = Shelf(self._assembler.layout, rows, self._buffers) if rows else None
+        return self._shelf_of_last_pass if rows else None
 
     @functools.cached_property
     def _footprint(self) -> Footprint:
@@ -459,6 +471,7 @@ class Reader:
         """Waits until no worker runs any more, after `stop`; gives memory back. May be called again."""
         self._end_pipeline()
         if self.stopped:
+            self._shelf_of_last_pass = None
             self._buffers.close()
             if self._processes is not None:
                 self._processes.join()

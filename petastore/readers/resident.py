@@ -29,15 +29,20 @@ from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import codec_of
 from petastore.codecs.scalar import ScalarCodec
 from petastore.errors import DecodeError
+from petastore.plan.mix import counting
 from petastore.readers.buffers import Buffers
 from petastore.readers.decode import Decoded, decode_cells, decode_into
 from petastore.readers.layout import Layout, Stack, viewing_face
+from petastore.readers.shelf import Place, Shelf
 from petastore.schema.field import UnischemaField
 from petastore.storage.rowgroups import Part
 
 __all__ = ["Admission", "Resident"]
 
 Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
+
+_LONG_COLUMN_BYTES = 64 * 1024
+"""Columns of so many bytes are permuted one by one rather than copied once more: NumPy writes to one run of memory."""
 
 _FEW_COLUMNS = 4
 """Fewer columns than this are looked at one by one: each call into Arrow lets go of the interpreter lock."""
@@ -66,6 +71,9 @@ class Resident:
     comes_as_in_file: bool
     """Whether the plan comes to its rows in the order of the file."""
 
+    place: Place | None = None
+    """Where the stacks stand on a shelf; None where they are arrays of their own."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Admission:
@@ -83,14 +91,16 @@ class Admission:
     known_as_one: dict[Stack, Any] = dataclasses.field(default_factory=dict, kw_only=True)
     """Of stacks: the `pyarrow.Schema` of tables that are known to be seen as one array."""
 
-    def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read) -> Resident:
+    def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None) -> Resident:
         """Reads a row group, part by part.
 
         Args:
             rows: Of the row group.
             turns: Rows in the order in which they are going to be wanted, each once; None is the order of the file.
             read: Gives the tables of some parts.
+            shelf: Where the stacks are put, if there is room.
         """
+        place = None if shelf is None else shelf.place(rows)
         parts = [
             Part(tuple(name for name in stack.names if name in self.fields), stack.rows_at_once)
             for stack in self.layout.stacks
@@ -100,24 +110,31 @@ class Admission:
         missing: dict[str, NDArray[np.bool_]] = {}
         tables = read([*parts, *loose])
         stacks = []
-        for stack in self.layout.stacks:
+        for number, stack in enumerate(self.layout.stacks):
+            room = None if place is None else place.columns(number)
             if stack.rows_at_once is None:
-                stacks.append(self._stack(stack, next(tables), turns if stack.in_turns else None, missing, cells))
+                stacks.append(self._stack(stack, next(tables), turns if stack.in_turns else None, missing, cells, room))
             else:
-                stacks.append(self._piece_by_piece(stack, rows, tables, missing, cells))
+                stacks.append(self._piece_by_piece(stack, rows, tables, missing, cells, room))
         self._keep_cells(loose, tables, cells)
         again = [Part((name,)) for name, chunk in cells.items() if chunk is None]
         self._keep_cells(again, read(again) if again else iter(()), cells)
         lying = {name: _files(chunk, self.fields[name]) for name, chunk in cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
-        return Resident(tuple(stacks), self._places(turns, rows), missing, cells, files, turns is None)
+        places = self._places(turns, rows, place)
+        return Resident(tuple(stacks), places, missing, cells, files, turns is None, place)
 
-    def _places(self, turns: NDArray[np.int64] | None, rows: int) -> NDArray[np.int32] | None:
-        if turns is None or not self.layout.turns_rows:
+    def _places(self, turns: NDArray[np.int64] | None, rows: int, place: Place | None) -> NDArray[np.int32] | None:
+        if not self.layout.turns_rows:
             return None
-        places = self.buffers.empty((rows,), np.int32)
-        places.fill(-1)
-        places[turns] = np.arange(len(turns), dtype=np.int32)
+        if turns is None:
+            if place is not None:
+                place.turns()[:] = counting(rows)
+            return None
+        places = self.buffers.empty((rows,), np.int32) if place is None else place.turns()
+        if len(turns) < rows:
+            places.fill(-1)
+        places[turns] = counting(len(turns))
         return places
 
     def _keep_cells(self, parts: Sequence[Part], tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
@@ -131,10 +148,11 @@ class Admission:
         tables: Iterator[pa.Table],
         missing: dict[str, NDArray[np.bool_]],
         cells: dict[str, Any],
+        room: NDArray[Any] | None,
     ) -> NDArray[Any]:
         """A stack of one column of long rows; `cells` says None of it where its cells are to be read once more."""
         (name,) = stack.names
-        column = self.buffers.empty((1, rows, *stack.shape), stack.dtype)
+        column = self.buffers.empty((1, rows, *stack.shape), stack.dtype) if room is None else room
         is_missing = np.zeros(rows, dtype=np.bool_)
         first = 0
         while first < rows and name in self.fields:
@@ -156,20 +174,35 @@ class Admission:
         turns: NDArray[np.int64] | None,
         missing: dict[str, NDArray[np.bool_]],
         cells: dict[str, Any],
+        room: NDArray[Any] | None,
     ) -> NDArray[Any]:
         """A stack of columns that were read in one go."""
         kept = table.num_rows if turns is None else len(turns)
         whole = self._seen_as_one(stack, table)
-        if whole is not None and turns is None:
+        if whole is not None and turns is None and room is None:
             return whole  # Arrow put it together in memory of its own, and it is as wanted
-        columns = self.buffers.empty((len(stack.names), kept, *stack.shape), stack.dtype)
-        if whole is not None and turns is not None:
-            np.take(whole, turns, axis=1, out=columns, mode="clip")
+        shape = (len(stack.names), kept, *stack.shape)
+        columns = self.buffers.empty(shape, stack.dtype) if room is None else room[:, :kept]
+        if whole is not None:
+            self._permute(whole, turns, columns)
         else:
             found = self._found(stack, table, missing, cells)
             for values, out in zip(found, columns, strict=True):
                 _lay(values, turns, out)
         return columns
+
+    def _permute(self, whole: NDArray[Any], turns: NDArray[np.int64] | None, out: NDArray[Any]) -> None:
+        if turns is None:
+            np.copyto(out, whole)
+        elif out.flags.c_contiguous:
+            np.take(whole, turns, axis=1, out=out, mode="clip")
+        elif out[0].nbytes >= _LONG_COLUMN_BYTES:
+            for values, column in zip(whole, out, strict=True):
+                np.take(values, turns, axis=0, out=column, mode="clip")
+        else:
+            permuted = self.buffers.empty(out.shape, out.dtype)
+            np.take(whole, turns, axis=1, out=permuted, mode="clip")
+            np.copyto(out, permuted)
 
     def _seen_as_one(self, stack: Stack, table: pa.Table) -> NDArray[Any] | None:
         """The values of all columns, shape (columns, rows); None where they are not just numbers, or some are missing.

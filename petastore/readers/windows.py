@@ -35,6 +35,7 @@ from petastore.readers.decode import Decoded
 from petastore.readers.gather import Picks
 from petastore.readers.recent_row_groups import RecentRowGroups
 from petastore.readers.resident import Admission, Read, Resident
+from petastore.readers.shelf import Shelf
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.storage.rowgroups import Part
@@ -78,9 +79,10 @@ class ExtendedAdmission(Admission):
     heads: RecentRowGroups
     """The first rows of row groups, with all columns that the files hold."""
 
-    def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read) -> Resident:
+    def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None) -> Resident:
         """Reads a row group and what follows; rows lie as in the files. See `Admission.admit`."""
-        del turns  # they are those of the rows with which windows begin, and all rows are needed
+        # Turns are those of the rows with which windows begin, and all rows are needed; windows gather for themselves.
+        del turns, shelf
         if not self.following:
             return super().admit(rows, None, read)
         extended = rows + sum(len(rest.rows) for rest in self.following)

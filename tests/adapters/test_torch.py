@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from petastore.adapters.torch import DataLoader, decimal_friendly_collate
+from petastore.adapters.torch.cuts import BatchTensors
 from petastore.errors import DecodeError, RequestError
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
@@ -389,3 +390,17 @@ def test_without_torch_the_import_says_what_to_install() -> None:
     assert done.returncode == 1
     assert "MissingExtraError: petastore.adapters.torch needs the package 'torch'" in done.stderr
     assert "pip install 'petastore[torch]'" in done.stderr
+
+
+def test_batches_cut_ahead_are_those_that_are_asked_for_whatever_their_sizes() -> None:
+    values = np.arange(40, dtype=np.float32)
+    columns = Columns(
+        {"x": Decoded(values, None), "y": Decoded(values + 1, None), "word": Decoded(values.astype(object), None)},
+        ((("x", "y"), np.stack([values, values + 1])),),
+    )
+    make = BatchTensors()
+    for first, stop in [(0, 10), (10, 20), (10, 20), (20, 27), (27, 27), (27, 34), (3, 5), (34, 40)]:
+        batch = make(Batch(columns, first, stop, Cursor()))
+        assert list(batch) == ["x", "y", "word"]
+        assert batch["x"].tolist() == batch["word"] == values[first:stop].tolist()
+        assert batch["y"].tolist() == (values[first:stop] + 1).tolist()

@@ -99,10 +99,12 @@ class _Tensors:
         batches = min((self._rows - first) // size, self._ahead) if size else 1
         cut = [self._names.copy() for _ in range(batches)]
         for names, stack in self._stacks:
-            for tensors, columns in zip(cut, stack[:, first : first + batches * size].split(size, 1), strict=True):
+            for tensors, columns in zip(
+                cut, torch.split(stack[:, first : first + batches * size], size, 1), strict=True
+            ):
                 tensors.update(zip(names, columns.unbind(0), strict=True))
         for name, tensor in self._single.items():
-            for tensors, rows in zip(cut, tensor[first : first + batches * size].split(size), strict=True):
+            for tensors, rows in zip(cut, torch.split(tensor[first : first + batches * size], size), strict=True):
                 tensors[name] = rows
         self._ready = {(first + place * size, stop + place * size): cut[place] for place in range(1, batches)}
         return cut[0]
