@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Selection, Shard, Tail
+from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.mixed_spans import MixedCursor
 from petastore.plan.mixture import Mixture
 from petastore.plan.state import dump_state, resume
@@ -124,6 +125,50 @@ def test_how_many_batches_a_span_holds_does_not_change_them(
         for rows in (1, rows_per_span)
     )
     assert one_by_one == many
+
+
+@few
+@given(
+    st.one_of(laws.mixtures(tails=tuple(Tail)), laws.uneven_mixtures(max_sources=4, max_groups=20)),
+    st.sampled_from([1, 2, 3, 8]),
+    st.integers(1, 40),
+    st.sampled_from([16, 4096]),
+)
+def test_runs_are_rows_that_follow_each_other_in_the_turns_of_their_row_group(
+    mixture: Mixture, ranks: int, batch_size: int, rows_per_span: int
+) -> None:
+    if min(mixture.rows_per_source) < ranks:
+        return
+    for rank in range(ranks):
+        announced: dict[int, Any] = {}
+        for span in mixture.for_shard(Shard(rank, ranks)).spans(batch_size, rows_per_span=rows_per_span):
+            announced |= dict(zip(span.fetch, span.turns, strict=True))
+            check_runs(span.picked, announced)
+
+
+def check_runs(picked: GroupedRows, announced: dict[int, Any]) -> int:
+    runs = picked.runs
+    if runs is None:
+        return 0
+    assert (runs.counts > 0).all()
+    found: list[int] = []
+    for group, first, count in zip(runs.groups.tolist(), runs.firsts.tolist(), runs.counts.tolist(), strict=True):
+        rows = range(first, first + count)
+        found += rows if announced[group] is None else announced[group][rows.start : rows.stop].tolist()
+    assert found == picked.rows.tolist()
+    return runs.num_rows
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_most_rows_of_a_mixture_are_known_as_runs(shuffle: bool) -> None:
+    order = dataclasses.replace(ORDER, lanes=4 if shuffle else 1, shuffle_rows=shuffle, block_rows=1)
+    mixture = mixture_of(*[source(*[500] * 12, order=order) for _ in range(3)], weights=[2, 1, 1], epochs=2)
+    announced: dict[int, Any] = {}
+    rows = 0
+    for span in mixture.spans(64, rows_per_span=2048):
+        announced |= dict(zip(span.fetch, span.turns, strict=True))
+        rows += check_runs(span.picked, announced)
+    assert rows > mixture.num_rows
 
 
 def test_each_row_group_is_read_about_once_an_epoch_over_all_ranks() -> None:
