@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from petastore.arrow_memory import arrow_numbers, flags_of, numbers_of
+from petastore.arrow_memory import arrow_numbers, flags_of, moved_cells, numbers_of
 
 TYPES = [pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64()]
 
@@ -35,3 +38,31 @@ def test_memory_is_shared() -> None:
     values = np.arange(10)
     found = numbers_of(arrow_numbers(values))
     assert found.ctypes.data == values.ctypes.data
+
+
+@given(
+    st.lists(st.binary(max_size=5) | st.none()) | st.lists(st.text(max_size=5) | st.none()),
+    st.booleans(),
+    st.integers(0, 3),
+)
+def test_moved_cells_are_the_same_in_memory_of_the_callers(values: list[Any], large: bool, first: int) -> None:
+    cells = pa.array(values)
+    if large and not pa.types.is_null(cells.type):
+        cells = cells.cast(pa.large_string() if pa.types.is_string(cells.type) else pa.large_binary())
+    given: list[NDArray[Any]] = []
+
+    def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        given.append(np.empty(shape, dtype))
+        return given[-1]
+
+    moved = moved_cells(cells, empty)
+    moved.validate(full=True)
+    assert moved.equals(cells)
+    if given:
+        assert [buffer.address for buffer in moved.buffers()[1:]] == [array.ctypes.data for array in given]
+    assert moved_cells(cells.slice(first), empty).equals(cells.slice(first))
+
+
+def test_cells_that_do_not_lie_side_by_side_stay_where_they_are() -> None:
+    lists = pa.array([[1, 2], []])
+    assert moved_cells(lists, np.empty) is lists

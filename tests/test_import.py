@@ -23,6 +23,7 @@ OPTIONAL = (
     "tensorflow",
     "jax",
     "pyspark",
+    "zlib_ng",
     "pandas",
     "cv2",
     "simplejpeg",

@@ -44,7 +44,8 @@ this page; `make bench-quick` takes minutes and prints only. Both keep data and 
 * **The limit** does on two threads only what cannot be left out, with no batches and no order: `tabular`, `wide` and
   `text` are decoded by pyarrow from the same files, row group by row group; `images` are JPEG cells in memory, decoded
   by simplejpeg; `tensors` are read as a fixed-size list column from a Parquet file of its own; `compressed` is
-  `zlib.decompress` on cells in memory; `hello_world` is read by pyarrow and its PNG cells decoded by OpenCV. Files of
+  Python's `zlib.decompress` on cells in memory (petastore inflates by zlib-ng, its extra `deflate`, and verifies
+  checksums, which the limit does not); `hello_world` is read by pyarrow and its PNG cells decoded by OpenCV. Files of
   petastore's decode faster than those that pyarrow writes by its default settings (nullable columns, dictionaries for
   everything, snappy); "limit, pyarrow's file" says how much. Ratios are against the stricter one.
 """

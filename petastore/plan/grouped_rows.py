@@ -78,12 +78,15 @@ class Runs:
 
     @classmethod
     def of_file(cls, groups: NDArray[np.int32], firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> Runs:
-        """Runs of rows that come in the order of the file.
+        """Runs of rows that come in the order of the file; those without rows are left out.
 
         Example:
             >>> Runs.of_file(np.array([3, 1], np.int32), np.array([5, 0]), np.array([2, 3])).rows().tolist()
             [5, 6, 0, 1, 2]
         """
+        if not counts.all():
+            kept = counts > 0
+            groups, firsts, counts = groups[kept], firsts[kept], counts[kept]
         return cls(groups, firsts, counts, functools.partial(_following, firsts, counts))
 
     @property
@@ -165,7 +168,7 @@ class GroupedRows:
     @functools.cached_property
     def distinct(self) -> NDArray[np.int32]:
         """Each row group once, ascending, shape (row groups,)."""
-        groups = self.groups if self.runs is None else self.runs.groups[self.runs.counts > 0]
+        groups = self.groups if self.runs is None else self.runs.groups
         if len(groups) < _FEW:
             return np.array(sorted(set(groups.tolist())), dtype=np.int32)
         first = int(groups.min())
@@ -231,7 +234,7 @@ class GroupedRows:
         part_of = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))[where]
         ends = np.cumsum(runs.counts)
         begins = part_of[1:] != part_of[:-1]
-        begins[ends[(ends > 0) & (ends < len(where))] - 1] = True
+        begins[ends[:-1] - 1] = True
         # starts, stops: (pieces,) parts of runs that are asked for in one part
         starts = np.concatenate([[0], np.flatnonzero(begins) + 1])
         if self.num_rows < _RUN_ROWS * len(starts):

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of
+from petastore.arrow_memory import flags_of, moved_cells
 from petastore.codecs.cells import ByteCells, byte_cells
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import codec_of
@@ -139,7 +139,8 @@ class Admission:
 
     def _keep_cells(self, parts: Sequence[Part], tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
         for part, table in zip(parts, tables, strict=True):
-            cells[part.columns[0]] = _only_chunk(table.column(0))
+            # Arrow's allocator keeps twice what row groups that come and go take, and asks for it page by page.
+            cells[part.columns[0]] = moved_cells(_only_chunk(table.column(0)), self.buffers.empty)
 
     def _piece_by_piece(
         self,

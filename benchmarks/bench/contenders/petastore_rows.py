@@ -17,8 +17,9 @@ PACKAGES = ("petastore", "pyarrow", "numpy")
 
 def batches(workload: Workload, folder: Path, **reader_options: Any) -> Iterator[dict[str, list[Any]]]:
     """Each row is taken from the reader by itself; its key is kept, so that rows can be checked."""
+    key = workload.key  # looked up once: it would cost more than a row
     options = {"shuffle_rows": True, "seed": 1, "workers_count": 2, "num_epochs": None, **reader_options}
     with petastore.make_reader(folder, **options) as reader:
-        keys = (getattr(row, workload.key) for row in reader)
+        keys = (getattr(row, key) for row in reader)
         while run := list(itertools.islice(keys, workload.batch)):
-            yield {workload.key: run}
+            yield {key: run}

@@ -12,7 +12,7 @@ from petastore.adapters.torch import DataLoader
 
 __all__ = ["PACKAGES", "batches"]
 
-PACKAGES = ("petastore", "pyarrow", "numpy", "torch", "simplejpeg")
+PACKAGES = ("petastore", "pyarrow", "numpy", "torch", "simplejpeg", "zlib-ng")
 
 
 def batches(workload: Workload, folder: Path, *, shuffled: bool = True, **reader_options: Any) -> Iterator[Any]:
