@@ -70,3 +70,10 @@ def test_each_row_group_is_told_once(groups: list[int]) -> None:
     rows = GroupedRows(np.array(groups, np.int32), np.zeros(len(groups), np.int64), None)
     assert rows.distinct.tolist() == sorted(set(groups))
     assert rows.distinct.dtype == np.int32
+
+
+def test_runs_without_rows_are_left_out() -> None:
+    runs = Runs.of_file(np.array([4, 2, 5], np.int32), np.array([1, 7, 3]), np.array([2, 0, 1]))
+    assert runs.groups.tolist() == [4, 5]
+    assert runs.rows().tolist() == [1, 2, 3]
+    assert GroupedRows.of_runs(runs, None).distinct.tolist() == [4, 5]
