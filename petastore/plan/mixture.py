@@ -42,7 +42,7 @@ from petastore.plan.mixed_spans import Ends, MixedBatches, MixedCursor, MixedSpa
 from petastore.plan.picture import draw
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, whole_number
-from petastore.plan.residency import at_hand_bytes
+from petastore.plan.residency import at_hand_bytes, room_rows
 from petastore.plan.spans import Pace
 from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
@@ -339,6 +339,19 @@ class Mixture:
         return sum(
             at_hand_bytes(source.order(0), source.own_lanes, of_source, early)
             for source, of_source in zip(self._sources, of_sources, strict=True)
+        )
+
+    @functools.cached_property
+    def room_rows(self) -> int:
+        """Rows for which there has to be room where the row groups at hand stand side by side, all sources together."""
+        return sum(
+            room_rows(
+                plan.inventory.rows,
+                plan.num_rows,
+                lanes=len(source.own_lanes),
+                block_rows=plan.request.order.block_rows if plan.request.order.shuffle_rows else 1,
+            )
+            for plan, source in zip(self.sources, self._sources, strict=True)
         )
 
     def facts(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from petastore.plan.feeds import Feeds, feeds_of_order
 from petastore.plan.order import EpochOrder
 from petastore.plan.picture import draw
 from petastore.plan.request import ReadRequest, Shard, whole_number
-from petastore.plan.residency import at_hand_bytes
+from petastore.plan.residency import at_hand_bytes, room_rows
 from petastore.plan.selection import Selection
 from petastore.plan.spans import EpochWalk, Pace, Span
 from petastore.plan.tail import EpochBatches, lanes_of
@@ -211,19 +211,13 @@ class Plan:
 
     @functools.cached_property
     def room_rows(self) -> int:
-        """Rows for which there has to be room where row groups at hand stand side by side: enough, and mostly too many.
+        """Rows for which there has to be room where the row groups at hand stand side by side.
 
         0 where that is of no use: rows that are not shuffled come from one row group after the other.
         """
         order = self.request.order
-        if not order.shuffle_rows:
-            return 0
-        rows = self.inventory.rows
-        everything = int(rows.sum())
-        # Blocks are measured in the rows that are meant, and row groups are kept whole.
-        block = order.block_rows * everything // max(self.num_rows, 1)
-        of_lane = 2 * (block + int(rows.max(initial=0)))  # a block, and the next one
-        return min(len(lanes_of(self.request.shard, self._lanes)) * of_lane, everything)
+        lanes = len(lanes_of(self.request.shard, self._lanes)) if order.shuffle_rows else 0
+        return room_rows(self.inventory.rows, self.num_rows, lanes=lanes, block_rows=order.block_rows)
 
     def _batches(self, batch_size: int, start: int = 0) -> EpochBatches:
         return EpochBatches(

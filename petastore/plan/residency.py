@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from petastore.plan.order import EpochOrder, Pieces
 
-__all__ = ["at_hand_bytes", "most_at_a_time", "needed_from_to", "pieces_of_lanes"]
+__all__ = ["at_hand_bytes", "most_at_a_time", "needed_from_to", "pieces_of_lanes", "room_rows"]
 
 
 def pieces_of_lanes(pieces: Pieces, lanes: range) -> Pieces:
@@ -55,3 +55,27 @@ def most_at_a_time(first: NDArray[np.int64], last: NDArray[np.int64], weight: ND
     changes = np.concatenate([weight, -weight])
     events = np.lexsort((np.repeat([0, 1], len(first)), places))
     return int(np.cumsum(changes[events]).max())
+
+
+def room_rows(rows: NDArray[np.int64], meant: int, *, lanes: int, block_rows: int) -> int:
+    """Rows for which there has to be room where the row groups of some lanes stand side by side.
+
+    Enough but for odd sizes, mostly too many, and known without looking at the order.
+
+    Args:
+        rows: Of each row group of the dataset, shape (groups,).
+        meant: How many of all rows the order has.
+        lanes: How many lanes are read.
+        block_rows: Of the order.
+
+    Example:
+        >>> room_rows(np.full(600, 1000), 600_000, lanes=12, block_rows=500)
+        36000
+        >>> room_rows(np.full(6, 1000), 6_000, lanes=12, block_rows=500)
+        6000
+    """
+    everything = int(rows.sum())
+    # Blocks are measured in the rows that are meant, and row groups are kept whole.
+    block = block_rows * everything // max(meant, 1)
+    of_lane = 2 * (block + int(rows.max(initial=0)))  # a block, and the next one
+    return min(lanes * of_lane, everything)

@@ -124,6 +124,9 @@ class Picks:
     @functools.cached_property
     def _places(self) -> NDArray[np.int64]:
         """Where the row that comes i-th stands in the segments laid end to end."""
+        order = self.picked.order if self._come_in_runs else None
+        if order is not None:
+            return order
         places = self.buffers.empty((self.picked.num_rows,), np.int64)
         if self._targets is None:
             places[:] = np.arange(len(places))

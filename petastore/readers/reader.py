@@ -337,7 +337,7 @@ class Reader:
     @property
     def _shelf(self) -> Shelf | None:
         """Where row groups at hand stand together; None where they are arrays of their own."""
-        rows = self.plan.room_rows if isinstance(self.plan, Plan) else 0
+        rows = self.plan.room_rows
         if self._shelf_of_last_pass is None or self._shelf_of_last_pass.rows < rows:
             with contextlib.suppress(OSError):  # so many addresses are not to be had
                 self._shelf_of_last_pass = Shelf(self._assembler.layout, rows, self._buffers) if rows else None

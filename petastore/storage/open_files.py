@@ -25,7 +25,7 @@ __all__ = ["OpenFiles"]
 _STREAM_BYTES = 256 * 1024
 """Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
 
-_MOST_IDLE = 8
+_MOST_IDLE = 32
 """Files that stay open while nobody reads them."""
 
 
