@@ -47,6 +47,8 @@ def present(name: str, column: NDArray[Any]) -> NDArray[Any]:
         >>> present("age", np.ma.masked_equal([7, 8, 9], -1))
         array([7, 8, 9])
     """
+    if column.dtype.kind in "biufc" and not isinstance(column, np.ma.MaskedArray):
+        return column  # numbers that are all there, which is what columns mostly are
     missing = int(missing_rows(column).sum())
     if missing:
         raise DecodeError(

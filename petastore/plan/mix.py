@@ -66,12 +66,12 @@ def mix_array(state: int, words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     Returns:
         Shape (n,), a new array.
     """
-    return _mixed(words ^ np.uint64(state))
+    z = words ^ np.uint64(state)
+    return _mixed(z, np.empty_like(z))
 
 
-def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mixed(z: NDArray[np.uint64], shifted: NDArray[np.uint64]) -> NDArray[np.uint64]:
     # In place, and with one array besides: fresh memory costs more than the arithmetic.
-    shifted = np.empty_like(z)
     z += np.uint64(_GAMMA)
     z ^= np.right_shift(z, np.uint64(30), out=shifted)
     z *= np.uint64(_FIRST)
@@ -81,7 +81,7 @@ def _mixed(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return z
 
 
-def hashed_permutation(state: int, length: int) -> NDArray[np.int64]:
+def hashed_permutation(state: int, length: int, scratch: NDArray[np.uint64] | None = None) -> NDArray[np.int64]:
     """A permutation of [0, length) in the order of the mixed numbers.
 
     Equal arguments give equal arrays on every platform and release. Each number is put into the low bits of its own
@@ -91,6 +91,7 @@ def hashed_permutation(state: int, length: int) -> NDArray[np.int64]:
     Args:
         state: What `mix` gave for everything that the permutation depends on.
         length: Numbers to permute, ≥ 0.
+        scratch: Memory to work in, shape (2, at least length), C-contiguous: what is returned lies there.
 
     Returns:
         Shape (length,).
@@ -101,7 +102,8 @@ def hashed_permutation(state: int, length: int) -> NDArray[np.int64]:
     """
     numbers = counting(length).view(np.uint64)
     low_bits = np.uint64((1 << max(length - 1, 0).bit_length()) - 1)
-    keys = mix_array(state, numbers)
+    keys, shifted = (np.empty((2, length), np.uint64) if scratch is None else scratch)[:, :length]
+    _mixed(np.bitwise_xor(numbers, np.uint64(state), out=keys), shifted)
     keys &= ~low_bits
     keys |= numbers
     keys.sort()

@@ -136,6 +136,7 @@ class EpochOrder:
         np.cumsum(rows.take(self._line_groups, out=stops, mode="clip"), out=stops)
         self._rows_are_small = int(rows.max(initial=0)) < 2**31
         self._lane_starts = np.cumsum(self._lane_sizes) - self._lane_sizes
+        self._scratch = np.empty((2, 0), np.uint64)  # fresh memory costs as much as permuting a block
         self._lane = functools.cache(self._make_lane)
         self._block = functools.lru_cache(maxsize=self.lanes + _BLOCKS_BESIDES)(self._make_block)
 
@@ -334,7 +335,10 @@ class EpochOrder:
         first, stop = lane.block_starts[block : block + 2].tolist()
         begin = lane.start + (lane.size - stop if self._is_backwards(number) else first)
         end = begin + stop - first
-        permuted = hashed_permutation(mix(ROWS, self._order.seed, self._epoch, number, block), stop - first)
+        if self._scratch.shape[1] < stop - first:
+            self._scratch = np.empty((2, stop - first), np.uint64)
+        state = mix(ROWS, self._order.seed, self._epoch, number, block)
+        permuted = hashed_permutation(state, stop - first, self._scratch)  # there until the next block is made
         low = int(np.searchsorted(self._line_starts, begin, side="right")) - 1
         high = int(np.searchsorted(self._line_starts, end, side="left"))
         groups = self._line_groups[low:high]

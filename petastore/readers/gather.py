@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from petastore.arrow_memory import arrow_numbers
 from petastore.plan.grouped_rows import GroupedRows, Runs, inverse
-from petastore.plan.mix import counting
 from petastore.readers.buffers import Buffers
 
 __all__ = ["Picks"]
@@ -186,30 +185,33 @@ class Picks:
             firsts: Of each row group: its first row there.
             turns: Of each row there: in which turn it comes in its row group, for stacks in turns; None for the others.
         """
-        picked = self.picked
-        if picked.runs is not None and turns is not None:
-            runs = picked.runs
-            begins = np.array([firsts[group] for group in runs.groups.tolist()], dtype=np.int64) + runs.firsts
-            found = np.repeat(begins - (np.cumsum(runs.counts) - runs.counts), runs.counts)
-            found += counting(len(found))
+        found = self.buffers.empty((self.picked.num_rows,), np.int64)
+        if self.picked.runs is not None and turns is not None:
+            _write_runs(self.picked.runs, firsts, found)
         else:
-            distinct = picked.distinct
-            begins = np.array([firsts[group] for group in distinct.tolist()], dtype=np.int64)
-            found = begins[np.searchsorted(distinct, self.groups)]
-            if turns is None:
-                found += self.rows
-            else:
-                of_rows = turns[found + self.rows]
-                if len(of_rows) and int(of_rows.min()) < 0:
-                    raise AssertionError(_NOT_ANNOUNCED)
-                found += of_rows
-        if picked.order is not None:
-            return found[picked.order]
-        if self.where is None:
+            self._write_rows(firsts, turns, found)
+        order = self.picked.order
+        if order is None and self.where is None:
             return found
         ordered = self.buffers.empty(found.shape, np.int64)
-        ordered[self.where] = found
+        if order is not None:
+            np.take(found, order, out=ordered, mode="clip")
+        else:
+            ordered[self.where] = found
         return ordered
+
+    def _write_rows(self, firsts: Mapping[int, int], turns: NDArray[np.int32] | None, out: NDArray[np.int64]) -> None:
+        """Where the rows stand, row by row."""
+        distinct = self.picked.distinct
+        begins = np.array([firsts[group] for group in distinct.tolist()], dtype=np.int64)
+        np.take(begins, np.searchsorted(distinct, self.groups), out=out, mode="clip")
+        if turns is None:
+            out += self.rows
+            return
+        of_rows = turns[out + self.rows]
+        if len(of_rows) and int(of_rows.min()) < 0:
+            raise AssertionError(_NOT_ANNOUNCED)
+        out += of_rows
 
     def values(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
         """The values of one or several columns into `out`.
@@ -259,6 +261,17 @@ def _segments(groups: NDArray[np.int32], rows: NDArray[np.int64]) -> list[_Segme
         is_slice = lie_together or _is_range(rows[first:stop])
         segments.append((group, slice(lies, lies + stop - first) if is_slice else rows[first:stop], slice(first, stop)))
     return segments
+
+
+def _write_runs(runs: Runs, firsts: Mapping[int, int], out: NDArray[np.int64]) -> None:
+    """Where the rows of runs stand: from one to the next it is a step of one, but where a run begins."""
+    filled = runs.counts > 0
+    begins = np.array([firsts[group] for group in runs.groups[filled].tolist()], dtype=np.int64) + runs.firsts[filled]
+    counts = runs.counts[filled]
+    out.fill(1)
+    if len(begins):
+        out[np.cumsum(counts) - counts] = np.diff(begins + counts - 1, prepend=0) - (counts - 1)
+        np.cumsum(out, out=out)
 
 
 def _segments_of(runs: Runs) -> list[_Segment]:
