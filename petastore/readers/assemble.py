@@ -222,10 +222,11 @@ def _tasks_of_stacks(picks: Picks, residents: Residents, layout: Layout) -> Call
     shelf = _shelf_of(residents)
     if shelf is not None and not picks.are_few_runs:
         return _from_shelf(picks, residents, layout, shelf)
-    places = {group: resident.places for group, resident in residents.items()}
-    in_turns = picks.placed(places) if layout.turns_rows else picks
-    as_in_file = all(resident.comes_as_in_file for resident in residents.values())
-    in_file = picks.placed(places) if as_in_file else picks
+    in_file = picks.placed({}) if all(resident.comes_as_in_file for resident in residents.values()) else picks
+    in_turns = in_file
+    if layout.turns_rows:
+        known = picks.come_in_long_runs
+        in_turns = picks.placed({} if known else {group: resident.places for group, resident in residents.items()})
 
     def task(number: int, out: NDArray[Any]) -> Task:
         stacks = {group: resident.stacks[number] for group, resident in residents.items()}
@@ -241,6 +242,9 @@ def _from_shelf(
 
     @functools.cache
     def index(in_turns: bool) -> NDArray[np.int64]:
+        if in_turns and picks.picked.runs is None:
+            for resident in residents.values():
+                _ = resident.places  # written down on the shelf now, if not before
         return picks.on_shelf(firsts, shelf.turns if in_turns else None)
 
     def task(number: int, out: NDArray[Any]) -> Task:

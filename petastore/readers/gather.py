@@ -143,20 +143,25 @@ class Picks:
         return joined if self._targets is None else joined.take(arrow_numbers(self._places))
 
     @property
-    def are_few_runs(self) -> bool:
-        """Whether they lie in long runs, just in the order in which they are asked for."""
+    def come_in_long_runs(self) -> bool:
+        """Whether the plan knows them as long runs of the turns of their row groups."""
         runs = self.picked.runs
-        return self.where is None and runs is not None and self.picked.num_rows >= _RUN_ROWS * len(runs.groups)
+        return runs is not None and self.picked.num_rows >= _RUN_ROWS * len(runs.groups)
+
+    @property
+    def are_few_runs(self) -> bool:
+        """Whether they are long runs, just in the order in which they are asked for."""
+        return self.come_in_long_runs and self.where is None
 
     def placed(self, places: Mapping[int, NDArray[np.int32] | None]) -> Picks:
         """The same rows where they lie in row groups whose rows lie in the order of their turns.
 
         Args:
-            places: Of each row group: where each of its rows lies, or None for the order of the file.
+            places: Of each row group: where each of its rows lies, or None for the order of the file. Of rows that
+                come in long runs nothing is needed.
         """
-        runs = self.picked.runs
-        if runs is not None and self.picked.num_rows >= _RUN_ROWS * len(runs.groups):
-            return Picks(self.picked, runs, self.buffers)
+        if self.come_in_long_runs:
+            return Picks(self.picked, self.picked.runs, self.buffers)
         if all(of_group is None for of_group in places.values()):
             return self
         rows = self._placed_runs(places) if self._come_in_runs else self._placed_groups(places)

@@ -16,6 +16,7 @@ rows that somebody asks for may fail.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -48,16 +49,18 @@ _FEW_COLUMNS = 4
 """Fewer columns than this are looked at one by one: each call into Arrow lets go of the interpreter lock."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Resident:
     """The columns of one row group. Read-only once it is made."""
 
+    rows: int
+    """How many it has."""
+
+    turns: NDArray[np.int64] | None
+    """Its rows in the order in which the plan comes to them, each once; None is the order of the file."""
+
     stacks: tuple[NDArray[Any], ...]
     """Of each stack of the layout: `(columns, rows, *shape)`; columns that are in `cells` are arbitrary there."""
-
-    places: NDArray[np.int32] | None
-    """Where each row of the file lies in stacks that are `in_turns`, -1 for rows that nobody wants, shape (rows,); None
-    where they lie as in the file."""
 
     missing: Mapping[str, NDArray[np.bool_]]
     """Of stacked columns with missing values: which rows, shape (rows,)."""
@@ -68,11 +71,33 @@ class Resident:
     files: Mapping[str, ByteCells]
     """Of those of them whose codec decodes cells wherever they lie: where each lies. Not of columns with nulls."""
 
-    comes_as_in_file: bool
-    """Whether the plan comes to its rows in the order of the file."""
-
     place: Place | None = None
     """Where the stacks stand on a shelf; None where they are arrays of their own."""
+
+    @property
+    def comes_as_in_file(self) -> bool:
+        """Whether the plan comes to its rows in the order of the file."""
+        return self.turns is None
+
+    @functools.cached_property
+    def places(self) -> NDArray[np.int32] | None:
+        """Where each row of the file lies in stacks that are in turns, shape (rows,); None where it is as in the file.
+
+        It is -1 for rows that nobody wants.
+
+        Worked out when somebody asks: most plans ask for runs of turns. On a shelf it is written down there, too.
+        """
+        on_shelf = None if self.place is None or not len(self.place.turns()) else self.place.turns()
+        if self.turns is None:
+            if on_shelf is not None:
+                on_shelf[:] = counting(self.rows)
+            return None
+        places = np.full(self.rows, -1, np.int32)
+        places[self.turns] = counting(len(self.turns))
+        if on_shelf is None:
+            return places
+        on_shelf[:] = places  # at one go: who reads it while somebody else writes it finds what is right
+        return on_shelf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,21 +146,7 @@ class Admission:
         self._keep_cells(again, read(again) if again else iter(()), cells)
         lying = {name: _files(chunk, self.fields[name]) for name, chunk in cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
-        places = self._places(turns, rows, place)
-        return Resident(tuple(stacks), places, missing, cells, files, turns is None, place)
-
-    def _places(self, turns: NDArray[np.int64] | None, rows: int, place: Place | None) -> NDArray[np.int32] | None:
-        if not self.layout.turns_rows:
-            return None
-        if turns is None:
-            if place is not None:
-                place.turns()[:] = counting(rows)
-            return None
-        places = self.buffers.empty((rows,), np.int32) if place is None else place.turns()
-        if len(turns) < rows:
-            places.fill(-1)
-        places[turns] = counting(len(turns))
-        return places
+        return Resident(rows, turns, tuple(stacks), missing, cells, files, place)
 
     def _keep_cells(self, parts: Sequence[Part], tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
         for part, table in zip(parts, tables, strict=True):
