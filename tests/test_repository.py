@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
-VERBS = {"bench", "bench-quick", "check", "clean", "defects", "demo", "docs", "format", "help", "laws", "setup", "test"}
+VERBS = {
+    *("bench", "bench-quick", "check", "clean", "defects", "demo", "docs"),
+    *("endurance", "format", "help", "laws", "setup", "test"),
+}
 
 
 @pytest.fixture(scope="module")
