@@ -9,7 +9,9 @@ used again. Memory that is never touched costs nothing: a shelf is as wide as it
 
 from __future__ import annotations
 
+import collections
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -85,6 +87,11 @@ class Shelf:
     """
 
     def __init__(self, layout: Layout, rows: int, buffers: Buffers) -> None:
+        self._buffers = buffers
+        self._lock = threading.Lock()
+        self._free = [(0, rows)]
+        self._returned: collections.deque[tuple[int, int]] = collections.deque()
+        self._touched = self._row_bytes = 0
         self.rows = rows
         """How many there is room for."""
         self.stacks = tuple(untouched((len(stack.names), rows, *stack.shape), stack.dtype) for stack in layout.stacks)
@@ -92,37 +99,41 @@ class Shelf:
         self.turns = untouched((rows if layout.turns_rows else 0,), np.int32)
         """Of each row of a place: in which turn it comes there, shape (rows,); empty where no stack is in turns."""
         self._row_bytes = (sum(stack.nbytes for stack in self.stacks) + self.turns.nbytes) // max(rows, 1)
-        self._buffers = buffers
-        self._lock = threading.RLock()  # the collector may run inside, and give back what it finds
-        self._free = [(0, rows)]
-        self._touched = 0
 
     def place(self, rows: int) -> Place | None:
         """The lowest place for so many rows; None where there is no room, or nothing to be placed."""
         with self._lock:
-            for number, (first, stop) in enumerate(self._free):
-                if 0 < rows <= stop - first:
-                    self._free[number : number + 1] = [(first + rows, stop)] if first + rows < stop else []
-                    self._touch(first + rows)
-                    return Place(self, first, first + rows)
-        return None
+            self._free = _joined([*self._free, *self._returned_by_now()])
+            wide = (number for number, (first, stop) in enumerate(self._free) if 0 < rows <= stop - first)
+            number = next(wide, None)
+            if number is None:
+                return None
+            first, stop = self._free[number]
+            self._free[number] = first + rows, stop
+            fresh = max(first + rows - self._touched, 0)
+            self._touched += fresh
+        # Not with the lock: who holds that of the buffers may be waiting to give a place back.
+        self._buffers.count(fresh * self._row_bytes)
+        return Place(self, first, first + rows)
 
-    def _touch(self, stop: int) -> None:
-        if stop > self._touched:
-            self._buffers.count((stop - self._touched) * self._row_bytes)
-            self._touched = stop
+    def _returned_by_now(self) -> Iterator[tuple[int, int]]:
+        while self._returned:
+            yield self._returned.popleft()
 
     def take_back(self, first: int, stop: int) -> None:
-        """Makes a place free; called by the last one who saw it."""
-        with self._lock:
-            free = sorted([*self._free, (first, stop)])
-            joined = free[:1]
-            for first, stop in free[1:]:
-                if joined[-1][1] == first:
-                    joined[-1] = joined[-1][0], stop
-                else:
-                    joined.append((first, stop))
-            self._free = joined
+        """Makes a place free; called by who saw it last, even the collector at any point: takes no lock."""
+        self._returned.append((first, stop))
 
     def __del__(self) -> None:
         self._buffers.count(-self._touched * self._row_bytes)
+
+
+def _joined(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same rows in as few parts as can be, ascending, none of them empty."""
+    joined: list[tuple[int, int]] = []
+    for first, stop in sorted(parts):
+        if joined and joined[-1][1] == first:
+            joined[-1] = joined[-1][0], stop
+        elif first < stop:
+            joined.append((first, stop))
+    return joined
