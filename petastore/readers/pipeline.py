@@ -31,6 +31,7 @@ from petastore.errors import ReaderClosedError
 from petastore.plan.plan import Span
 from petastore.readers.assemble import AssembledSpan, SpanWork
 from petastore.readers.pools.pool import Pool
+from petastore.readers.together import flat
 
 __all__ = ["Pipeline"]
 
@@ -45,7 +46,8 @@ class Pipeline(Iterator[AssembledSpan]):
 
     Args:
         spans: The plan's spans; advanced by the pool, one after the other.
-        fetch: Reads a row group, given by its number in the dataset, and in what turns its rows will be wanted.
+        fetch: Reads a row group, given by its number in the dataset, and in what turns its rows will be wanted; gives a
+            future where other workers are still at it.
         begin: Divides the assembly of a span into tasks, given the row groups that it needs.
         pool: Runs both; it is the pipeline's own from now on.
         ahead: Spans that are planned and worked on at a time, the one asked for included; at least 1.
@@ -121,7 +123,7 @@ class Pipeline(Iterator[AssembledSpan]):
     def _job(self, span: Span) -> _SpanJob:
         for group, turns in zip(span.fetch, span.turns, strict=True):
             fetch = functools.partial(self._fetch, group, turns)
-            self._tables[group] = self._pool.submit(fetch, priority=self._planned)
+            self._tables[group] = flat(self._pool.submit(fetch, priority=self._planned))
             if self._tables[group].cancelled():  # the interpreter ends, or the consumer left
                 self.close()
         tables = {group: self._tables[group] for group in span.needed.tolist()}

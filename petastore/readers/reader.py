@@ -7,6 +7,7 @@ import functools
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -33,6 +34,7 @@ from petastore.readers.pipeline import Pipeline
 from petastore.readers.resident import Admission, Resident
 from petastore.readers.rows import Rows
 from petastore.readers.shelf import Shelf
+from petastore.readers.together import together
 from petastore.readers.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
 from petastore.readers.transform_processes import TransformProcesses
 from petastore.schema.row import row_type
@@ -280,13 +282,20 @@ class Reader:
         dataset, plan, admission_of = self.dataset, self.plan, self._admission_of
 
         verified, files, shelf = self._verified, OpenFiles(), self._shelf
+        # Before what waits: somebody is waiting for the rest of a row group that was begun.
+        submit = functools.partial(pool.submit, priority=-1)
 
-        def fetched(group: int, turns: NDArray[np.int64] | None) -> Resident:
+        def fetched(group: int, turns: NDArray[np.int64] | None) -> Resident | Future[Resident]:
             unit = plan.unit(group)
             read = functools.partial(dataset.read_in_parts, unit, verify=group not in verified, files=files)
-            resident = admission_of(group).admit(unit.rows[1], turns, read, shelf)
-            verified.add(group)
-            return resident
+            intake = admission_of(group).intake(unit.rows[1], turns, read, shelf, most=pool.workers)
+
+            def finish() -> Resident:
+                verified.add(group)
+                return intake.finish()
+
+            made = together(intake.tasks, finish, submit)
+            return made.result() if made.done() else made
 
         rows_per_span, ahead = self._pace(batch_size)
         pipeline = Pipeline(

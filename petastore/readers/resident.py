@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -38,12 +39,15 @@ from petastore.readers.shelf import Place, Shelf
 from petastore.schema.field import UnischemaField
 from petastore.storage.rowgroups import Part
 
-__all__ = ["Admission", "Resident"]
+__all__ = ["Admission", "Intake", "Resident"]
 
 Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 
 _LONG_COLUMN_BYTES = 64 * 1024
 """Columns of so many bytes are permuted one by one rather than copied once more: NumPy writes to one run of memory."""
+
+_PIECE_BYTES = 8 * 1024 * 1024
+"""Bytes of a row group from which it is read by several workers: with large ones the others would have to wait."""
 
 _FEW_COLUMNS = 4
 """Fewer columns than this are looked at one by one: each call into Arrow lets go of the interpreter lock."""
@@ -100,6 +104,27 @@ class Resident:
         return on_shelf
 
 
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Intake:
+    """The work of reading a row group: tasks in any order and any thread, then `finish`."""
+
+    tasks: Sequence[Callable[[], None]]
+    """At least one; each reads other columns."""
+
+    finish: Callable[[], Resident]
+    """Puts together what the tasks made; called once, when all are done."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Made:
+    """What the tasks of an intake have made; each writes under names and numbers of its own."""
+
+    stacks: dict[int, NDArray[Any]]
+    missing: dict[str, NDArray[np.bool_]]
+    cells: dict[str, Any]
+    place: Place | None
+
+
 @dataclasses.dataclass(frozen=True)
 class Admission:
     """Makes residents of what is read. Thread-safe: what it remembers is the same whoever finds it out."""
@@ -117,36 +142,73 @@ class Admission:
     """Of stacks: the `pyarrow.Schema` of tables that are known to be seen as one array."""
 
     def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None) -> Resident:
-        """Reads a row group, part by part.
+        """Reads a row group, part by part, in the calling thread; see `intake`."""
+        intake = self.intake(rows, turns, read, shelf)
+        for task in intake.tasks:
+            task()
+        return intake.finish()
+
+    def intake(
+        self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None, *, most: int = 1
+    ) -> Intake:
+        """The work of reading a row group, part by part.
 
         Args:
             rows: Of the row group.
             turns: Rows in the order in which they are going to be wanted, each once; None is the order of the file.
             read: Gives the tables of some parts.
             shelf: Where the stacks are put, if there is room.
+            most: Into how many tasks the work is divided at most; small row groups are not.
         """
-        place = None if shelf is None else shelf.place(rows)
-        parts = [
-            Part(tuple(name for name in stack.names if name in self.fields), stack.rows_at_once)
-            for stack in self.layout.stacks
+        made = _Made({}, {}, {}, None if shelf is None else shelf.place(rows))
+        pieces = self._divided(rows, most)
+        tasks = [
+            functools.partial(self._take_in, numbers, number == len(pieces) - 1, rows, turns, read, made)
+            for number, numbers in enumerate(pieces)
         ]
-        loose = [Part((name,)) for name in self.layout.loose if name in self.fields]
+        return Intake(tasks, functools.partial(self._resident, rows, turns, made))
+
+    def _divided(self, rows: int, most: int) -> list[range]:
+        """The numbers of the stacks, in runs of about as many bytes."""
+        sizes = [rows * len(stack.names) * stack.row_bytes for stack in self.layout.stacks]
+        pieces = max(min(most, sum(sizes) // _PIECE_BYTES, len(sizes)), 1)
+        ends = np.cumsum(sizes)
+        borders = [int(np.searchsorted(ends, ends[-1] * piece / pieces)) for piece in range(1, pieces)]
+        return [range(*pair) for pair in itertools.pairwise([0, *borders, len(sizes)])]
+
+    def _take_in(
+        self,
+        numbers: range,
+        with_loose: bool,
+        rows: int,
+        turns: NDArray[np.int64] | None,
+        read: Read,
+        made: _Made,
+    ) -> None:
+        stacks = self.layout.stacks[numbers.start : numbers.stop]
+        parts = [
+            Part(tuple(name for name in stack.names if name in self.fields), stack.rows_at_once) for stack in stacks
+        ]
+        loose = [Part((name,)) for name in self.layout.loose if with_loose and name in self.fields]
         cells: dict[str, Any] = {}
-        missing: dict[str, NDArray[np.bool_]] = {}
         tables = read([*parts, *loose])
-        stacks = []
-        for number, stack in enumerate(self.layout.stacks):
-            room = None if place is None else place.columns(number)
-            if stack.rows_at_once is None:
-                stacks.append(self._stack(stack, next(tables), turns if stack.in_turns else None, missing, cells, room))
-            else:
-                stacks.append(self._piece_by_piece(stack, rows, tables, missing, cells, room))
+        for number, stack in zip(numbers, stacks, strict=True):
+            room = None if made.place is None else made.place.columns(number)
+            made.stacks[number] = (
+                self._stack(stack, next(tables), turns if stack.in_turns else None, made.missing, cells, room)
+                if stack.rows_at_once is None
+                else self._piece_by_piece(stack, rows, tables, made.missing, cells, room)
+            )
         self._keep_cells(loose, tables, cells)
         again = [Part((name,)) for name, chunk in cells.items() if chunk is None]
         self._keep_cells(again, read(again) if again else iter(()), cells)
-        lying = {name: _files(chunk, self.fields[name]) for name, chunk in cells.items()}
+        made.cells.update(cells)
+
+    def _resident(self, rows: int, turns: NDArray[np.int64] | None, made: _Made) -> Resident:
+        lying = {name: _files(chunk, self.fields[name]) for name, chunk in made.cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
-        return Resident(rows, turns, tuple(stacks), missing, cells, files, place)
+        stacks = tuple(made.stacks[number] for number in range(len(self.layout.stacks)))
+        return Resident(rows, turns, stacks, made.missing, made.cells, files, made.place)
 
     def _keep_cells(self, parts: Sequence[Part], tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
         for part, table in zip(parts, tables, strict=True):

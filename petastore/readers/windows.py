@@ -34,7 +34,7 @@ from petastore.readers.buffers import Buffers
 from petastore.readers.decode import Decoded
 from petastore.readers.gather import Picks
 from petastore.readers.recent_row_groups import RecentRowGroups
-from petastore.readers.resident import Admission, Read, Resident
+from petastore.readers.resident import Admission, Intake, Read
 from petastore.readers.shelf import Shelf
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
@@ -79,14 +79,16 @@ class ExtendedAdmission(Admission):
     heads: RecentRowGroups
     """The first rows of row groups, with all columns that the files hold."""
 
-    def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None) -> Resident:
-        """Reads a row group and what follows; rows lie as in the files. See `Admission.admit`."""
+    def intake(
+        self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None, *, most: int = 1
+    ) -> Intake:
+        """The work of reading a row group and what follows; rows lie as in the files. See `Admission.intake`."""
         # Turns are those of the rows with which windows begin, and all rows are needed; windows gather for themselves.
         del turns, shelf
         if not self.following:
-            return super().admit(rows, None, read)
+            return super().intake(rows, None, read, most=most)
         extended = rows + sum(len(rest.rows) for rest in self.following)
-        return super().admit(extended, None, functools.partial(self._extended, rows, read))
+        return super().intake(extended, None, functools.partial(self._extended, rows, read), most=most)
 
     def _extended(self, rows: int, read: Read, parts: Sequence[Part]) -> Iterator[pa.Table]:
         """The tables of the row group's parts, each followed by those of the rows that follow."""

@@ -16,6 +16,7 @@ import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.registry import codec_of
+from petastore.readers import resident as resident_module
 from petastore.readers.buffers import Buffers
 from petastore.readers.layout import Layout
 from petastore.readers.resident import Admission, Resident
@@ -171,3 +172,24 @@ def test_numbers_stay_with_their_rows_however_long_these_are(
             seen += batch["id"].tolist()
     first = 0 if filters is None else 38
     assert sorted(seen) == sorted([*range(first, 400)] * 2)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 100])
+def test_a_row_group_that_several_tasks_read_is_the_same(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(resident_module, "_PIECE_BYTES", 100)
+    taken, turns = admission(), np.array([7, 3, 0])
+    whole = taken.admit(50, turns, reading(table(50)))
+    intake = taken.intake(50, turns, reading(table(50)), most=most)
+    assert len(intake.tasks) == min(most, len(taken.layout.stacks))
+    for task in reversed(intake.tasks):
+        task()
+    made = intake.finish()
+    assert [stack.tolist() for stack in made.stacks] == [stack.tolist() for stack in whole.stacks]
+    assert {name: cells.to_pylist() for name, cells in made.cells.items()} == {
+        name: cells.to_pylist() for name, cells in whole.cells.items()
+    }
+    assert made.missing.keys() == whole.missing.keys()
+
+
+def test_a_small_row_group_is_read_by_one_task() -> None:
+    assert len(admission().intake(50, None, reading(table(50)), most=8).tasks) == 1
