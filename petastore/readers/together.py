@@ -79,19 +79,25 @@ def flat(future: Future[Any]) -> Future[Any]:
         >>> flat(outer).result()
         7
     """
-    made: Future[Any] = Future()
+    flattening = _Flattening()
+    future.add_done_callback(flattening)
+    return flattening.made
 
-    def settle(done: Future[Any]) -> None:
+
+class _Flattening:
+    # Not a function that knows itself: only the collector could free that, and all that hangs on it.
+
+    def __init__(self) -> None:
+        self.made: Future[Any] = Future()
+
+    def __call__(self, done: Future[Any]) -> None:
         if done.cancelled():
-            made.cancel()
+            self.made.cancel()
             return
         problem = done.exception()
         if problem is not None:
-            made.set_exception(problem)
+            self.made.set_exception(problem)
         elif isinstance(done.result(), Future):
-            done.result().add_done_callback(settle)
+            done.result().add_done_callback(self)
         else:
-            made.set_result(done.result())
-
-    future.add_done_callback(settle)
-    return made
+            self.made.set_result(done.result())

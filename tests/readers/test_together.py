@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import threading
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -82,3 +84,23 @@ def test_a_cancelled_future_stays_cancelled() -> None:
     outer: Future[Any] = Future()
     outer.cancel()
     assert flat(outer).cancelled()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_was_made_is_gone_with_the_future_and_waits_for_no_collector(nested: bool) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        outer: Future[Any] = Future()
+        whole = flat(outer)
+        made = together([lambda: None], Thing, print)
+        outer.set_result(made if nested else made.result(0))
+        gone = weakref.ref(whole.result(0))
+        del outer, made, whole
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+class Thing:
+    """Something that can be referred to weakly."""
