@@ -318,6 +318,10 @@ class MixedReader(Reader):
         is_one = all(transform is of_sources[0] for transform in of_sources)
         super().__init__(mixed, mixture, workers=workers, transform=of_sources[0] if is_one else None, batched=batched)
 
+    def _open_files(self) -> OpenFiles:
+        """What keeps files open during a pass: rows come from one of each source at least, and from the next one."""
+        return OpenFiles(most_idle=4 * len(self._mixed.datasets))
+
     def _make_assembler(self) -> Assembler:
         mixed, columns = self._mixed, self.plan.request.columns
         is_apart = any(transform is not self._transforms[0] for transform in self._transforms)

@@ -172,6 +172,10 @@ class Reader:
         self._processes = self._processes or self.workers.processes()
         return self._processes.add(spec, schema, batched=self.batched_output, zones=zones, buffers=self._buffers)
 
+    def _open_files(self) -> OpenFiles:
+        """What keeps files open during a pass."""
+        return OpenFiles()
+
     def _make_admissions(self) -> Callable[[int], Admission]:
         """Who takes in a row group, given its number."""
         assembler = self._assembler
@@ -281,7 +285,7 @@ class Reader:
         # Tasks hold what they need and not the reader: a worker must never be the last one to hold it, and so end it.
         dataset, plan, admission_of = self.dataset, self.plan, self._admission_of
 
-        verified, files, shelf = self._verified, OpenFiles(), self._shelf
+        verified, files, shelf = self._verified, self._open_files(), self._shelf
         # Before what waits: somebody is waiting for the rest of a row group that was begun.
         submit = functools.partial(pool.submit, priority=-1)
 

@@ -25,8 +25,8 @@ __all__ = ["OpenFiles"]
 _STREAM_BYTES = 256 * 1024
 """Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
 
-_MOST_IDLE = 32
-"""Files that stay open while nobody reads them."""
+_MOST_IDLE = 8
+"""Files that stay open while nobody reads them, unless asked otherwise."""
 
 
 class OpenFiles:
@@ -34,9 +34,13 @@ class OpenFiles:
 
     Only files of the local file system are kept open: a reader of any other holds the bytes that it fetched ahead. One
     that was written to meanwhile is opened anew, and so refused if it has another size.
+
+    Args:
+        most_idle: Files that stay open while nobody reads them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_idle: int = _MOST_IDLE) -> None:
+        self._most_idle = most_idle
         self._lock = threading.Lock()
         self._idle: collections.OrderedDict[_Opened, None] = collections.OrderedDict()
 
@@ -83,7 +87,7 @@ class OpenFiles:
             return
         with self._lock:
             self._idle[opened] = None
-            dropped = self._idle.popitem(last=False)[0] if len(self._idle) > _MOST_IDLE else None
+            dropped = self._idle.popitem(last=False)[0] if len(self._idle) > self._most_idle else None
         if dropped is not None:
             dropped.source.close()
 

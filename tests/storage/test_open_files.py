@@ -43,12 +43,23 @@ def test_a_file_is_opened_once_for_whoever_reads_it_next(tmp_path: Path) -> None
 
 
 def test_few_files_stay_open(tmp_path: Path) -> None:
-    names = files_in(tmp_path, 50)
+    names = files_in(tmp_path, 20)
     location, files = open_location(tmp_path), OpenFiles()
     for name in names:
         with files.reader(location, read_footer(location, name), verify=False, whole=True) as reader:
             reader.read_row_group(0)
-    assert 0 < open_handles(tmp_path) <= 32
+    assert 0 < open_handles(tmp_path) <= 8
+    files.close()
+    assert open_handles(tmp_path) == 0
+
+
+def test_more_files_stay_open_where_that_is_asked_for(tmp_path: Path) -> None:
+    names = files_in(tmp_path, 20)
+    location, files = open_location(tmp_path), OpenFiles(most_idle=12)
+    for name in names:
+        with files.reader(location, read_footer(location, name), verify=False, whole=True) as reader:
+            reader.read_row_group(0)
+    assert open_handles(tmp_path) == 12
     files.close()
     assert open_handles(tmp_path) == 0
 
