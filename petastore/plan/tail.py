@@ -39,13 +39,6 @@ class Share:
         """Positions in the epoch, batch after batch, shape (rows,)."""
         return self.rows.positions() if isinstance(self.rows, LaneRuns) else self.rows
 
-    @property
-    def run(self) -> range | None:
-        """The positions as a range, where the epoch has one lane and they follow each other."""
-        if not isinstance(self.rows, LaneRuns) or self.rows.lanes > 1:
-            return None
-        return range(int(self.rows.firsts[0]), int(self.rows.stops[0]))
-
 
 @dataclasses.dataclass(frozen=True)
 class EpochBatches:
