@@ -115,6 +115,18 @@ CONTENDERS: Final = (
         settings="make_reader(shuffle_rows=True, workers_count=2), DataLoader",
     ),
     Contender(
+        "Petastorm, tf.data", PEER, "petastorm_tf", "petastorm", "petastorm-tensorflow", only=_COLUMNS,
+        options={"reader": "make_batch_reader", "loop": "compiled", "convert_early_to_numpy": True},
+        settings="make_batch_reader(shuffle_rows=True, convert_early_to_numpy=True, workers_count=2), "
+        "make_petastorm_dataset, rebatch; TensorFlow's tensors, taken in a compiled loop",
+    ),
+    Contender(
+        "Petastorm, tf.data", PEER, "petastorm_tf", "petastorm", "petastorm-tensorflow", only=_CELLS,
+        options={"reader": "make_reader", "loop": "compiled"},
+        settings="make_reader(shuffle_rows=True, workers_count=2), make_petastorm_dataset, batch; TensorFlow's "
+        "tensors, taken in a compiled loop",
+    ),
+    Contender(
         "Petastorm, rows", PEER, "petastorm_rows", "petastorm", "petastorm", only=("rows",),
         settings="for row in make_reader(shuffle_rows=True, workers_count=2)",
     ),

@@ -17,9 +17,13 @@ from petastore.schema.unischema import Unischema
 
 __all__ = ["Footprint"]
 
-_SPAN_BYTES = 8 * 1024 * 1024
-"""Decoded bytes that are assembled in one go: enough to make what is done once a span cheap, few enough to be there
-soon."""
+_LEAST_SPAN_BYTES = 8 * 1024 * 1024
+_MOST_SPAN_BYTES = 24 * 1024 * 1024
+_SPANS_BYTES = 72 * 1024 * 1024
+"""Decoded bytes that are assembled in one go, and of all spans that are worked on at a time. Threads hand over to each
+other some twenty times a span, whatever its size, and each time a processor does nothing for some 50 µs (measured with
+two workers: spans of 24 MB are read 1.1 to 1.5 times as fast as those of 8 MB). With many workers there is always
+another one that has something to do, and memory counts for more."""
 
 _UNKNOWN_VALUE_BYTES = 64
 """What a value is taken to need where neither schema nor footers tell."""
@@ -70,10 +74,10 @@ class Footprint:
         unknown = max(stored, _UNKNOWN_VALUE_BYTES) if None in known else 0
         return max(sum(size for size in known if size is not None) + unknown, 1)
 
-    @property
-    def rows_per_span(self) -> int:
-        """Rows that are best assembled in one go."""
-        return max(_SPAN_BYTES // self.row_bytes, 1)
+    def rows_per_span(self, ahead: int) -> int:
+        """Rows that are best assembled in one go, where so many spans are worked on at a time."""
+        size = min(max(_SPANS_BYTES // ahead, _LEAST_SPAN_BYTES), _MOST_SPAN_BYTES)
+        return max(size // self.row_bytes, 1)
 
     @functools.cached_property
     def group_bytes(self) -> NDArray[np.int64]:

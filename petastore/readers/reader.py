@@ -328,13 +328,12 @@ class Reader:
             RequestError: `memory_budget` is less than batches of this size need.
         """
         footprint = self._footprint
-        rows = min(footprint.rows_per_span, _CALLED_ROWS) if self._calls_functions else footprint.rows_per_span
         ranks = self.shard.count
         return fitted(
             footprint.needs,
             lambda early: self.plan.at_hand_bytes(footprint.group_bytes, early=early * ranks),
             batch_size=batch_size,
-            rows_per_span=max(rows, batch_size),
+            rows_per_span=max(self._rows_per_span, batch_size),
             workers=self.workers.at_a_time,
             limit=self.workers.memory_budget,
         )
@@ -366,8 +365,13 @@ class Reader:
             budget = self.budget(batch_size)
             self._buffers.limit = budget.at_hand_bytes + budget.batch_bytes
             return budget.rows_per_span, budget.ahead
-        rows = self._footprint.rows_per_span
-        return min(rows, _CALLED_ROWS) if self._calls_functions else rows, self.workers.at_a_time + 1
+        return self._rows_per_span, self.workers.at_a_time + 1
+
+    @property
+    def _rows_per_span(self) -> int:
+        """Rows that are best assembled in one go, where no budget says otherwise."""
+        rows = self._footprint.rows_per_span(self.workers.at_a_time + 1)
+        return min(rows, _CALLED_ROWS) if self._calls_functions else rows
 
     def __iter__(self) -> Self:
         """The reader itself: a loop goes on where the last one left; after the end, the next one begins again."""
