@@ -249,10 +249,16 @@ class _Use:
 
 
 class Walk:
-    """Turns batches into spans, one after the other: finds their rows, and keeps track of the row groups at hand."""
+    """Turns batches into spans, one after the other: finds their rows, and keeps track of the row groups at hand.
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    Args:
+        sources: What is mixed.
+        most_rows: Rows that a span has at most.
+    """
+
+    def __init__(self, sources: Sequence[Source], most_rows: int) -> None:
         self._sources = sources
+        self._most_rows = most_rows
         self._order = functools.lru_cache(maxsize=2 * len(sources) + 2)(
             lambda source, epoch: sources[source].order(epoch)
         )
@@ -326,6 +332,7 @@ class Walk:
             fetch=tuple(fetch),
             turns=tuple(map(self._turns, fetch)),
             release=self._let_go(self._given(batches, steps.stop, at.epoch, ends), ends),
+            most_rows=self._most_rows,
             taken=None if batches.taken is None else batches.taken[1:][cut],
         )
 

@@ -385,7 +385,7 @@ class Mixture:
         cursor = after or Cursor()
         pace = Pace(rows_per_span, batch_size)
         epoch = cursor.epoch
-        walk = Walk(self._sources)
+        walk = Walk(self._sources, pace.most_rows)
         while self.epochs is None or epoch < cursor.first_epoch + self.epochs:
             begin = cursor if epoch == cursor.epoch else Cursor(epoch)
             batches = self._epoch_batches(batch_size, begin)

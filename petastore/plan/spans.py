@@ -66,6 +66,9 @@ class Span:
     release: tuple[int, ...]
     """Row groups at hand that no later span needs: let go of them once this span is assembled."""
 
+    most_rows: int
+    """Rows that other spans of its pass may have: memory with room for as many serves all of them."""
+
     @property
     def num_batches(self) -> int:
         """Batches in the span."""
@@ -126,6 +129,8 @@ class Pace:
 
     def __init__(self, rows_per_span: int, batch_size: int) -> None:
         self._largest = max(rows_per_span // batch_size, 1)
+        self.most_rows = self._largest * batch_size
+        """Rows that a span has at most."""
         self._most = max(_ROWS_AT_ONCE // (self._largest * batch_size), 1)
         self._steps = 0
 
@@ -179,10 +184,13 @@ class EpochWalk:
             parts = found.cut(share.offsets[borders - first])
             for picked, (start, stop) in zip(parts, itertools.pairwise(borders.tolist()), strict=True):
                 in_share = range(start - first, stop - first)
-                yield self._span(picked, range(start, stop), share, in_share, ends_epoch=stop == steps.stop)
+                ends = stop == steps.stop
+                yield self._span(picked, range(start, stop), share, in_share, ends_epoch=ends, most=pace.most_rows)
             first = int(borders[-1])
 
-    def _span(self, picked: GroupedRows, steps: range, share: Share, in_share: range, *, ends_epoch: bool) -> Span:
+    def _span(
+        self, picked: GroupedRows, steps: range, share: Share, in_share: range, *, ends_epoch: bool, most: int
+    ) -> Span:
         offsets = share.offsets[in_share.start : in_share.stop + 1]
         needed = picked.distinct
         fetch = [group for group in needed.tolist() if group not in self._at_hand]
@@ -204,4 +212,5 @@ class EpochWalk:
             fetch=tuple(fetch),
             turns=tuple(turns_of(self._order, group, self._own_lanes, self._selection) for group in fetch),
             release=tuple(release),
+            most_rows=min(most, self._order.num_rows),
         )

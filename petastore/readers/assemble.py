@@ -139,7 +139,8 @@ class Assembler:
         for numbers in self.layout.kinds:
             names = tuple(name for number in numbers for name in self.layout.stacks[number].names)
             stack = self.layout.stacks[numbers[0]]
-            whole = self.buffers.empty((len(names), span.num_rows, *stack.shape), stack.dtype)
+            room = len(names) * span.most_rows * stack.row_bytes
+            whole = self.buffers.empty((len(names), span.num_rows, *stack.shape), stack.dtype, room=room)
             first = 0
             for number in numbers:
                 out = whole[first : (first := first + len(self.layout.stacks[number].names))]
@@ -169,7 +170,7 @@ class Assembler:
             columns: Where the column is put.
         """
         rows = span.num_rows
-        values = empty_column(field, rows, self.buffers)
+        values = empty_column(field, rows, self.buffers, most_rows=span.most_rows)
         missing = None if values.dtype == np.dtype(object) else np.zeros(rows, dtype=np.bool_)
         columns[field.name] = Decoded(values, missing)
         at_once = _TASK_ROWS if field.decoded_bytes is None else max(_TASK_BYTES // max(field.decoded_bytes, 1), 1)

@@ -68,18 +68,20 @@ class Buffers:
         self.most_bytes = 0
         """Most bytes of both that there were at a time."""
 
-    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike, *, room: int = 0) -> NDArray[Any]:
         """An array whose values are arbitrary, C-contiguous.
 
         Args:
             shape: Any shape.
             dtype: Any dtype without Python objects.
+            room: Bytes that its memory has at least, so that a larger array can have it later; what is not written to
+                takes no memory.
         """
         dtype = np.dtype(dtype)
         size = math.prod(shape) * dtype.itemsize
-        if size < _SMALLEST:
+        if max(size, room) < _SMALLEST:
             return np.empty(shape, dtype)
-        leased = np.asarray(_Lease(self._take(_rounded(size)), self))
+        leased = np.asarray(_Lease(self._take(_rounded(max(size, room))), self))
         return leased[:size].view(dtype).reshape(shape)
 
     def _take(self, size: int) -> NDArray[np.uint8]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,16 @@ class Decoded:
         return np.ma.MaskedArray(values, mask=np.broadcast_to(missing, values.shape))
 
 
-def empty_column(field: UnischemaField, rows: int, buffers: Buffers | None = None) -> NDArray[Any]:
-    """An array for the values of some rows of a field, not filled yet; memory of its own unless buffers are given."""
+def empty_column(
+    field: UnischemaField, rows: int, buffers: Buffers | None = None, *, most_rows: int = 0
+) -> NDArray[Any]:
+    """An array for the values of some rows of a field, not filled yet; memory of its own unless buffers are given.
+
+    Theirs has room for `most_rows`.
+    """
     if not field.is_fixed or field.dtype.hasobject:
         return np.empty(rows, dtype=object)
     shape: tuple[Any, ...] = (rows, *field.shape)
-    return np.empty(shape, field.dtype) if buffers is None else buffers.empty(shape, field.dtype)
+    if buffers is None:
+        return np.empty(shape, field.dtype)
+    return buffers.empty(shape, field.dtype, room=most_rows * math.prod(shape[1:]) * field.dtype.itemsize)

@@ -97,3 +97,14 @@ def test_threads_never_share_memory() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_memory_with_room_serves_arrays_of_any_size_up_to_it() -> None:
+    buffers = Buffers()
+    sizes = [2**16, 2**20, 2**18 + 1]
+    for size in sizes:
+        array = buffers.empty((size,), np.uint8, room=2**20)
+        assert array.shape == (size,)
+        array[:] = 7
+        del array
+    assert buffers.kept_bytes == buffers.most_bytes == 2**20

@@ -39,6 +39,7 @@ def span_of(sizes: list[int], columns: dict[str, Decoded]) -> AssembledSpan:
         fetch=(),
         turns=(),
         release=(),
+        most_rows=rows,
     )
     return AssembledSpan(span, Columns(columns))
 
