@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of, moved_cells
+from petastore.arrow_memory import flags_of, has_moved_cells, moved_cells
 from petastore.codecs.cells import ByteCells, byte_cells
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import codec_of
@@ -48,6 +48,9 @@ _LONG_COLUMN_BYTES = 64 * 1024
 
 _PIECE_BYTES = 8 * 1024 * 1024
 """Bytes of a row group from which it is read by several workers: with large ones the others would have to wait."""
+
+_BYTES_AT_ONCE = 2 * 1024 * 1024
+"""Bytes of text or bytes that are read in one go: Arrow's memory for them is used again, and stays in the cache."""
 
 _FEW_COLUMNS = 4
 """Fewer columns than this are looked at one by one: each call into Arrow lets go of the interpreter lock."""
@@ -141,6 +144,9 @@ class Admission:
     known_as_one: dict[Stack, Any] = dataclasses.field(default_factory=dict, kw_only=True)
     """Of stacks: the `pyarrow.Schema` of tables that are known to be seen as one array."""
 
+    known_rows_at_once: dict[str, int] = dataclasses.field(default_factory=dict, kw_only=True)
+    """Of columns of text or bytes: how many rows are best read in one go, as the first row group has shown."""
+
     def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None) -> Resident:
         """Reads a row group, part by part, in the calling thread; see `intake`."""
         intake = self.intake(rows, turns, read, shelf)
@@ -189,7 +195,11 @@ class Admission:
         parts = [
             Part(tuple(name for name in stack.names if name in self.fields), stack.rows_at_once) for stack in stacks
         ]
-        loose = [Part((name,)) for name in self.layout.loose if with_loose and name in self.fields]
+        loose = [
+            Part((name,), self.known_rows_at_once.get(name))
+            for name in self.layout.loose
+            if with_loose and name in self.fields
+        ]
         cells: dict[str, Any] = {}
         tables = read([*parts, *loose])
         for number, stack in zip(numbers, stacks, strict=True):
@@ -199,9 +209,9 @@ class Admission:
                 if stack.rows_at_once is None
                 else self._piece_by_piece(stack, rows, tables, made.missing, cells, room)
             )
-        self._keep_cells(loose, tables, cells)
+        self._keep_cells(loose, rows, tables, cells)
         again = [Part((name,)) for name, chunk in cells.items() if chunk is None]
-        self._keep_cells(again, read(again) if again else iter(()), cells)
+        self._keep_cells(again, rows, read(again) if again else iter(()), cells)
         made.cells.update(cells)
 
     def _resident(self, rows: int, turns: NDArray[np.int64] | None, made: _Made) -> Resident:
@@ -210,10 +220,16 @@ class Admission:
         stacks = tuple(made.stacks[number] for number in range(len(self.layout.stacks)))
         return Resident(rows, turns, stacks, made.missing, made.cells, files, made.place)
 
-    def _keep_cells(self, parts: Sequence[Part], tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
-        for part, table in zip(parts, tables, strict=True):
+    def _keep_cells(self, parts: Sequence[Part], rows: int, tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
+        for part in parts:
+            (name,) = part.columns
             # Arrow's allocator keeps twice what row groups that come and go take, and asks for it page by page.
-            cells[part.columns[0]] = moved_cells(_only_chunk(table.column(0)), self.buffers.empty)
+            try:
+                cells[name] = moved_cells(_pieces(tables, rows), rows, self.buffers.empty)
+            except pa.ArrowCapacityError as problem:
+                raise DecodeError(f"{problem} in a row group; write smaller row groups", column=name) from problem
+            if name not in self.known_rows_at_once and has_moved_cells(cells[name]):
+                self.known_rows_at_once[name] = max(_BYTES_AT_ONCE * rows // max(cells[name].nbytes, 1), 1)
 
     def _piece_by_piece(
         self,
@@ -344,6 +360,17 @@ def _with_zeros(column: Decoded) -> NDArray[Any]:
     values = column.values.copy()
     values[column.missing] = np.zeros((), values.dtype)
     return values
+
+
+def _pieces(tables: Iterator[pa.Table], rows: int) -> Iterator[Any]:
+    """The arrays of the next tables, which are of one column, until they have so many rows."""
+    found = 0
+    while True:
+        piece = _only_chunk(next(tables).column(0))
+        found += len(piece)
+        yield piece
+        if found >= rows:
+            return
 
 
 def _only_chunk(column: Any) -> Any:

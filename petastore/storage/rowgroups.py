@@ -129,6 +129,8 @@ def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[
     batches = reader.iter_batches(part.rows_at_once, row_groups=[ordinal], column_indices=leaves, use_threads=False)
     for batch in batches:
         found += batch.num_rows
+        if found > rows:
+            break
         yield _as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
     _check_rows(found, footer, ordinal, part.columns)
 
