@@ -228,7 +228,7 @@ class Admission:
                 cells[name] = moved_cells(_pieces(tables, rows), rows, self.buffers.empty)
             except pa.ArrowCapacityError as problem:
                 raise DecodeError(f"{problem} in a row group; write smaller row groups", column=name) from problem
-            if name not in self.known_rows_at_once and has_moved_cells(cells[name]):
+            if rows and name not in self.known_rows_at_once and has_moved_cells(cells[name]):
                 self.known_rows_at_once[name] = max(_BYTES_AT_ONCE * rows // max(cells[name].nbytes, 1), 1)
 
     def _piece_by_piece(
