@@ -10,7 +10,6 @@ only when the last of them is gone does it return here, by reference count, with
 from __future__ import annotations
 
 import collections
-import contextlib
 import math
 import mmap
 import threading
@@ -25,11 +24,8 @@ _SMALLEST = 16 * 1024
 """Bytes below which the allocator's own lists are as good."""
 
 _OWN_PAGES = 64 * 1024
-"""Bytes from which memory is asked for from the system itself, past an allocator that might keep it."""
-
-_HUGE_PAGES = 4 * 1024 * 1024
-"""Bytes from which huge pages are asked for where numbers are picked from all over an array: that is a tenth faster.
-Not elsewhere: a machine that is a guest of another one may have to wait long for the first of them."""
+"""Bytes from which memory is asked for from the system itself, past an allocator that might keep it. No huge pages are
+asked for: used again they are no faster here, and a machine that is a guest of another one waits long for the first."""
 
 _STEPS = 4
 """Sizes between two powers of two: what is given is at most a quarter larger than what was asked for."""
@@ -147,9 +143,6 @@ def untouched(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     if size < _OWN_PAGES or not hasattr(mmap, "MAP_ANONYMOUS"):
         return np.zeros(shape, dtype)
     pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0))
-    if size >= _HUGE_PAGES * max(shape[0], 1) and hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without them
-            pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, dtype).reshape(shape)
 
 
