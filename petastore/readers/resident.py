@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of, has_moved_cells, moved_cells
+from petastore.arrow_memory import flags_of
 from petastore.codecs.cells import ByteCells, byte_cells
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import codec_of
@@ -35,6 +35,7 @@ from petastore.plan.mix import counting
 from petastore.readers.buffers import Buffers
 from petastore.readers.decode import Decoded, decode_cells, decode_into
 from petastore.readers.layout import Layout, Stack, viewing_face
+from petastore.readers.moved_cells import are_movable, moved_cells
 from petastore.readers.shelf import Place, Shelf
 from petastore.schema.field import UnischemaField
 from petastore.storage.rowgroups import Part
@@ -223,12 +224,11 @@ class Admission:
     def _keep_cells(self, parts: Sequence[Part], rows: int, tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
         for part in parts:
             (name,) = part.columns
-            # Arrow's allocator keeps twice what row groups that come and go take, and asks for it page by page.
             try:
                 cells[name] = moved_cells(_pieces(tables, rows), rows, self.buffers.empty)
             except pa.ArrowCapacityError as problem:
                 raise DecodeError(f"{problem} in a row group; write smaller row groups", column=name) from problem
-            if rows and name not in self.known_rows_at_once and has_moved_cells(cells[name]):
+            if rows and name not in self.known_rows_at_once and are_movable(cells[name]):
                 self.known_rows_at_once[name] = max(_BYTES_AT_ONCE * rows // max(cells[name].nbytes, 1), 1)
 
     def _piece_by_piece(
