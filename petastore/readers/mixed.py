@@ -19,13 +19,13 @@ from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Span
 from petastore.plan.unit import ReadUnit
+from petastore.readers.admission import Admission
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork, Task
 from petastore.readers.batch import Columns
 from petastore.readers.decode import Decoded, empty_column
 from petastore.readers.layout import Layout
 from petastore.readers.options import Workers
 from petastore.readers.reader import Reader
-from petastore.readers.resident import Admission
 from petastore.readers.transform import TransformSpec, transform_schema
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema

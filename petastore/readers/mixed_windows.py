@@ -10,9 +10,9 @@ from typing import Any
 from petastore.errors import RequestError
 from petastore.plan.ngram import NGram
 from petastore.plan.windows import Windows
+from petastore.readers.admission import Admission
 from petastore.readers.assemble import Assembler
 from petastore.readers.mixed import MixedAssembler, admissions_of
-from petastore.readers.resident import Admission
 from petastore.readers.weighted_sampling import WeightedSamplingReader
 from petastore.readers.window_reader import Windowed, WindowReader, fields_of
 from petastore.readers.windows import RowAssembler, WindowAssembler

@@ -24,6 +24,7 @@ from petastore.plan.plan import Plan, Span
 from petastore.plan.request import Shard, Tail
 from petastore.plan.state import dump_state, resume
 from petastore.plan.unit import ReadUnit
+from petastore.readers.admission import Admission
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.batch import Batch
 from petastore.readers.buffers import Buffers
@@ -31,7 +32,7 @@ from petastore.readers.footprint import Footprint
 from petastore.readers.layout import Layout
 from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
-from petastore.readers.resident import Admission, Resident
+from petastore.readers.resident import Resident
 from petastore.readers.rows import Rows
 from petastore.readers.shelf import Shelf
 from petastore.readers.together import together

@@ -17,12 +17,12 @@ from petastore.plan.plan import Plan
 from petastore.plan.request import Tail
 from petastore.plan.selection import Selection
 from petastore.plan.windows import Windows
+from petastore.readers.admission import Admission
 from petastore.readers.assemble import VALID_COLUMN, Assembler
 from petastore.readers.filter import select_rows
 from petastore.readers.footprint import Footprint
 from petastore.readers.options import Workers
 from petastore.readers.reader import Reader
-from petastore.readers.resident import Admission
 from petastore.readers.transform import TransformSpec, transform_schema
 from petastore.readers.window_starts import select_window_starts
 from petastore.readers.windows import (

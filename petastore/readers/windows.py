@@ -28,13 +28,13 @@ from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.plan.unit import ReadUnit
 from petastore.plan.windows import Following, Windows
+from petastore.readers.admission import Admission, Intake, Read
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork, then
 from petastore.readers.batch import Columns
 from petastore.readers.buffers import Buffers
 from petastore.readers.decode import Decoded
 from petastore.readers.gather import Picks
 from petastore.readers.recent_row_groups import RecentRowGroups
-from petastore.readers.resident import Admission, Intake, Read
 from petastore.readers.shelf import Shelf
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema

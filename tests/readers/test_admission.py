@@ -16,10 +16,11 @@ import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.registry import codec_of
-from petastore.readers import resident as resident_module
+from petastore.readers import admission as admission_module
+from petastore.readers.admission import Admission
 from petastore.readers.buffers import Buffers
 from petastore.readers.layout import Layout
-from petastore.readers.resident import Admission, Resident
+from petastore.readers.resident import Resident
 from petastore.storage.rowgroups import Part
 
 FIELDS = [
@@ -176,7 +177,7 @@ def test_numbers_stay_with_their_rows_however_long_these_are(
 
 @pytest.mark.parametrize("most", [1, 2, 3, 100])
 def test_a_row_group_that_several_tasks_read_is_the_same(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(resident_module, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(admission_module, "_PIECE_BYTES", 100)
     taken, turns = admission(), np.array([7, 3, 0])
     whole = taken.admit(50, turns, reading(table(50)))
     intake = taken.intake(50, turns, reading(table(50)), most=most)
