@@ -131,7 +131,7 @@ class Pace:
         self._largest = max(rows_per_span // batch_size, 1)
         self.most_rows = self._largest * batch_size
         """Rows that a span has at most."""
-        self._most = max(_ROWS_AT_ONCE // (self._largest * batch_size), 1)
+        self._most = max(_ROWS_AT_ONCE // self.most_rows, 1)
         self._steps = 0
 
     def next(self, left: int) -> list[int]:

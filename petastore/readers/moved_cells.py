@@ -26,7 +26,8 @@ def moved_cells(pieces: Iterable[pa.Array], rows: int, empty: Empty) -> pa.Array
     Each piece is let go of before the next one is asked for, so that what it lies in is used again.
 
     Args:
-        pieces: Arrow arrays of one type, at least one.
+        pieces: Arrow arrays, at least one. Those of another type than the first are cast, as rows that follow in
+            another file may be.
         rows: How many cells they have together.
         empty: Gives arrays of a shape and dtype, C-contiguous; they live as long as what is returned.
 
@@ -39,8 +40,10 @@ def moved_cells(pieces: Iterable[pa.Array], rows: int, empty: Empty) -> pa.Array
     first = next(left)
     dtype = _border_dtype(first.type)
     if dtype is None or rows == 0:
-        whole = [first, *left]
-        return first if len(whole) == 1 else pa.concat_arrays(whole)
+        tables = [pa.table({"": piece}) for piece in (first, *left)]
+        if len(tables) == 1:
+            return first
+        return pa.concat_tables(tables, promote_options="permissive").column(0).combine_chunks()
     moved = _MovedCells(first.type, dtype, rows, empty)
     moved.add(first)
     del first
@@ -79,6 +82,8 @@ class _MovedCells:
         """
         if len(piece) == 0:
             return
+        if piece.type != self._stored:
+            piece = piece.cast(self._stored)
         _, offsets, data = piece.buffers()
         borders = np.frombuffer(offsets, self._borders.dtype, piece.offset + len(piece) + 1)[piece.offset :]
         first, stop = int(borders[0]), int(borders[-1])

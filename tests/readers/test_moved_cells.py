@@ -65,3 +65,12 @@ def test_more_bytes_than_the_type_can_have_are_refused() -> None:
     moved._bytes = 2**31 - 2
     with pytest.raises(pa.ArrowCapacityError, match="a column of binary cannot have 2,147,483,649 bytes"):
         moved.add(pa.array([b"abc"]))
+
+
+@pytest.mark.parametrize("first", [pa.string(), pa.large_string(), pa.null()])
+@pytest.mark.parametrize("second", [pa.string(), pa.large_string(), pa.null()])
+def test_pieces_of_other_types_are_cast(first: pa.DataType, second: pa.DataType) -> None:
+    pieces = [pa.nulls(2, kind) if pa.types.is_null(kind) else pa.array(["ab", "c"], kind) for kind in (first, second)]
+    moved = moved_cells(iter(pieces), 4, np.empty)
+    moved.validate(full=True)
+    assert moved.to_pylist() == [cell for piece in pieces for cell in piece.to_pylist()]
