@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import posixpath
 import secrets
@@ -20,6 +19,7 @@ from petastore.codecs.image_hinted import hinted_field
 from petastore.codecs.registry import codec_from_json, codec_of
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
+from petastore.once import once
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import SHARDED_DEFAULT_SEED, Order, ReadRequest, Shard, Tail, whole_number
@@ -85,14 +85,14 @@ class Dataset:
         """Paths of the data files in the filesystem, sorted."""
         return [self.location.join(file.path) for file in self.inventory.files]
 
-    @functools.cached_property
+    @once
     def arrow_schema(self) -> pa.Schema:
         """The Arrow schema of the data files, without partition columns; reads one footer if none was read yet."""
         if not self.inventory.files:
             return pa.schema([])
         return self.footers.get(self.location, self.inventory.files[0]).arrow_schema
 
-    @functools.cached_property
+    @once
     def time_zones(self) -> dict[str, str]:
         """Time zones of the columns that are stored with one, by name; reads one footer if none was read yet."""
         return {field.name: field.type.tz for field in self.arrow_schema if getattr(field.type, "tz", None)}

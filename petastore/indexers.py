@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import RequestError
 from petastore.expressions.equality import equality_key
+from petastore.once import once
 from petastore.predicates.column import each_value, python_values
 
 __all__ = ["FieldNotNullIndexer", "RowGroupIndex", "RowGroupIndexerBase", "SingleFieldIndexer", "Slices"]
@@ -268,7 +268,7 @@ class RowGroupIndex:
         """The values that were found."""
         return [_NOT_NULL] if self.values is None else list(self.values)
 
-    @functools.cached_property
+    @once
     def _places(self) -> dict[Hashable, int]:
         return {equality_key(value): place for place, value in enumerate(self.values or ())}
 

@@ -7,7 +7,6 @@ arrays, not objects, so that a million of them are cheap to plan over.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from petastore.errors import RequestError
+from petastore.once import once
 
 __all__ = ["DataFile", "Inventory"]
 
@@ -129,12 +129,12 @@ class Inventory:
         """Row groups of all files."""
         return len(self.rows)
 
-    @functools.cached_property
+    @once
     def num_rows(self) -> int:
         """Rows of all row groups."""
         return int(self.rows.sum())
 
-    @functools.cached_property
+    @once
     def fingerprint(self) -> str:
         """32 hexadecimal digits that stand for this version of the dataset, wherever it lies."""
         digest = hashlib.sha256()

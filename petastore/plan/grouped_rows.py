@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.once import once
 from petastore.plan.mix import counting
 from petastore.plan.selection import Selection
 
@@ -153,19 +154,19 @@ class GroupedRows:
             where = self._where = where()
         return where.order if isinstance(where, Standing) else None
 
-    @functools.cached_property
+    @once
     def groups(self) -> NDArray[np.int32]:
         """Row group of each row, shape (n,)."""
         assert self.runs is not None  # noqa: S101 - or they were given
         return np.repeat(self.runs.groups, self.runs.counts)
 
-    @functools.cached_property
+    @once
     def rows(self) -> NDArray[np.int64]:
         """Row inside its row group of each row, shape (n,)."""
         assert self.runs is not None  # noqa: S101 - or they were given
         return self.runs.rows()
 
-    @functools.cached_property
+    @once
     def distinct(self) -> NDArray[np.int32]:
         """Each row group once, ascending, shape (row groups,)."""
         groups = self.groups if self.runs is None else self.runs.groups

@@ -7,11 +7,11 @@ Visit v of L belongs to one lane, which so holds the positions v, v + L, v + 2·
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.once import once
 from petastore.plan.mix import counting
 from petastore.plan.visits import visit_of_lane
 
@@ -38,7 +38,7 @@ class LaneRuns:
     """How many rows each batch has of each of `own`, shape (batches, own); None where batches do not matter, and rows
     are wanted lane after lane."""
 
-    @functools.cached_property
+    @once
     def where(self) -> NDArray[np.int64] | None:
         """Where each row stands in its batches, if they are laid lane after lane; shape (rows,). None: in this order.
 

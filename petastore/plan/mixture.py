@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import functools
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
@@ -31,6 +30,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
+from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.cursor import Cursor
 from petastore.plan.explain import Ranks, checked_column_bytes, explain_source, sampled_steps
@@ -142,12 +142,12 @@ class Mixture:
         if self.stop == "first_exhausted" and len(endless) == len(self.sources):
             raise RequestError("stop='first_exhausted' never comes: all sources are endless; say stop='cycle'")
 
-    @functools.cached_property
+    @once
     def proportions(self) -> tuple[int, ...]:
         """Positions that each source has in every period: small whole numbers, as `mixed_line.proportions` says."""
         return proportions(self.weights)
 
-    @functools.cached_property
+    @once
     def request(self) -> ReadRequest:
         """What was asked of all sources together; its order has the seed and the lanes of the mixture."""
         orders = [source.request.order for source in self.sources]
@@ -162,7 +162,7 @@ class Mixture:
             self.sources[0].request, order=order, epochs=self.epochs, chosen=self.chosen & {"seed"}
         )
 
-    @functools.cached_property
+    @once
     def inventory(self) -> Inventory:
         """The row groups of all sources, source after source; paths are relative to their own dataset."""
         parts = [source.inventory for source in self.sources]
@@ -177,7 +177,7 @@ class Mixture:
             **arrays,
         )
 
-    @functools.cached_property
+    @once
     def first_groups(self) -> NDArray[np.int64]:
         """The number of each source's first row group, and the number of all; shape (sources + 1,)."""
         counts = [source.inventory.num_row_groups for source in self.sources]
@@ -193,20 +193,20 @@ class Mixture:
         """The source of a row group, given by its number among those of all sources."""
         return bisect.bisect_right(self._first_groups, group) - 1
 
-    @functools.cached_property
+    @once
     def _first_groups(self) -> list[int]:
         first_groups: list[int] = self.first_groups.tolist()
         return first_groups
 
-    @functools.cached_property
+    @once
     def _line(self) -> MixedLine:
         return mixed_line(self.proportions, self.request.order.lanes, self.seed)
 
-    @functools.cached_property
+    @once
     def _lanes_of_sources(self) -> LanesOfSources:
         return lanes_of_sources(self._line, tuple(map(self._lanes_of_source, range(len(self.sources)))))
 
-    @functools.cached_property
+    @once
     def num_rows(self) -> int:
         """Rows of an epoch over all ranks."""
         rounds = [1 if self.stop == "cycle" else source.request.epochs for source in self.sources]
@@ -217,17 +217,17 @@ class Mixture:
         ]
         return min(ends) if self.stop == "first_exhausted" else max(ends)
 
-    @functools.cached_property
+    @once
     def rows_per_source(self) -> tuple[int, ...]:
         """Rows that each source gives in an epoch."""
         return self._line.counts(self.num_rows)
 
-    @functools.cached_property
+    @once
     def data_fingerprint(self) -> str:
         """32 hexadecimal digits that stand for the rows of all sources, in their order."""
         return _digest([source.data_fingerprint for source in self.sources])
 
-    @functools.cached_property
+    @once
     def fingerprint(self) -> str:
         """32 hexadecimal digits over everything that decides which rows come when; equal on all ranks of a training."""
         sources = [source.fingerprint for source in self.sources]
@@ -341,7 +341,7 @@ class Mixture:
             for source, of_source in zip(self._sources, of_sources, strict=True)
         )
 
-    @functools.cached_property
+    @once
     def room_rows(self) -> int:
         """Rows for which there has to be room where the row groups at hand stand side by side, all sources together."""
         return sum(
@@ -432,7 +432,7 @@ class Mixture:
             return self._batches_of_sources(batch_size, self.rows_per_source)
         return [self._batches(batch_size, self.num_rows)]
 
-    @functools.cached_property
+    @once
     def _sources(self) -> list[Source]:
         rows = self._line.counts(_ENDLESS) if self.stop == "cycle" else self.rows_per_source
         return [self._source(number, count) for number, count in enumerate(rows)]

@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.once import once
 from petastore.plan.grouped_rows import GroupedRows, Runs, joined
 from petastore.plan.lane_runs import LaneRuns
 from petastore.plan.line import ROWS, line_of_groups
@@ -275,7 +276,7 @@ class EpochOrder:
         offset = lane.size - 1 - place if self._is_backwards(lane.number) else place
         return self._block(lane.number, int(lane.blocks_at(np.array([offset]))[0])).turns_of(group)
 
-    @functools.cached_property
+    @once
     def _line_index(self) -> NDArray[np.int32]:
         inverse = np.full(self._num_groups, -1, dtype=np.int32)
         inverse[self._line_groups] = np.arange(len(self._line_groups), dtype=np.int32)

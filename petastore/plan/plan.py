@@ -7,7 +7,6 @@ filesystem, and answers for any batch size: batches are a way to walk it, not a 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
+from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.cursor import Cursor
 from petastore.plan.explain import explain_plan
@@ -61,12 +61,12 @@ class Plan:
         """Rows of each row group that are meant, shape (groups,)."""
         return self.inventory.rows if self.selection is None else self.selection.counts
 
-    @functools.cached_property
+    @once
     def num_rows(self) -> int:
         """Rows of an epoch over all ranks."""
         return int(self.rows.sum())
 
-    @functools.cached_property
+    @once
     def data_fingerprint(self) -> str:
         """32 hexadecimal digits that stand for the rows that are meant: this version of the dataset, and the filter."""
         if self.selection is None:
@@ -74,7 +74,7 @@ class Plan:
         both = self.inventory.fingerprint + self.selection.fingerprint
         return hashlib.sha256(both.encode()).hexdigest()[:32]
 
-    @functools.cached_property
+    @once
     def fingerprint(self) -> str:
         """32 hexadecimal digits over rows, columns, order, epochs and tail; equal on all ranks of one training."""
         request = self.request
@@ -209,7 +209,7 @@ class Plan:
         order = EpochOrder(self.rows, self.request.order, 0)
         return at_hand_bytes(order, lanes_of(self.request.shard, order.lanes), group_bytes, early)
 
-    @functools.cached_property
+    @once
     def room_rows(self) -> int:
         """Rows for which there has to be room where the row groups at hand stand side by side.
 

@@ -7,7 +7,6 @@ also says what left the other rows out; that is for people, and selections of th
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Mapping
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import RequestError
+from petastore.once import once
 
 __all__ = ["PRUNED_BY", "Pruned", "Selection"]
 
@@ -80,7 +80,7 @@ class Selection:
             if not 0 <= group < len(counts) or int(bitmap.sum()) != counts[group]:
                 raise RequestError(f"the bitmap of row group {group} does not hold the rows that are counted for it")
 
-    @functools.cached_property
+    @once
     def fingerprint(self) -> str:
         """32 hexadecimal digits that equal selections share."""
         digest = hashlib.sha256(self.counts.astype("<i8").tobytes())
@@ -105,7 +105,7 @@ class Selection:
                 rows[here] = self._chosen_rows(group)[places[here]]
         return rows
 
-    @functools.cached_property
+    @once
     def _rows_of_groups(self) -> dict[int, NDArray[np.int64]]:
         return {}
 

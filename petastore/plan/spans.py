@@ -7,13 +7,13 @@ row groups are fetched, and which are let go of, is settled span by span.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.once import once
 from petastore.plan.cursor import Cursor
 from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.order import EpochOrder
@@ -89,7 +89,7 @@ class Span:
         """Row inside its row group of each row, shape (rows,), batch after batch."""
         return self._in_order[1]
 
-    @functools.cached_property
+    @once
     def _in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         # Worked out by whoever asks: most columns are copied by row group, and planning is the consumer's time.
         return self.picked.in_order()

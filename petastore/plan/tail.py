@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import NoDataAvailableError
+from petastore.once import once
 from petastore.plan.lane_runs import LaneRuns
 from petastore.plan.request import Shard, Tail
 from petastore.plan.visits import lane_of_visit, spreads_evenly
@@ -34,7 +35,7 @@ class Share:
     valid: NDArray[np.bool_] | None
     """With `Tail.PAD`: False where a row is a repeat, shape (rows,). Else None."""
 
-    @functools.cached_property
+    @once
     def positions(self) -> NDArray[np.int64]:
         """Positions in the epoch, batch after batch, shape (rows,)."""
         return self.rows.positions() if isinstance(self.rows, LaneRuns) else self.rows
@@ -86,7 +87,7 @@ class EpochBatches:
         """Rows of a full batch over all ranks."""
         return self.batch_size * self.ranks
 
-    @functools.cached_property
+    @once
     def steps(self) -> int:
         """Batches that each rank gets."""
         full, left = divmod(self.num_rows - self.start, self.global_batch)

@@ -8,13 +8,13 @@ one extended row group, and whoever has it at hand needs no other.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.once import once
 from petastore.plan.selection import Selection
 
 __all__ = ["Following", "WindowStarts", "Windows"]
@@ -30,7 +30,7 @@ class WindowStarts(Selection):
     among: str | None = None
     """Fingerprint of the selection of rows that windows are made of; None is all."""
 
-    @functools.cached_property
+    @once
     def fingerprint(self) -> str:
         """32 hexadecimal digits that equal windows share."""
         return hashlib.sha256(repr((super().fingerprint, self.length, self.among)).encode()).hexdigest()[:32]
@@ -74,11 +74,11 @@ class Windows:
     length: int
     """Rows of a window."""
 
-    @functools.cached_property
+    @once
     def _counts(self) -> NDArray[np.int64]:
         return self.rows if self.selection is None else self.selection.counts
 
-    @functools.cached_property
+    @once
     def _known(self) -> dict[int, tuple[Following, ...]]:
         return {}
 

@@ -21,12 +21,12 @@ The next epoch begins with the worker whose turn it is, so that no worker falls 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.once import once
 from petastore.plan.cursor import Cursor
 from petastore.plan.lanes import shuffled_lanes
 from petastore.plan.plan import Plan
@@ -56,17 +56,17 @@ class WorkerBatches(EpochBatches):
     turn: int = 0
     """Whose batches are meant: of step s of the epoch, those with s % workers == turn."""
 
-    @functools.cached_property
+    @once
     def of_ranks(self) -> EpochBatches:
         """The batches of whole ranks."""
         return EpochBatches(self.num_rows, self.batch_size, self.ranks, self.lanes, self.tail, self.start)
 
-    @functools.cached_property
+    @once
     def rounds(self) -> int:
         """Rounds of full batches."""
         return self._full_steps // self.workers
 
-    @functools.cached_property
+    @once
     def _full_steps(self) -> int:
         steps = self.of_ranks.steps
         is_even = self.tail is Tail.DROP or self.start + steps * self.global_batch == self.num_rows
@@ -77,7 +77,7 @@ class WorkerBatches(EpochBatches):
         """Batches of a rank after the last round."""
         return self.of_ranks.steps - self.rounds * self.workers
 
-    @functools.cached_property
+    @once
     def steps(self) -> int:
         """Batches that the worker makes."""
         return self.rounds + (self.turn < self._left)

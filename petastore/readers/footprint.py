@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
+from petastore.once import once
 from petastore.plan.budget import ROUNDED, Needs
 from petastore.readers.layout import Layout
 from petastore.schema.field import UnischemaField
@@ -67,7 +67,7 @@ class Footprint:
     inventory: Inventory
     """What exists."""
 
-    @functools.cached_property
+    @once
     def row_bytes(self) -> int:
         """Bytes of a decoded row; a guess from what is stored where the schema leaves sizes free."""
         known = [field.decoded_bytes for field in self.view]
@@ -80,14 +80,14 @@ class Footprint:
         size = min(max(_SPANS_BYTES // ahead, _LEAST_SPAN_BYTES), _MOST_SPAN_BYTES)
         return max(size // self.row_bytes, 1)
 
-    @functools.cached_property
+    @once
     def group_bytes(self) -> NDArray[np.int64]:
         """Of each row group: what it takes at hand, at most, shape (groups,)."""
         stacked = sum(len(stack.names) * stack.row_bytes for stack in self.layout.stacks)
         at_hand = self.inventory.rows * math.ceil(ROUNDED * (stacked + _PLACE_BYTES))
         return (at_hand + np.ceil(_ARROW_KEEPS * self._loose_bytes)).astype(np.int64)
 
-    @functools.cached_property
+    @once
     def _loose_bytes(self) -> NDArray[np.int64]:
         """Of each row group: its cells of columns that are not stacked.
 

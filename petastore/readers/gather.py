@@ -6,7 +6,6 @@ Stacked columns are gathered by NumPy, everything else as Arrow arrays; either w
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow_memory import arrow_numbers
+from petastore.once import once
 from petastore.plan.grouped_rows import GroupedRows, Runs, inverse
 from petastore.readers.buffers import Buffers
 
@@ -75,43 +75,43 @@ class Picks:
     buffers: Buffers = dataclasses.field(default_factory=Buffers)
     """Where memory comes from that is needed meanwhile."""
 
-    @functools.cached_property
+    @once
     def _num_runs(self) -> int:
         """How often another row group comes, or rows that do not follow, where that is known."""
         return len(self._borders) if self.runs is None else len(self.runs.groups)
 
-    @functools.cached_property
+    @once
     def _borders(self) -> NDArray[np.int64]:
         """Where runs of one row group begin."""
         return _borders(self.groups[1:] != self.groups[:-1], len(self.groups))
 
-    @functools.cached_property
+    @once
     def by_group(self) -> list[tuple[int, NDArray[np.int64]]]:
         """Row group after row group, each once: where its rows stand in `groups` and `rows`."""
         ordered = self.groups[self._by_group]
         borders = _borders(ordered[1:] != ordered[:-1], len(ordered))
         return list(zip(ordered[borders].tolist(), np.split(self._by_group, borders[1:]), strict=True))
 
-    @functools.cached_property
+    @once
     def _by_group(self) -> NDArray[np.int64]:
         return _stable_order(self.groups)
 
-    @functools.cached_property
+    @once
     def _come_in_runs(self) -> bool:
         return self.runs is not None or self.picked.num_rows >= _RUN_ROWS * self._num_runs
 
-    @functools.cached_property
+    @once
     def _runs(self) -> list[_Segment]:
         return _segments(self.groups, self.rows) if self.runs is None else _segments_of(self.runs)
 
-    @functools.cached_property
+    @once
     def segments(self) -> list[_Segment]:
         """Rows of one row group after the other, where runs are long as they come, else brought together."""
         if self._come_in_runs:
             return self._runs
         return _segments(self.groups[self._by_group], self.rows[self._by_group])
 
-    @functools.cached_property
+    @once
     def _targets(self) -> NDArray[np.int64] | None:
         """Where each row of the segments, laid end to end, comes; None where they are in order."""
         if self._come_in_runs:
@@ -120,7 +120,7 @@ class Picks:
             return self.where[self._by_group]
         return None if bool((np.diff(self._by_group) == 1).all()) else self._by_group
 
-    @functools.cached_property
+    @once
     def _places(self) -> NDArray[np.int64]:
         """Where the row that comes i-th stands in the segments laid end to end."""
         order = self.picked.order if self._come_in_runs else None

@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from petastore.codecs.registry import codec_of
+from petastore.once import once
 from petastore.schema.codec import Codec, ViewingCodec
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
@@ -75,7 +76,7 @@ class Layout:
     loose: tuple[str, ...]
     """Columns that are kept as cells."""
 
-    @functools.cached_property
+    @once
     def places(self) -> dict[str, tuple[int, int]]:
         """Of each stacked column: the number of its stack, and its place there."""
         return {
@@ -87,7 +88,7 @@ class Layout:
         """Whether any stack has its rows in turns."""
         return any(stack.in_turns for stack in self.stacks)
 
-    @functools.cached_property
+    @once
     def kinds(self) -> tuple[tuple[int, ...], ...]:
         """Numbers of the stacks, those of one dtype and shape together."""
         kinds: dict[tuple[np.dtype[Any], tuple[int, ...]], list[int]] = {}

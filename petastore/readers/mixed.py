@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.errors import RequestError, SchemaError
 from petastore.inventory import Inventory
+from petastore.once import once
 from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.mixture import Mixture
 from petastore.plan.plan import Span
@@ -45,7 +45,7 @@ class MixedDatasets:
     mixture: Mixture
     """What is read of them."""
 
-    @functools.cached_property
+    @once
     def url(self) -> str:
         """All URLs, for people."""
         return " + ".join(self.urls)
@@ -55,7 +55,7 @@ class MixedDatasets:
         """The URL of each source."""
         return [dataset.url for dataset in self.datasets]
 
-    @functools.cached_property
+    @once
     def views(self) -> list[Unischema]:
         """Of each dataset: the fields that are read."""
         return [
@@ -63,7 +63,7 @@ class MixedDatasets:
             for dataset, source in zip(self.datasets, self.mixture.sources, strict=True)
         ]
 
-    @functools.cached_property
+    @once
     def schema(self) -> Unischema:
         """The fields that are read, as all datasets together have them; codecs are those of the first.
 
@@ -77,7 +77,7 @@ class MixedDatasets:
         """Time zones of columns that are stored with one, as the first dataset has them."""
         return self.datasets[0].time_zones
 
-    @functools.cached_property
+    @once
     def inventory(self) -> Inventory:
         """The row groups of all, under paths that say of which dataset they are."""
         paths = [f"{dataset.url}/{file.path}" for dataset in self.datasets for file in dataset.inventory.files]
@@ -233,7 +233,7 @@ class MixedAssembler(Assembler):
         cells = [resident.cells[field.name] for resident in residents.values() if field.name in resident.cells]
         return all(other.type.equals(cells[0].type) for other in cells[1:])
 
-    @functools.cached_property
+    @once
     def _of_one_codec(self) -> set[str]:
         return {
             field.name

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
 from petastore.errors import RequestError
+from petastore.once import once
 from petastore.plan.ngram import NGram
 from petastore.plan.windows import Windows
 from petastore.readers.admission import Admission
@@ -42,12 +42,12 @@ class WeightedSamplingWindows(Windowed, WeightedSamplingReader):
         """What a window is, with the fields of the first dataset."""
         return self._windowed[0].ngram
 
-    @functools.cached_property
+    @once
     def windows(self) -> Windows:
         """Which rows each window covers, row groups numbered through all datasets."""
         return Windows.joined([reader.windows for reader in self._windowed])
 
-    @functools.cached_property
+    @once
     def _windowed(self) -> list[WindowReader]:
         return [reader for reader in self.readers if isinstance(reader, WindowReader)]
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import ReaderClosedError, RequestError
 from petastore.inventory import Inventory
+from petastore.once import once
 from petastore.plan.budget import Budget, fitted
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixture import Mixture
@@ -184,7 +185,7 @@ class Reader:
         admission = Admission(assembler.layout, stored, self._buffers)
         return lambda _group: admission
 
-    @functools.cached_property
+    @once
     def _rows_per_group(self) -> int:
         """Rows of the largest row group."""
         return int(self.plan.inventory.rows.max(initial=1))
@@ -243,7 +244,7 @@ class Reader:
         """Rows of what one `next` gives: 1, or in a batched reader those of the largest row group, at most 65,536."""
         return self._own_batch_size
 
-    @functools.cached_property
+    @once
     def _own_batch_size(self) -> int:
         """Rows that iteration takes at a time: 1 for rows; for batches a row group of the largest size."""
         if not self.batched_output:
@@ -356,7 +357,7 @@ class Reader:
                 self._shelf_of_last_pass = Shelf(self._assembler.layout, rows, self._buffers) if rows else None
         return self._shelf_of_last_pass if rows else None
 
-    @functools.cached_property
+    @once
     def _footprint(self) -> Footprint:
         return Footprint(self._view, self.dataset.schema, self._assembler.layout, self.plan.inventory)
 
@@ -397,7 +398,7 @@ class Reader:
         """`next(reader)`, as Petastorm spells it."""
         return next(self)
 
-    @functools.cached_property
+    @once
     def _row_type(self) -> Any:
         names = tuple(self.schema.fields) + ((VALID_COLUMN,) if self.plan.request.tail is Tail.PAD else ())
         return row_type(self.schema.name if self.schema.name.isidentifier() else "Row", names)

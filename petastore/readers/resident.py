@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.codecs.cells import ByteCells
+from petastore.once import once
 from petastore.plan.mix import counting
 from petastore.readers.shelf import Place
 
@@ -47,7 +47,7 @@ class Resident:
         """Whether the plan comes to its rows in the order of the file."""
         return self.turns is None
 
-    @functools.cached_property
+    @once
     def places(self) -> NDArray[np.int32] | None:
         """Where each row of the file lies in stacks that are in turns, shape (rows,); None where it is as in the file.
 

@@ -9,7 +9,6 @@ needs to know how many ranks there are, and one that is absent, slow or killed c
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import logging
 import os
@@ -22,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.once import once
 from petastore.readers.selection_file import Kept, read_selection_file, selection_bytes, write_aside
 
 __all__ = ["SharedScan"]
@@ -103,7 +103,7 @@ class SharedScan:
             _log.debug("a part is looked at without a claim: %s", problem)
         return True
 
-    @functools.cached_property
+    @once
     def _is_shared(self) -> bool:
         """Whether there is a directory to share."""
         try:

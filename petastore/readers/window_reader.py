@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
+from petastore.once import once
 from petastore.plan.budget import Needs
 from petastore.plan.ngram import NGram
 from petastore.plan.plan import Plan
@@ -47,12 +47,12 @@ class Windowed(Reader):
 
     ngram: NGram
 
-    @functools.cached_property
+    @once
     def windows(self) -> Windows:
         """Which rows each window covers."""
         raise NotImplementedError
 
-    @functools.cached_property
+    @once
     def row_schema(self) -> Unischema:
         """What the rows of windows are: all fields of all offsets, after the transform."""
         assembler = self._assembler
@@ -90,12 +90,12 @@ class Windowed(Reader):
 
         return of_group
 
-    @functools.cached_property
+    @once
     def _own_batch_size(self) -> int:
         """Windows that iteration takes at a time: as many as have the rows of a row group of the largest size."""
         return max(super()._own_batch_size // self.ngram.length, 1)
 
-    @functools.cached_property
+    @once
     def _footprint(self) -> Footprint:
         inventory, more = self.plan.inventory, self.ngram.length - 1
         row_bytes = -(-int(inventory.decoded_bytes.sum()) // max(inventory.num_rows, 1))
@@ -185,7 +185,7 @@ class _WindowFootprint(Footprint):
     head_bytes: int
     """One worker's part of the beginnings of row groups that all of them share."""
 
-    @functools.cached_property
+    @once
     def row_bytes(self) -> int:
         return 2 * self.rows_of_window * super().row_bytes
 

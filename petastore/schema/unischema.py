@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import keyword
 import warnings
@@ -11,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from petastore.errors import MissingExtraError, SchemaError
+from petastore.once import once
 from petastore.schema.document import dump_document
 from petastore.schema.field import UnischemaField
 from petastore.schema.row import row_type
@@ -74,7 +74,7 @@ class Unischema:
         """Field name to field, in order; read-only."""
         return self._fields
 
-    @functools.cached_property
+    @once
     def fingerprint(self) -> str:
         """32 hexadecimal digits that equal schemas share, on every machine and release.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import hashlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import DatasetChangedError, MetadataError, SchemaError, StorageError
 from petastore.inventory import DataFile, Inventory
+from petastore.once import once
 from petastore.schema.document import DOCUMENT_KEY
 from petastore.storage.leaves import leaves_by_column
 from petastore.storage.listing import list_data_files
@@ -68,14 +68,14 @@ class Footer:
     encoded: bytes = dataclasses.field(repr=False)
     """The footer as it lies in the file."""
 
-    @functools.cached_property
+    @once
     def groups(self) -> dict[str, NDArray[np.int64]]:
         """`rows`, `stored_bytes` and `decoded_bytes` of each row group, arrays of shape (row groups,)."""
         counts = row_group_counts(self.encoded, source=self.file.path)
         _check_counts(counts, self.metadata.num_rows, self.file.path)
         return dict(zip(("rows", "stored_bytes", "decoded_bytes"), counts, strict=True))
 
-    @functools.cached_property
+    @once
     def as_asked(self) -> dict[tuple[str, ...], Any]:
         """Of columns that were read: the `pyarrow.Schema` of their tables, if they come just as they are handed on."""
         return {}

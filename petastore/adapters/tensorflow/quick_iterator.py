@@ -11,6 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from petastore.once import once
+
 __all__ = ["iterated_quickly"]
 
 
@@ -58,14 +60,14 @@ def _quick_class(iterator_class: Any) -> Any:
     class QuickIterator(iterator_class):  # type: ignore[misc]
         """TensorFlow's iterator with a faster `next` from Python."""
 
-        @functools.cached_property
+        @once
         def _asked_for(self) -> dict[str, Any]:
             columns = sorted(self.element_spec)
             types = [self.element_spec[name].dtype.as_datatype_enum for name in columns]
             # Shapes were checked when the iterator was made; to say them again costs as much as all else.
             return {"iterator": self._iterator_resource, "output_types": types, "output_shapes": [None] * len(types)}
 
-        @functools.cached_property
+        @once
         def _places(self) -> list[tuple[str, int]]:
             place = {name: place for place, name in enumerate(sorted(self.element_spec))}
             return [(name, place[name]) for name in self.element_spec]

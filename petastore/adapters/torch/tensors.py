@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from petastore.adapters.columns import missing_rows, nanoseconds, present
 from petastore.errors import RequestError
+from petastore.once import once
 
 __all__ = [
     "DecodedRows",
@@ -85,7 +85,7 @@ class DecodedRows(Sequence[dict[str, Any]]):
             raise IndexError(index)
         return {name: values[index] for name, values in self._values.items()}
 
-    @functools.cached_property
+    @once
     def _values(self) -> dict[str, Any]:
         return {name: _row_tensors(name, column) for name, column in self._columns.items()}
 

@@ -1,0 +1,102 @@
+"""Properties that are worked out once: no lock, and one value for all threads."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+import threading
+
+from petastore.once import once
+
+_FORK_WHILE_A_THREAD_WORKS_ONE_OUT = """
+import os, threading
+from petastore.once import once
+
+class Slow:
+    def __init__(self, began, go_on):
+        self.began, self.go_on = began, go_on
+
+    @once
+    def value(self):
+        self.began.set()
+        self.go_on.wait()
+        return 7
+
+began, go_on, free = threading.Event(), threading.Event(), threading.Event()
+free.set()
+thread = threading.Thread(target=lambda: Slow(began, go_on).value)
+thread.start()
+began.wait()
+child = os.fork()
+if child == 0:
+    os._exit(Slow(threading.Event(), free).value)
+go_on.set()
+thread.join()
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+class Squared:
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.calls = 0
+
+    @once
+    def square(self) -> int:
+        """The number times itself."""
+        self.calls += 1
+        return self.number**2
+
+
+class Shared:
+    def __init__(self, threads: int) -> None:
+        self.meet = threading.Barrier(threads)
+
+    @once
+    def value(self) -> object:
+        self.meet.wait()  # all threads work it out at once
+        return object()
+
+
+def test_a_value_is_worked_out_when_it_is_first_asked_for_and_never_again() -> None:
+    squared = Squared(3)
+    assert squared.calls == 0
+    assert (squared.square, squared.square, squared.calls) == (9, 9, 1)
+
+
+def test_copies_and_pickles_take_the_value_along() -> None:
+    squared = Squared(3)
+    assert squared.square == 9
+    for again in (copy.copy(squared), pickle.loads(pickle.dumps(squared))):  # noqa: S301 - our own bytes
+        assert (again.square, again.calls) == (9, 1)
+
+
+def test_the_attribute_keeps_its_words() -> None:
+    assert Squared.square.__doc__ == "The number times itself."
+
+
+def test_threads_that_ask_at_once_get_the_same_value() -> None:
+    shared, found = Shared(4), []
+    threads = [threading.Thread(target=lambda: found.append(shared.value)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(map(id, found))) == 1
+
+
+def test_asking_again_runs_no_python() -> None:
+    squared = Squared(3)
+    assert squared.square == 9
+    assert squared.__dict__["square"] == 9  # found there before the descriptor, which has no `__set__`
+    assert not hasattr(once, "__set__")
+
+
+def test_a_child_forked_while_a_thread_works_one_out_works_out_its_own() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FORK_WHILE_A_THREAD_WORKS_ONE_OUT], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout.strip(), done.returncode) == ("7", 0), done.stderr
