@@ -39,6 +39,7 @@ import functools
 from typing import Self
 
 __all__ = [
+    "AbandonedThreadWarning",
     "CodecError",
     "DatasetChangedError",
     "DatasetExistsError",
@@ -55,6 +56,7 @@ __all__ = [
     "RetiredWarning",
     "SchemaError",
     "StorageError",
+    "StorageTimeoutError",
     "TransformError",
     "WorkerError",
 ]
@@ -62,6 +64,10 @@ __all__ = [
 
 class RetiredWarning(FutureWarning):
     """A parameter of Petastorm's was given that has no effect any more; the message says what to do instead."""
+
+
+class AbandonedThreadWarning(RuntimeWarning):
+    """Storage did not answer, and the thread that waits for it could not be ended; the message says what it asked."""
 
 
 class PetastoreError(Exception):
@@ -148,6 +154,10 @@ class DecodeError(CodecError):
 
 class StorageError(PetastoreError, OSError):
     """Storage could not do what was needed."""
+
+
+class StorageTimeoutError(StorageError, TimeoutError):
+    """Storage did not answer in time."""
 
 
 class DatasetNotFoundError(StorageError, FileNotFoundError):

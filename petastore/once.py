@@ -54,5 +54,8 @@ class once(Generic[_Value]):  # noqa: N801 - it is written as a decorator, like 
     def __get__(self, instance: object | None, owner: type) -> _Value | Self:
         if instance is None:
             return self
-        value: _Value = instance.__dict__.setdefault(self._name, self._function(instance))
-        return value
+        value = self._function(instance)
+        if getattr(type(instance), self._name) is not self:  # a class below asks by `super()`, and keeps its own value
+            return value
+        kept: _Value = instance.__dict__.setdefault(self._name, value)
+        return kept

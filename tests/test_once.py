@@ -95,6 +95,18 @@ def test_asking_again_runs_no_python() -> None:
     assert not hasattr(once, "__set__")
 
 
+class Cubed(Squared):
+    @once
+    def square(self) -> int:
+        """The square of the class above, once more times the number."""
+        return self.number * super().square
+
+
+def test_a_class_below_keeps_its_own_value_and_may_ask_for_that_of_the_class_above() -> None:
+    cubed = Cubed(3)
+    assert (cubed.square, cubed.square, cubed.calls) == (27, 27, 1)
+
+
 def test_a_child_forked_while_a_thread_works_one_out_works_out_its_own() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _FORK_WHILE_A_THREAD_WORKS_ONE_OUT], capture_output=True, text=True, timeout=60

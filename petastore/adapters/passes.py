@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from petastore.errors import RequestError
+from petastore.forks import made_anew_in_children
 
 __all__ = ["Passes", "taken_over"]
 
@@ -25,9 +26,14 @@ class Passes:
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
-        self._lock = threading.Lock()
+        self.make_anew()
         self._newest = 0
         self._plan: Any = None
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """No thread is in the reader: those are the parent's."""
+        self._lock = threading.Lock()
 
     @property
     def newest(self) -> int:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from numpy.typing import NDArray
 
+from petastore import forks
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.readers.batch import Batch, Columns
@@ -93,7 +93,7 @@ class Handed:
     """Where each of the last batches that were handed over ends, by its number in the pass. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._cursors: collections.deque[Cursor] = collections.deque(maxlen=_REMEMBERED)
         self._count = 0
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from petastore import forks
 from petastore.codecs.compressed import CompressedNdarrayCodec
 from petastore.codecs.image import CompressedImageCodec
 from petastore.codecs.image_reversed import ReversedImageCodec
@@ -22,7 +22,7 @@ __all__ = ["codec_from_json", "codec_of", "register"]
 _CodecClass = TypeVar("_CodecClass", bound=type)
 
 _PLAIN = PlainCodec()
-_lock = threading.Lock()
+_lock = forks.Lock()
 _classes: dict[str, type] = {
     codec.codec_id: codec
     for codec in (

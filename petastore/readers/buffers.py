@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from petastore.forks import made_anew_in_children
+
 __all__ = ["Buffers", "untouched"]
 
 _SMALLEST = 16 * 1024
@@ -52,8 +54,7 @@ class Buffers:
     """
 
     def __init__(self, *, limit: int | None = None) -> None:
-        # Reentrant: the collector may run inside, and give back what it finds.
-        self._lock = threading.RLock()
+        self.make_anew()
         self._kept: dict[int, list[NDArray[np.uint8]]] = collections.defaultdict(list)
         self.limit = limit
         """Bytes that arrays and what is kept may have together."""
@@ -64,6 +65,12 @@ class Buffers:
         """Bytes of arrays that are alive."""
         self.most_bytes = 0
         """Most bytes of both that there were at a time."""
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """No thread is at it."""
+        # Reentrant: the collector may run inside, and give back what it finds.
+        self._lock = threading.RLock()
 
     def empty(self, shape: tuple[int, ...], dtype: DTypeLike, *, room: int = 0) -> NDArray[Any]:
         """An array whose values are arbitrary, C-contiguous.

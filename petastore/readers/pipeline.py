@@ -9,9 +9,12 @@ Where the code disagrees with this, the code is wrong:
   traceback; the spans before it arrive first. Afterwards the pipeline is closed.
 * **The consumer leaves early.** `close()` starts no further task and forgets what is waiting; `join()` returns when the
   tasks that ran have ended.
-* **`close()` comes from another thread** while one waits in `next()`: that one wakes at once, with `ReaderClosedError`.
-* **The interpreter exits.** Nothing is submitted without a `next()`, so the pool's threads end after the tasks that
-  they have, at most `ahead` spans' worth.
+* **`close()` comes from another thread** while one waits in `next()`: that one wakes at once, with `ReaderClosedError`,
+  whatever tasks still run.
+* **Storage does not answer.** A request that takes longer than it may arrives at the consumer as `StorageTimeoutError`,
+  wherever it waits; `join()` leaves the thread behind that made the request.
+* **The process forks.** In the child the pipeline is closed: its threads are the parent's, and so are its spans.
+* **The interpreter exits.** It waits for nobody: threads are daemons, and tasks that run are given a moment.
 
 Who owns what: a fetched row group belongs to the spans that need it and, until the plan releases it, to the pipeline;
 an assembled span belongs to the consumer.
@@ -28,9 +31,11 @@ from concurrent.futures import Future
 from typing import Any
 
 from petastore.errors import ReaderClosedError
+from petastore.forks import made_anew_in_children
 from petastore.plan.plan import Span
 from petastore.readers.assemble import AssembledSpan, SpanWork
 from petastore.readers.pools.pool import Pool
+from petastore.readers.pools.waiting import wait_for
 from petastore.readers.together import flat
 
 __all__ = ["Pipeline"]
@@ -68,12 +73,24 @@ class Pipeline(Iterator[AssembledSpan]):
         self._closed = False
         self.waited_s = 0.0
         """Seconds that the consumer has waited for spans; near 0 means that reading is ahead of training."""
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """Is closed, and knows no spans."""
+        self._changed = threading.Condition()
+        self._closed, self._exhausted = True, False
+        self._jobs = collections.deque()
+        self._tables = {}
 
     def __next__(self) -> AssembledSpan:
         self._have_planned()
         began = time.perf_counter()
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._is_over or self._is_next_done)
+        try:
+            with self._changed:
+                wait_for(lambda: self._closed or self._is_over or self._is_next_done, self._changed, self._pool)
+        except BaseException:
+            self.close()
+            raise
         self.waited_s += time.perf_counter() - began
         if self._is_over:
             self.close()

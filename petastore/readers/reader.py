@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
+import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import ReaderClosedError, RequestError
+from petastore.forks import made_anew_in_children
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.budget import Budget, fitted
@@ -35,6 +36,7 @@ from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.resident import Resident
 from petastore.readers.rows import Rows
+from petastore.readers.shared import Shared
 from petastore.readers.shelf import Shelf
 from petastore.readers.together import together
 from petastore.readers.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
@@ -81,8 +83,11 @@ class Reader:
     """Runs a plan: iterates rows, or batches of columns.
 
     A reader is its own iterator, over all epochs of the plan. `batches(n)` gives batches of n rows instead; adapters
-    use only that. Reading begins with the first `next`; nothing runs before. Not to be iterated by two threads at
-    once; `stop` may be called from any thread.
+    use only that. Reading begins with the first `next`; nothing runs before.
+
+    Several threads may iterate one reader, or one iterator of `batches`: each row goes to exactly one of them. A loop
+    that begins after the last row begins the next pass, whichever thread it is in. `stop` may be called from any
+    thread. In a forked child the pass under way is over: `reset`, or open another reader.
 
     Args:
         dataset: Where the plan's row groups are.
@@ -110,7 +115,9 @@ class Reader:
     ) -> None:
         self._pipeline: Pipeline | None = None
         self._shelf_of_last_pass: Shelf | None = None
-        self._rows: Iterator[Any] | None = None
+        self._turn = threading.Lock()  # of the threads that iterate, when what is at hand is used up
+        self._at_hand: Iterator[Any] = iter(())
+        self._runs: Shared[Any] | None = None
         self._rows_of_span: Rows | None = None
         self._begin = Cursor()
         self._received: tuple[Span, int] | None = None
@@ -145,6 +152,7 @@ class Reader:
                 "schema_fields, or use another tail"
             )
         plan.steps_per_epoch(self._own_batch_size)  # refuses what cannot be shared, at the call
+        made_anew_in_children(self)
 
     def _make_assembler(self) -> Assembler:
         schema, columns = self.dataset.schema, self.plan.request.columns
@@ -269,16 +277,16 @@ class Reader:
         self.plan.steps_per_epoch(batch_size)
         self._pace(batch_size)
         self._note_rows()
-        self._rows = self._rows_of_span = None  # rows that are asked for later follow these batches
-        return self._batches(batch_size)
+        self._forget_own_pass()  # rows that are asked for later follow these batches
+        return Shared(self._batches(batch_size))
 
-    def _batches(self, batch_size: int) -> Iterator[Batch]:
+    def _batches(self, batch_size: int) -> Generator[Batch]:
         for span in self._spans(batch_size):
             for place, batch in enumerate(span.batches()):
                 self._received = span.span, place
                 yield batch
 
-    def _spans(self, batch_size: int) -> Iterator[AssembledSpan]:
+    def _spans(self, batch_size: int) -> Generator[AssembledSpan]:
         """Assembled spans from the cursor on; the pipeline ends with the last one, or when the caller leaves."""
         if self.stopped:
             raise ReaderClosedError("this reader was stopped; open another one")
@@ -314,10 +322,11 @@ class Reader:
         self._pipeline = pipeline
         try:
             yield from pipeline
+            pipeline.join()
             self.last_row_consumed = True
         finally:
+            # Who leaves early, or is woken by `stop`, waits for no task that still runs; `join` does.
             pipeline.close()
-            pipeline.join()
             files.close()
 
     def budget(self, batch_size: int) -> Budget:
@@ -377,8 +386,9 @@ class Reader:
 
     def __iter__(self) -> Self:
         """The reader itself: a loop goes on where the last one left; after the end, the next one begins again."""
-        if self.last_row_consumed and not self.stopped:
-            self.reset()
+        with self._turn:
+            if self.last_row_consumed and not self.stopped:
+                self.reset()
         return self
 
     def __next__(self) -> Any:
@@ -388,11 +398,24 @@ class Reader:
             StopIteration: All epochs are done.
             ReaderClosedError: After `stop`.
         """
-        if self.stopped:
-            raise ReaderClosedError("this reader was stopped; open another one")
-        if self._rows is None:
-            self._rows = self._batch_tuples() if self.batched_output else self._row_tuples()
-        return next(self._rows)
+        for item in self._at_hand:  # an iterator written in C, which threads may enter at any time
+            return item
+        return self._next_of_next_run()
+
+    def _next_of_next_run(self) -> Any:
+        """The next row or batch when there is none at hand: one thread after the other."""
+        with self._turn:
+            for item in self._at_hand:  # another thread was here first
+                return item
+            while not self.stopped:
+                if self._runs is None:
+                    self._runs = Shared(self._batch_runs() if self.batched_output else self._row_runs())
+                self._at_hand = iter(next(self._runs))
+                if self.stopped:
+                    self._at_hand = iter(())
+                for item in self._at_hand:
+                    return item
+        raise ReaderClosedError("this reader was stopped; open another one")
 
     def next(self) -> Any:
         """`next(reader)`, as Petastorm spells it."""
@@ -403,18 +426,26 @@ class Reader:
         names = tuple(self.schema.fields) + ((VALID_COLUMN,) if self.plan.request.tail is Tail.PAD else ())
         return row_type(self.schema.name if self.schema.name.isidentifier() else "Row", names)
 
-    def _batch_tuples(self) -> Iterator[Any]:
+    def _batch_runs(self) -> Generator[Iterable[Any]]:
+        """Batches as named tuples, each a run of its own: the reader stands behind the one that was taken."""
         for batch in self._batches(self._own_batch_size):
-            yield self._row_type._make(batch.values())
+            yield (self._row_type._make(batch.values()),)
 
-    def _row_tuples(self) -> Iterator[Any]:
-        return itertools.chain.from_iterable(self._row_runs())
-
-    def _row_runs(self) -> Iterator[Rows]:
+    def _row_runs(self) -> Generator[Iterable[Any]]:
+        """The rows of span after span; each run an iterable whose iterator is written in C."""
         for span in self._spans(self._own_batch_size):
             self._note_rows()
             self._rows_of_span = Rows(span, self._row_type)
             yield self._rows_of_span
+
+    def _forget_own_pass(self) -> None:
+        self._at_hand = iter(())
+        self._runs = self._rows_of_span = None
+
+    def make_anew(self) -> None:
+        """In a forked child: the pass under way goes on in the parent alone."""
+        self._turn = threading.Lock()
+        self._at_hand = iter(())
 
     def _note_rows(self) -> None:
         """Notes which row was the last one taken: that is not done for each of them."""
@@ -466,7 +497,7 @@ class Reader:
         if self.stopped:
             raise ReaderClosedError("this reader was stopped; open another one")
         self._end_pipeline()
-        self._rows = self._rows_of_span = None
+        self._forget_own_pass()
         self.plan = plan
         self._begin = cursor
         self._received = None
@@ -481,6 +512,7 @@ class Reader:
     def stop(self) -> None:
         """Ends reading; whoever waits in `next` wakes with `ReaderClosedError`. May be called again, by any thread."""
         self.stopped = True
+        self._at_hand = iter(())
         if self._pipeline is not None:
             self._pipeline.close()
         if self._processes is not None:
@@ -488,12 +520,14 @@ class Reader:
 
     def join(self) -> None:
         """Waits until no worker runs any more, after `stop`; gives memory back. May be called again."""
-        self._end_pipeline()
-        if self.stopped:
-            self._shelf_of_last_pass = None
-            self._buffers.close()
-            if self._processes is not None:
-                self._processes.join()
+        try:
+            self._end_pipeline()
+        finally:  # also where a thread had to be left behind, and a warning of it is an error
+            if self.stopped:
+                self._shelf_of_last_pass = None
+                self._buffers.close()
+                if self._processes is not None:
+                    self._processes.join()
 
     def cleanup_cache(self) -> None:
         """Does nothing: what other readers may use is not removed when one of them ends."""

@@ -6,12 +6,12 @@ Old calls need no edits. What a parameter was for is done by something else, whi
 from __future__ import annotations
 
 import sys
-import threading
 import warnings
 from collections.abc import Mapping
 from types import FrameType
 from typing import Any, Final
 
+from petastore import forks
 from petastore.errors import RequestError, RetiredWarning
 from petastore.plan.request import whole_number
 
@@ -55,7 +55,7 @@ _TOLD_WITH_CACHE_TYPE: Final = frozenset(
 _DRIVERS: Final = ("libhdfs", "libhdfs3")
 _CACHE_TYPES: Final = (NULL_CACHE, LOCAL_DISK_CACHE)
 
-_lock = threading.Lock()
+_lock = forks.Lock()
 _told: set[str] = set()
 
 

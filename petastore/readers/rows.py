@@ -24,7 +24,8 @@ __all__ = ["Rows"]
 class Rows:
     """The rows of a span as named tuples, in order.
 
-    Not to be iterated by two threads at once.
+    Threads may iterate at once, and each row goes to one of them: with the GIL, one of them at a time is in iterators
+    that are written in C and ask nothing that is written in Python.
 
     Args:
         assembled: The span, and its columns.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.forks import made_anew_in_children
 from petastore.readers.buffers import Buffers, untouched
 from petastore.readers.layout import Layout
 
@@ -88,7 +89,7 @@ class Shelf:
 
     def __init__(self, layout: Layout, rows: int, buffers: Buffers) -> None:
         self._buffers = buffers
-        self._lock = threading.Lock()
+        self.make_anew()
         self._free = [(0, rows)]
         self._returned: collections.deque[tuple[int, int]] = collections.deque()
         self._touched = self._row_bytes = 0
@@ -99,6 +100,11 @@ class Shelf:
         self.turns = untouched((rows if layout.turns_rows else 0,), np.int32)
         """Of each row of a place: in which turn it comes there, shape (rows,); empty where no stack is in turns."""
         self._row_bytes = (sum(stack.nbytes for stack in self.stacks) + self.turns.nbytes) // max(rows, 1)
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """No thread looks for a place."""
+        self._lock = threading.Lock()
 
     def place(self, rows: int) -> Place | None:
         """The lowest place for so many rows; None where there is no room, or nothing to be placed."""

@@ -45,6 +45,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore import forks
 from petastore.errors import ReaderClosedError, RequestError, TransformError, WorkerError
 from petastore.readers.buffers import Buffers
 from petastore.readers.decoded import Decoded, empty_column
@@ -100,7 +101,7 @@ class TransformProcesses:
         self._count = count
         self._functions: list[_Sent] = []
         self._crew: _Crew | None = None
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._closed = False
 
     def add(
@@ -349,6 +350,8 @@ class _Crew:
 
     def cancel(self) -> None:
         """Forgets what waits; calls that are under way go on, and nobody hears of them."""
+        if self._owner != os.getpid():
+            return
         with self._changed:
             jobs = list(self._jobs)  # before what waits, which may be the last to hold them
             self._waiting.clear()

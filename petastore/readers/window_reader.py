@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,8 @@ class Windowed(Reader):
             view, self.dataset.schema, layout, extended, len(self.ngram.fields), heads // max(self.workers.at_a_time, 1)
         )
 
-    def _row_tuples(self) -> Iterator[Any]:
+    def _row_runs(self) -> Generator[Iterable[Any]]:
+        """Windows, each a run of its own: the reader stands behind the one that was taken."""
         of_offsets = [
             (offset, self.ngram.get_schema_at_timestep(self.row_schema, offset)) for offset in self.ngram.offsets
         ]
@@ -122,7 +123,7 @@ class Windowed(Reader):
             batch_of_row = np.repeat(np.arange(span.span.num_batches), np.diff(span.span.offsets)).tolist()
             for batch, window in zip(batch_of_row, zip(*rows, strict=True), strict=True):
                 self._received = span.span, batch
-                yield dict(zip(keys, window, strict=True))
+                yield (dict(zip(keys, window, strict=True)),)
 
     def _rows_at(self, offset: int, schema: Unischema, columns: Mapping[str, Any], windows: int) -> list[Any]:
         """The rows that all windows have at an offset."""

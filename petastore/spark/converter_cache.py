@@ -11,7 +11,6 @@ import atexit
 import dataclasses
 import os
 import re
-import threading
 import time
 import uuid
 import warnings
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyarrow import fs
 
+from petastore import forks
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import SchemaError, StorageError
 from petastore.schema import Unischema, UnischemaField
@@ -69,7 +69,7 @@ class Kept:
     files: frozenset[str]
     """The files that the plan reads."""
     pid: int
-    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    lock: forks.Lock = dataclasses.field(default_factory=forks.Lock)
     users: weakref.WeakSet[Any] = dataclasses.field(default_factory=weakref.WeakSet)
     """Converters of this process that were not deleted."""
     parent: Location | None = None
@@ -82,7 +82,7 @@ class Kept:
     """Whether it was removed, or could not be made."""
 
 
-_lock = threading.Lock()
+_lock = forks.Lock()
 _kept: dict[tuple[Any, ...], list[Kept]] = {}
 _leases = Leases()
 _handler: Callable[[str], Any] | None = None

@@ -26,6 +26,7 @@ from typing import Any
 
 from pyarrow import fs
 
+from petastore import forks
 from petastore.storage.location import Location
 
 __all__ = ["Lease", "Leases", "abandoned_directories", "has_lease", "is_directory_name"]
@@ -118,7 +119,7 @@ class Leases:
 
     def __init__(self, renewed_every: float = _RENEWED_EVERY) -> None:
         self._every = renewed_every
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
         self._held: dict[tuple[str, str], Location] = {}
         self._ended: threading.Event | None = None
         self._pid = os.getpid()

@@ -10,12 +10,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from pyarrow import fs
 
+from petastore import forks
 from petastore.storage.location import Location
 
 __all__ = ["LOCK", "committing"]
@@ -23,8 +23,8 @@ __all__ = ["LOCK", "committing"]
 LOCK = "_petastore/.lock"
 """Path of the lock file, relative to the root; it holds nothing."""
 
-_guard = threading.Lock()
-_in_process: dict[tuple[str, str], threading.Lock] = collections.defaultdict(threading.Lock)
+_guard = forks.Lock()
+_in_process: dict[tuple[str, str], forks.Lock] = collections.defaultdict(forks.Lock)
 
 
 @contextlib.contextmanager

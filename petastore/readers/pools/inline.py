@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from petastore.readers.pools.pool import Task
+from petastore.storage.under_way import Request
 
 __all__ = ["InlinePool"]
 
@@ -37,6 +38,10 @@ class InlinePool:
         else:
             future.set_result(result)
         return future
+
+    def requests(self) -> list[Request]:
+        """None: whoever could look waits for them."""
+        return []
 
     def close(self) -> None:
         """Cancels whatever is submitted from now on."""

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeAlias
 
+from petastore.storage.under_way import Request
+
 __all__ = ["Pool", "Task"]
 
 Task: TypeAlias = Callable[[], Any]
@@ -27,10 +29,18 @@ class Pool(Protocol):
         """
         ...
 
+    def requests(self) -> list[Request]:
+        """The requests to storage that tasks are waiting for in other threads than the caller's."""
+        ...
+
     def close(self) -> None:
         """Starts no further task; those that wait are cancelled. May be called again. Does not wait."""
         ...
 
     def join(self) -> None:
-        """Waits until no task runs, after `close`; gives back what the pool holds. May be called again."""
+        """Waits until no task runs, after `close`; gives back what the pool holds. May be called again.
+
+        Tasks that storage does not answer are waited for a second or so, and then left behind with an
+        `AbandonedThreadWarning`.
+        """
         ...

@@ -12,6 +12,7 @@ from typing import Any
 
 from petastore.readers.pools.pool import Task
 from petastore.readers.pools.thread import ThreadPool
+from petastore.storage.under_way import Request
 
 __all__ = ["ProcessPool"]
 
@@ -41,6 +42,10 @@ class ProcessPool:
     def submit(self, task: Task, *, priority: int) -> Future[Any]:
         """Runs the task on one of the threads, tasks of lower priority number first."""
         return self._threads.submit(task, priority=priority)
+
+    def requests(self) -> list[Request]:
+        """The requests to storage that tasks in threads wait for."""
+        return self._threads.requests()
 
     def close(self) -> None:
         """Cancels the tasks and calls that wait; those that run go on to their end."""

@@ -2,7 +2,7 @@
 
 Page decode, image decode, decompression and large NumPy copies let go of the GIL, so threads are enough for them. The
 threads start with the first reader that needs them and end with the last one that lets go of them: a process without an
-open reader has none.
+open reader has none. A thread whose storage does not answer is nobody's any more once it was waited for in vain.
 """
 
 from __future__ import annotations
@@ -11,15 +11,24 @@ import heapq
 import itertools
 import os
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
+import warnings
+from concurrent.futures import Future
 from typing import Any
 
+from petastore.errors import AbandonedThreadWarning
+from petastore.forks import made_anew_in_children
 from petastore.readers.pools.pool import Task
+from petastore.storage.under_way import Request, request_of
+from petastore.threads import Threads
 
 __all__ = ["ThreadPool", "available_cpus"]
 
-_MOST_THREADS = 256
-"""Threads a process has at most, over all readers; `ThreadPoolExecutor` starts one only when all others are busy."""
+_GRACE_S = 1.0
+"""How long `join` waits for requests to storage: those that are answered at all mostly are by then."""
+
+_LOOK_AGAIN_S = 0.05
+"""How often `join` looks again whether what still runs waits for storage."""
 
 
 def available_cpus() -> int:
@@ -36,39 +45,38 @@ class _SharedThreads:
     """The threads of this process, and how many pools lease them."""
 
     def __init__(self) -> None:
-        self.forget()
+        self.make_anew()
+        made_anew_in_children(self)
 
-    def forget(self) -> None:
-        """Begins anew; in a child after a fork, where the threads of the parent do not exist."""
-        self._lock = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
+    def make_anew(self) -> None:
+        """Begins without threads."""
+        # Reentrant: the collector may run inside, and close a pool that it finds.
+        self._lock = threading.RLock()
+        self._threads: Threads | None = None
         self._leases = 0
 
-    def lease(self) -> ThreadPoolExecutor:
+    def lease(self) -> Threads:
         with self._lock:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="petastore")
+            if self._threads is None:
+                self._threads = Threads("petastore")
             self._leases += 1
-            return self._executor
+            return self._threads
 
     def give_back(self) -> None:
         with self._lock:
             self._leases -= 1
-            ended, self._executor = (self._executor, None) if self._leases == 0 else (None, self._executor)
+            ended, self._threads = (self._threads, None) if self._leases == 0 else (None, self._threads)
         if ended is not None:
-            # The collector may find a forgotten reader while a worker thread runs, and that cannot wait for itself.
-            ended.shutdown(wait=not threading.current_thread().name.startswith("petastore"))
+            ended.end()
 
 
 _shared = _SharedThreads()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_shared.forget)
 
 
 class ThreadPool:
     """Runs tasks on the process's threads, a limited number at a time.
 
-    Thread-safe.
+    Thread-safe. In a forked child it is closed, and its tasks are forgotten.
 
     Args:
         workers: Tasks of this pool that run at a time.
@@ -82,13 +90,23 @@ class ThreadPool:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._executor = _shared.lease()
+        self._tickets = itertools.count()
+        self._begin_without_threads()
+        self._threads = _shared.lease()
+        self._is_leasing = True
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """Nothing runs, nothing waits, and nothing will: the threads are the parent's."""
+        self._begin_without_threads()
+        self._closed = True
+
+    def _begin_without_threads(self) -> None:
         self._changed = threading.Condition()
         self._waiting: list[tuple[int, int, Future[Any], Task]] = []
-        self._tickets = itertools.count()
-        self._running = 0
-        self._closed = False
-        self._gave_back = False
+        self._begun = 0  # threads that run tasks of this pool, or are about to
+        self._running: set[int] = set()  # those that do, by their identifiers
+        self._closed = self._is_leasing = False
 
     def submit(self, task: Task, *, priority: int) -> Future[Any]:
         """Runs the task on one of the threads, tasks of lower priority number first."""
@@ -98,48 +116,90 @@ class ThreadPool:
                 future.cancel()
                 return future
             heapq.heappush(self._waiting, (priority, next(self._tickets), future, task))
-            began = self._running >= self.workers or self._begin_one_more()
-        if not began:
+            began = self._begun >= self.workers or self._begin_one_more()
+        # When the interpreter ends, tasks wait for ever, and so do the daemons that want them; not so the main thread.
+        if not began and threading.current_thread() is threading.main_thread():
             self.close()
         return future
 
     def _begin_one_more(self) -> bool:
-        """One more thread for what waits; False where the interpreter ends, and nobody will ask for it any more."""
-        try:
-            self._executor.submit(self._run_waiting)
-        except RuntimeError:
-            return False
-        self._running += 1
-        return True
+        """One more thread for what waits; False where the interpreter ends."""
+        began = self._threads.run(self._run_waiting)
+        self._begun += began
+        return began
 
     def _run_waiting(self) -> None:
+        me = threading.get_ident()
+        with self._changed:
+            self._running.add(me)
         while True:
             with self._changed:
                 if not self._waiting:
-                    self._running -= 1
+                    self._begun -= 1
+                    self._running.discard(me)
                     self._changed.notify_all()
+                    self._give_threads_back(once_idle=True)
                     return
                 _, _, future, task = heapq.heappop(self._waiting)
             if future.set_running_or_notify_cancel():
                 _settle(future, task)
             del future, task  # or a thread that waits for work would keep the last result alive
 
+    def _give_threads_back(self, *, once_idle: bool) -> None:
+        if self._closed and self._is_leasing and not (once_idle and self._begun):
+            self._is_leasing = False
+            _shared.give_back()
+
+    def requests(self) -> list[Request]:
+        """The requests to storage that tasks wait for."""
+        with self._changed:
+            running = list(self._running)
+        return [request for thread in running if (request := request_of(thread)) is not None]
+
     def close(self) -> None:
         """Cancels the tasks that wait; those that run go on to their end."""
         with self._changed:
             self._closed = True
             waiting, self._waiting = self._waiting, []
+            self._give_threads_back(once_idle=True)
         for _, _, future, _ in waiting:
             future.cancel()
 
     def join(self) -> None:
-        """Waits for the tasks that run, then gives the threads back."""
+        """Waits for the tasks that run, after `close`; for those that wait for storage not much longer than a second.
+
+        Threads that storage keeps longer are left behind, and an `AbandonedThreadWarning` names what they wait for.
+        """
+        began = time.monotonic()
+        me = threading.get_ident()
         with self._changed:
-            mine = 1 if threading.current_thread().name.startswith("petastore") else 0
-            self._changed.wait_for(lambda: self._running <= mine)
-            gave_back, self._gave_back = self._gave_back, True
-        if not gave_back:
-            _shared.give_back()
+            mine = int(me in self._running)
+            hopeless: list[Request] = []
+            while self._begun > mine and not hopeless:
+                self._changed.wait(max(began + _GRACE_S - time.monotonic(), _LOOK_AGAIN_S))
+                hopeless = self._hopeless(me, self._begun - mine) if time.monotonic() - began >= _GRACE_S else []
+                self._threads.leave_behind(self._running - {me} if hopeless else ())
+            self._give_threads_back(once_idle=False)
+        self._threads.join()
+        if hopeless:
+            _warn_of(hopeless)
+
+    def _hopeless(self, me: int, others: int) -> list[Request]:
+        """What the other threads wait for, where each of them has waited for storage for long; else nothing."""
+        requests = [request_of(thread) for thread in self._running if thread != me]
+        hopeless = [request for request in requests if request is not None and request.seconds >= _GRACE_S]
+        return hopeless if len(hopeless) == others else []
+
+
+def _warn_of(requests: list[Request]) -> None:
+    one = len(requests) == 1
+    warnings.warn(
+        f"{'a thread' if one else f'{len(requests):,} threads'} could not be ended and {'is' if one else 'are'} left "
+        f"behind, since storage does not answer: {'; '.join(map(str, requests))}. It ends with the process, or once "
+        "storage answers",
+        AbandonedThreadWarning,
+        stacklevel=2,
+    )
 
 
 def _settle(future: Future[Any], task: Task) -> None:

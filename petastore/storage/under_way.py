@@ -1,0 +1,106 @@
+"""Requests to storage that are under way: which thread waits for which, and since when.
+
+A call that hangs inside a library cannot be ended from outside. Who waits for its answer in another thread can look
+here, though, and go without it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+from petastore.errors import StorageTimeoutError
+
+__all__ = ["Request", "asking", "overdue", "request_of", "seconds_left"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """What a thread waits for."""
+
+    url: str
+    """Of the dataset, for people."""
+
+    path: str
+    """What is read there."""
+
+    limit_s: float | None
+    """Seconds that it may take; None is without end."""
+
+    began: float
+    """When it began, by `time.monotonic`."""
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has been under way."""
+        return time.monotonic() - self.began
+
+    def __str__(self) -> str:
+        return f"{self.path} of {self.url}, for {self.seconds:.1f} s"
+
+
+_under_way: dict[int, Request] = {}  # by thread; each thread writes its own entry only
+
+
+class asking:  # noqa: N801 - it is written after `with`
+    """Says, while a `with` block runs, that the calling thread waits for storage.
+
+    Costs about a microsecond. Inside another one it stands for it until it ends.
+
+    Args:
+        url: Of the dataset, for people.
+        path: What is asked for.
+        limit_s: Seconds that the answer may take; None is without end.
+
+    Example:
+        >>> with asking("file:///data/frames", "part-0.parquet", 60):
+        ...     request_of(threading.get_ident()).path
+        'part-0.parquet'
+        >>> request_of(threading.get_ident()) is None
+        True
+    """
+
+    __slots__ = ("_before", "_request", "_thread")
+
+    def __init__(self, url: str, path: str, limit_s: float | None) -> None:
+        self._request = Request(url, path, limit_s, time.monotonic())
+
+    def __enter__(self) -> Self:
+        self._thread = threading.get_ident()
+        self._before = _under_way.get(self._thread)
+        _under_way[self._thread] = self._request
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is None:
+            del _under_way[self._thread]
+        else:
+            _under_way[self._thread] = self._before
+
+
+def request_of(thread: int) -> Request | None:
+    """What a thread, given by its identifier, waits for; None where it does not wait for storage."""
+    return _under_way.get(thread)
+
+
+def overdue(requests: Iterable[Request]) -> StorageTimeoutError | None:
+    """What to raise where one of some requests has taken longer than it may; None where none has."""
+    for request in requests:
+        if request.limit_s is not None and request.seconds >= request.limit_s:
+            return StorageTimeoutError(
+                f"{request.url}: storage did not answer within {request.limit_s:g} s when it was asked for "
+                f"{request.path}; see whether it can be reached, or give it more time by storage_timeout="
+            )
+    return None
+
+
+def seconds_left(requests: Iterable[Request], *, most: float) -> float:
+    """How long none of some requests will be overdue; at most `most`, and at least a millisecond."""
+    left = [request.limit_s - request.seconds for request in requests if request.limit_s is not None]
+    return max(min([most, *left]), 0.001)

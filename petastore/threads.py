@@ -1,0 +1,139 @@
+"""Threads that do what they are handed, and that no process has to wait for when it ends.
+
+They are daemons: a call that never comes back, such as a request to storage that hangs, cannot keep the interpreter
+from ending. Who can wait for a call does so; when the interpreter ends, calls under way are given a moment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+
+from petastore.forks import made_anew_in_children
+
+__all__ = ["Threads"]
+
+_MOMENT_S = 2.0
+"""How long calls under way are waited for when the interpreter ends."""
+
+_numbers = itertools.count()
+
+
+class Threads:
+    """Threads that are started as they are needed, and wait for the next call when one is done.
+
+    Thread-safe. In a forked child there are none, and what they were doing is forgotten.
+
+    Args:
+        name: What their names begin with.
+
+    Example:
+        >>> threads, done = Threads("example"), threading.Event()
+        >>> threads.run(done.set)
+        True
+        >>> done.wait(10)
+        True
+        >>> threads.end(); threads.join()
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.make_anew()
+        made_anew_in_children(self)
+        _alive.add(self)
+
+    def make_anew(self) -> None:
+        """Begins without threads."""
+        # Reentrant: the collector may run inside, and end what it finds.
+        self._lock = threading.RLock()
+        self._idle: list[_Thread] = []
+        self._all: set[_Thread] = set()
+        self._left_behind: set[int] = set()
+        self._ended = False
+
+    def run(self, call: Callable[[], None]) -> bool:
+        """Has a thread make a call that does not raise; False where none will, since the interpreter ends, or `end`."""
+        with self._lock:
+            if self._ended or _interpreter_ends.is_set():
+                return False
+            thread = self._idle.pop() if self._idle else None
+            if thread is None:
+                thread = _Thread(self, f"{self._name}-{next(_numbers)}")
+                self._all.add(thread)
+                thread.start()
+        thread.calls.put(call)
+        return True
+
+    def _is_free(self, thread: _Thread) -> bool:
+        """Whether a thread that has made its call is to wait for another one."""
+        with self._lock:
+            if not self._ended:
+                self._idle.append(thread)
+            return not self._ended
+
+    def _has_ended(self, thread: _Thread) -> None:
+        with self._lock:
+            self._all.discard(thread)
+
+    def end(self) -> None:
+        """Ends the threads, each when its call is done. Does not wait; may be called again."""
+        with self._lock:
+            self._ended = True
+            idle, self._idle = self._idle, []
+        for thread in idle:
+            thread.calls.put(None)
+
+    def join(self) -> None:
+        """Waits, after `end`, until no thread is there but the calling one and those that were left behind."""
+        with self._lock:
+            ending = [thread for thread in self._all if self._ended and thread.ident not in self._left_behind]
+        for thread in ending:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def leave_behind(self, identifiers: Iterable[int]) -> None:
+        """Has nobody wait any more for some threads, whose calls may never come back."""
+        with self._lock:
+            self._left_behind.update(identifiers)
+
+    def wait_until_idle(self, deadline: float) -> None:
+        """Waits until no call is under way, to a moment of `time.monotonic` at most."""
+        while time.monotonic() < deadline:
+            with self._lock:
+                busy = self._all.difference(self._idle) - {threading.current_thread()}
+            if all(thread.ident in self._left_behind for thread in busy):
+                return
+            time.sleep(0.001)
+
+
+class _Thread(threading.Thread):
+    def __init__(self, home: Threads, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._home = home
+        self.calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        while (call := self.calls.get()) is not None:
+            call()
+            del call  # or a thread that waits for work would keep what it holds alive
+            if not self._home._is_free(self):  # noqa: SLF001 - threads and their home are one thing
+                break
+        self._home._has_ended(self)  # noqa: SLF001
+
+
+_alive: weakref.WeakSet[Threads] = weakref.WeakSet()
+_interpreter_ends = threading.Event()
+
+
+@atexit.register
+def _give_a_moment() -> None:
+    """No thread begins anything new; what runs in C++ or in a user's function may end in peace."""
+    _interpreter_ends.set()
+    deadline = time.monotonic() + _MOMENT_S
+    for threads in list(_alive):
+        threads.wait_until_idle(deadline)
