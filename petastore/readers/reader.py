@@ -36,7 +36,7 @@ from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.resident import Resident
 from petastore.readers.rows import Rows
-from petastore.readers.shared import Shared
+from petastore.readers.shared import End, Shared
 from petastore.readers.shelf import Shelf
 from petastore.readers.together import together
 from petastore.readers.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
@@ -85,9 +85,9 @@ class Reader:
     A reader is its own iterator, over all epochs of the plan. `batches(n)` gives batches of n rows instead; adapters
     use only that. Reading begins with the first `next`; nothing runs before.
 
-    Several threads may iterate one reader, or one iterator of `batches`: each row goes to exactly one of them. A loop
-    that begins after the last row begins the next pass, whichever thread it is in. `stop` may be called from any
-    thread. In a forked child the pass under way is over: `reset`, or open another reader.
+    Several threads may iterate one reader, or one iterator of `batches`: each row goes to exactly one of them, and a
+    thread whose loop begins when the others have taken all rows gets none. `stop` may be called from any thread. In a
+    forked child the pass under way is over: `reset`, or open another reader.
 
     Args:
         dataset: Where the plan's row groups are.
@@ -117,7 +117,8 @@ class Reader:
         self._shelf_of_last_pass: Shelf | None = None
         self._turn = threading.Lock()  # of the threads that iterate, when what is at hand is used up
         self._at_hand: Iterator[Any] = iter(())
-        self._runs: Shared[Any] | None = None
+        self._runs: Shared[Iterable[Any]] | None = None
+        self._end: End | None = None  # of the pass under way, for those who iterate the reader
         self._rows_of_span: Rows | None = None
         self._begin = Cursor()
         self._received: tuple[Span, int] | None = None
@@ -320,6 +321,8 @@ class Reader:
             ahead=ahead,
         )
         self._pipeline = pipeline
+        if self.stopped:  # meanwhile: `stop` saw no pipeline that it could close
+            pipeline.close()
         try:
             yield from pipeline
             pipeline.join()
@@ -387,7 +390,7 @@ class Reader:
     def __iter__(self) -> Self:
         """The reader itself: a loop goes on where the last one left; after the end, the next one begins again."""
         with self._turn:
-            if self.last_row_consumed and not self.stopped:
+            if self.last_row_consumed and not self.stopped and not (self._end is not None and self._end.is_news):
                 self.reset()
         return self
 
@@ -410,7 +413,12 @@ class Reader:
             while not self.stopped:
                 if self._runs is None:
                     self._runs = Shared(self._batch_runs() if self.batched_output else self._row_runs())
-                self._at_hand = iter(next(self._runs))
+                run = next(self._runs, None)
+                if run is None:
+                    self._end = self._end or End()
+                    self._end.tell()
+                    raise StopIteration
+                self._at_hand = iter(run)
                 if self.stopped:
                     self._at_hand = iter(())
                 for item in self._at_hand:
@@ -440,7 +448,7 @@ class Reader:
 
     def _forget_own_pass(self) -> None:
         self._at_hand = iter(())
-        self._runs = self._rows_of_span = None
+        self._runs = self._rows_of_span = self._end = None
 
     def make_anew(self) -> None:
         """In a forked child: the pass under way goes on in the parent alone."""

@@ -1,15 +1,16 @@
-"""An iterator that threads share: each item goes to exactly one of them."""
+"""What threads share: an iterator, each of whose items goes to exactly one of them; and the end of a pass."""
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 from petastore.errors import ReaderClosedError
 from petastore.forks import made_anew_in_children
 
-__all__ = ["Shared"]
+__all__ = ["End", "Shared"]
 
 _Item = TypeVar("_Item")
 
@@ -53,3 +54,29 @@ class Shared(Iterator[_Item]):
         with self._turn:
             if not self._is_of_parent:
                 self._items.close()
+
+
+class End:
+    """The end of a pass over what threads share: who was told of it, and who still has to be.
+
+    A loop that begins after the end begins the next pass. But a thread that ran before the end and meant to share the
+    pass may begin its loop too late, when others have taken all there was: its loop is empty, rather than a second pass
+    through the same rows. The thread that began the others is believed to mean another pass once they are gone, and so
+    are threads of a framework's own, which hand loops from one to the other.
+    """
+
+    def __init__(self) -> None:
+        self._alive = weakref.WeakSet(threading.enumerate())
+        self._told: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+    def tell(self) -> None:
+        """Tells the calling thread."""
+        self._told.add(threading.current_thread())
+
+    @property
+    def is_news(self) -> bool:
+        """Whether the calling thread comes late for the pass that has ended, and does not know it."""
+        me = threading.current_thread()
+        if me in self._told or me not in self._alive or isinstance(me, threading._DummyThread):  # noqa: SLF001
+            return False
+        return me is not threading.main_thread() or any(thread.is_alive() for thread in self._told)

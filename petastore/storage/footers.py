@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from petastore.errors import DatasetChangedError, MetadataError, SchemaError, StorageError
+from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.schema.document import DOCUMENT_KEY
@@ -282,7 +283,8 @@ class FooterCache:
     """Footers by file, so that each is read and parsed once however many of its row groups are read.
 
     Thread-safe; no lock is held while reading, and threads that ask for one footer at once share one read. The least
-    recently used go first when the footers kept have more than `max_bytes` on disk. Pickles as an empty cache.
+    recently used go first when the footers kept have more than `max_bytes` on disk. Empty in a forked child; pickles as
+    an empty cache.
 
     Args:
         max_bytes: Bytes of footers to keep; the one asked for last is kept whatever its size.
@@ -290,6 +292,11 @@ class FooterCache:
 
     def __init__(self, max_bytes: int = 128 * 1024 * 1024) -> None:
         self._max_bytes = max_bytes
+        self.make_anew()
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """Is empty: some of the footers were being read by threads that a forked child does not have."""
         self._bytes = 0
         self._lock = threading.Lock()
         self._footers: collections.OrderedDict[_Key, Future[Footer]] = collections.OrderedDict()

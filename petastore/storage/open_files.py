@@ -9,12 +9,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from petastore import forks
 from petastore.errors import DatasetChangedError
 from petastore.inventory import DataFile
 from petastore.storage.footers import Footer
@@ -41,7 +41,8 @@ class OpenFiles:
 
     def __init__(self, *, most_idle: int = _MOST_IDLE) -> None:
         self._most_idle = most_idle
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
+        self._closed = False
         self._idle: collections.OrderedDict[_Opened, None] = collections.OrderedDict()
 
     @contextlib.contextmanager
@@ -82,18 +83,19 @@ class OpenFiles:
         return None
 
     def _keep(self, opened: _Opened) -> None:
-        if opened.is_fetched_ahead:
-            opened.source.close()
-            return
         with self._lock:
-            self._idle[opened] = None
-            dropped = self._idle.popitem(last=False)[0] if len(self._idle) > self._most_idle else None
+            if opened.is_fetched_ahead or self._closed:
+                dropped: _Opened | None = opened
+            else:
+                self._idle[opened] = None
+                dropped = self._idle.popitem(last=False)[0] if len(self._idle) > self._most_idle else None
         if dropped is not None:
             dropped.source.close()
 
     def close(self) -> None:
-        """Closes what nobody reads. Files that are lent are closed by the next call after they came back."""
+        """Closes what nobody reads, and from now on what comes back."""
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, collections.OrderedDict()
         for opened in idle:
             opened.source.close()

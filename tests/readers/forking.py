@@ -1,0 +1,145 @@
+"""A program that forks while readers are open, and whose children stop them and read again: run by `test_forked`.
+
+Prints a line for each child that did not do what it should; ends with how many forks there were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import random
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import petastore
+
+PATIENCE_S = 60.0
+WORDS = {0: "did what it should", 1: "failed", 3: "read other rows"}
+
+
+def main(url: str, rows: int, forks: int, spin: bool) -> None:
+    """Forks so many times, each at another moment of reading."""
+    with spinning() if spin else contextlib.nullcontext():
+        for number in range(forks):
+            # No reproducible moment is wanted: the fork is to come wherever the threads are.
+            with reading(url, number) as reader:
+                time.sleep(random.random() * 0.02)  # noqa: S311
+                child = os.fork()
+                if child == 0:
+                    os._exit(in_child(url, rows, reader, number))
+                outcome = awaited(child)
+            if outcome != WORDS[0]:
+                print(f"child {number} {outcome}", flush=True)
+    print(f"{forks} forks", flush=True)
+
+
+@contextlib.contextmanager
+def reading(url: str, number: int) -> Iterator[petastore.Reader]:
+    """A reader that two threads iterate meanwhile; of another kind each time."""
+    make = (petastore.make_reader, petastore.make_batch_reader)[number % 2]
+    options: dict[str, Any] = {"num_epochs": None, "shuffle_rows": number % 3 == 0, "workers_count": 2 + number % 3}
+    if number % 5 == 0:
+        options["transform_spec"] = petastore.TransformSpec(dict if number % 2 == 0 else lambda frame: frame)
+        options["reader_pool_type"] = "process" if number % 20 == 0 else "thread"
+    with make(url, **options) as reader:
+        threads = [threading.Thread(target=iterate, args=(reader,), daemon=True) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        yield reader
+        reader.stop()
+        for thread in threads:
+            thread.join()
+
+
+def iterate(reader: petastore.Reader) -> None:
+    """Takes whatever comes until the reader is stopped."""
+    with contextlib.suppress(petastore.errors.ReaderClosedError):
+        for _ in reader:
+            pass
+
+
+def in_child(url: str, rows: int, reader: petastore.Reader, number: int) -> int:
+    """Stops the parent's reader, or goes on with it from the start; reads all rows; gives the exit status."""
+    try:
+        warnings.simplefilter("error")
+        faulthandler.dump_traceback_later(PATIENCE_S - 5)
+        steps: list[Callable[[], list[int]]] = [lambda: of_new_reader(url), lambda: of_same_dataset(reader)]
+        reader.state_dict()
+        if number % 4 < 2:
+            reader.stop()
+            reader.join()
+        else:
+            steps.append(lambda: of_inherited_reader(reader, rows))
+        wanted = list(range(rows))
+        return 0 if all(sorted(step()) == wanted for step in steps[number % 2 :]) else 3
+    except BaseException as problem:  # noqa: BLE001 - the parent wants to know of all
+        print(repr(problem), flush=True)
+        return 1
+
+
+def of_new_reader(url: str) -> list[int]:
+    """Of a reader that the child opens."""
+    with petastore.make_reader(url, ["id"]) as reader:
+        return [int(row.id) for row in reader]
+
+
+def of_same_dataset(reader: petastore.Reader) -> list[int]:
+    """Of a reader over the dataset that the parent opened."""
+    from petastore.readers import Workers
+
+    dataset: Any = reader.dataset
+    with petastore.Reader(dataset, dataset.plan(columns=["id"]), workers=Workers("thread", 2)) as again:
+        return [int(number) for batch in again.batches(17) for number in batch["id"]]
+
+
+def of_inherited_reader(reader: petastore.Reader, rows: int) -> list[int]:
+    """Of the parent's reader, from its next epoch on."""
+    try:
+        next(reader)
+    except petastore.errors.ReaderClosedError:
+        reader.reset()
+    found: list[int] = []
+    while len(found) < rows:
+        taken = next(reader).id
+        found += taken.tolist() if reader.batched_output else [int(taken)]
+    reader.stop()
+    reader.join()
+    return found
+
+
+def awaited(child: int) -> str:
+    """What became of a child; one that hangs is killed."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            code = os.waitstatus_to_exitcode(status)
+            return WORDS.get(code, f"ended with {code}")
+        time.sleep(0.002)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return "hung"
+
+
+@contextlib.contextmanager
+def spinning() -> Iterator[None]:
+    """A program that keeps a processor busy meanwhile."""
+    child = os.fork()
+    if child == 0:
+        while os.getppid() != 1:
+            pass
+        os._exit(0)
+    try:
+        yield
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "spin")

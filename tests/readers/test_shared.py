@@ -1,0 +1,216 @@
+"""Threads share one reader: each row goes to exactly one of them, whatever the pool, and whatever is iterated."""
+
+from __future__ import annotations
+
+import collections
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore import NGram, Unischema, UnischemaField, make_batch_reader, make_reader, write_dataset
+from petastore.codecs import NdarrayCodec
+from petastore.errors import ReaderClosedError
+from petastore.readers.shared import Shared
+from tests.readers import transforms_to_send
+
+ROWS = 3_000
+SCHEMA = Unischema(
+    "Numbers",
+    [
+        UnischemaField("id", np.int64),
+        UnischemaField("text", np.str_),
+        UnischemaField("wave", np.float32, (4,), NdarrayCodec()),
+    ],
+)
+every_pool = pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = str(tmp_path_factory.mktemp("shared") / "numbers")
+    rows = ({"id": i, "text": f"row {i}", "wave": np.full(4, i, np.float32)} for i in range(ROWS))
+    write_dataset(folder, SCHEMA, rows, rows_per_row_group=70)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _threads_take_turns_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def taken_by(threads: int, consume: Callable[[list[Any]], None]) -> list[list[Any]]:
+    """What each of some threads took, all of them beginning at once; what one of them raises is raised."""
+    begin = threading.Barrier(threads)
+    taken: list[list[Any]] = [[] for _ in range(threads)]
+    problems: list[BaseException] = []
+
+    def run(mine: list[Any]) -> None:
+        begin.wait()
+        try:
+            consume(mine)
+        except BaseException as problem:  # noqa: BLE001 - raised again below
+            problems.append(problem)
+
+    running = [threading.Thread(target=run, args=(mine,)) for mine in taken]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    if problems:
+        raise problems[0]
+    return taken
+
+
+def is_whole(row: Any) -> bool:
+    """Whether the values of a row belong together."""
+    return bool(row.text == f"row {row.id}" and (row.wave == row.id).all())
+
+
+@every_pool
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_each_row_goes_to_one_thread(url: str, pool: str, threads: int) -> None:
+    with make_reader(url, reader_pool_type=pool, shuffle_rows=True, seed=3, num_epochs=2) as reader:
+        taken = taken_by(threads, lambda mine: mine.extend(reader))
+        assert reader.last_row_consumed
+    rows = [row for mine in taken for row in mine]
+    assert collections.Counter(int(row.id) for row in rows) == dict.fromkeys(range(ROWS), 2)
+    assert all(map(is_whole, rows))
+
+
+@every_pool
+@pytest.mark.parametrize("threads", [2, 8])
+def test_each_batch_of_a_batch_reader_goes_to_one_thread(url: str, pool: str, threads: int) -> None:
+    with make_batch_reader(url, reader_pool_type=pool) as reader:
+        taken = taken_by(threads, lambda mine: mine.extend(reader))
+    batches = [batch for mine in taken for batch in mine]
+    assert sorted(int(number) for batch in batches for number in batch.id) == list(range(ROWS))
+    assert all((batch.wave[:, 0] == batch.id).all() for batch in batches)
+
+
+@every_pool
+@pytest.mark.parametrize("threads", [2, 8])
+def test_threads_that_ask_one_iterator_of_batches_share_them(url: str, pool: str, threads: int) -> None:
+    with make_reader(url, reader_pool_type=pool, shuffle_rows=True) as reader:
+        batches = reader.batches(16)
+        taken = taken_by(threads, lambda mine: mine.extend(batches))
+    assert sorted(int(number) for mine in taken for batch in mine for number in batch["id"]) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_rows_that_a_transform_made_are_shared_too(url: str, pool: str) -> None:
+    spec = petastore.TransformSpec(transforms_to_send.unchanged)
+    with make_reader(url, ["id"], reader_pool_type=pool, workers_count=2, transform_spec=spec) as reader:
+        taken = taken_by(4, lambda mine: mine.extend(reader))
+    assert sorted(int(row.id) for mine in taken for row in mine) == list(range(ROWS))
+
+
+def test_each_window_goes_to_one_thread(url: str) -> None:
+    windows = NGram({0: ["id", "text"], 1: ["id"]}, delta_threshold=1, timestamp_field="id")
+    with make_reader(url, windows, shuffle_row_groups=False) as reader:
+        taken = taken_by(4, lambda mine: mine.extend(reader))
+    found = [window for mine in taken for window in mine]
+    assert sorted(int(window[0].id) for window in found) == list(range(ROWS - 1))
+    assert all(window[1].id == window[0].id + 1 and window[0].text == f"row {window[0].id}" for window in found)
+
+
+def test_a_thread_that_comes_too_late_gets_nothing_and_then_shares_the_next_pass(url: str) -> None:
+    all_are_there, go_on = threading.Barrier(2), threading.Event()
+    late: list[int] = []
+
+    def come_late() -> None:
+        all_are_there.wait()
+        go_on.wait()
+        late.extend([len(list(reader)), len(list(reader))])
+
+    with make_reader(url, ["id"]) as reader:
+        thread = threading.Thread(target=come_late)
+        thread.start()
+        all_are_there.wait()
+        assert len(list(reader)) == ROWS
+        go_on.set()
+        thread.join()
+    assert late == [0, ROWS]
+
+
+def test_a_thread_for_each_pass_gets_all_rows_and_so_does_who_began_them(url: str) -> None:
+    with make_reader(url, ["id"]) as reader:
+        for _ in range(2):
+            (mine,) = taken_by(1, lambda mine: mine.extend(reader))
+            assert len(mine) == ROWS
+        assert len(list(reader)) == ROWS
+
+
+def test_threads_go_through_several_passes_together(url: str) -> None:
+    with make_reader(url, ["id"]) as reader:
+
+        def consume(mine: list[Any]) -> None:
+            mine.extend(next(reader) for _ in range(ROWS // 4))
+
+        for _ in range(3):
+            taken = taken_by(4, consume)
+            assert sorted(int(row.id) for mine in taken for row in mine) == list(range(ROWS))
+            with pytest.raises(StopIteration):
+                next(reader)
+            iter(reader)
+
+
+def test_the_state_counts_the_rows_that_all_threads_took(url: str) -> None:
+    with make_reader(url, ["id"], shuffle_rows=True, seed=5) as reader:
+
+        def consume(mine: list[Any]) -> None:
+            mine.extend(int(next(reader).id) for _ in range(100))
+
+        first = [number for mine in taken_by(4, consume) for number in mine]
+        state = reader.state_dict()
+    with make_reader(url, ["id"], shuffle_rows=True, seed=5) as reader:
+        reader.load_state_dict(state)
+        rest = [int(row.id) for row in reader]
+    assert sorted(first + rest) == list(range(ROWS))
+
+
+def test_stop_wakes_all_threads(url: str) -> None:
+    with make_reader(url, num_epochs=None) as reader:
+        some = threading.Event()
+
+        def consume(mine: list[Any]) -> None:
+            for row in reader:
+                mine.append(row)
+                if len(mine) > 50:
+                    some.set()
+
+        def stop_it() -> None:
+            some.wait(60)
+            reader.stop()
+
+        stopping = threading.Thread(target=stop_it)
+        stopping.start()
+        with pytest.raises(ReaderClosedError):
+            taken_by(4, consume)
+        stopping.join()
+
+
+def test_an_error_goes_to_one_thread_and_the_others_hear_that_the_pass_is_over() -> None:
+    def fails() -> Iterator[int]:
+        yield 1
+        raise ZeroDivisionError("on purpose")
+
+    shared: Iterable[int] = Shared(fails())  # type: ignore[arg-type]
+    outcomes: list[str] = []
+
+    def consume(mine: list[Any]) -> None:
+        try:
+            mine.extend(shared)
+            outcomes.append("end")
+        except ZeroDivisionError:
+            outcomes.append("error")
+
+    assert [item for mine in taken_by(3, consume) for item in mine] in ([1], [])
+    assert sorted(outcomes) == ["end", "end", "error"]
