@@ -105,7 +105,9 @@ def _ask_rows(function: Any, columns: dict[str, NDArray[Any]], rows: int) -> NDA
 def _called(function: Any, argument: Any) -> Any:
     try:
         return function(argument)
-    except Exception as problem:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:  # `sys.exit` too
         raise TransformError(f"the predicate raised {type(problem).__name__}: {problem}") from problem
 
 

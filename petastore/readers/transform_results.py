@@ -63,7 +63,9 @@ class Asked:
         """
         try:
             return argument if self.func is None else self.func(argument)
-        except Exception as problem:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:  # `sys.exit` too: a function ends neither the program nor a worker of it
             raise self.error(f"raised {type(problem).__name__}: {problem}", row) from problem
 
     def error(self, what: str, row: int | None = None) -> TransformError:

@@ -9,10 +9,13 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import petastore
 from petastore.errors import ReaderClosedError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Span
@@ -220,3 +223,30 @@ def test_an_interpreter_ends_with_a_reader_half_way() -> None:
     )
     said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
     assert (said.stdout, said.stderr) == ("half way\n", "")
+
+
+def ends(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
+@pytest.mark.parametrize("make", ["make_reader", "make_batch_reader"])
+def test_a_daemon_that_iterates_an_endless_reader_does_not_keep_the_interpreter(
+    tmp_path: Path, pool: str, make: str
+) -> None:
+    schema = petastore.Unischema("number", [petastore.UnischemaField("id", np.int64)])
+    petastore.write_dataset(str(tmp_path / "n"), schema, ({"id": i} for i in range(500)), rows_per_row_group=7)
+    program = (
+        "import sys, threading, petastore\n"
+        "some = threading.Event()\n"
+        "def consume():\n"
+        f"    spec = petastore.TransformSpec(dict) if {pool == 'process' and make == 'make_reader'} else None\n"
+        f"    reader = petastore.{make}(sys.argv[1], reader_pool_type={pool!r}, num_epochs=None, transform_spec=spec)\n"
+        "    for _ in reader:\n"
+        "        some.set()\n"
+        "threading.Thread(target=consume, daemon=True).start()\n"
+        "some.wait()\n"
+        "print('enough')\n"
+    )
+    said = ends(program, str(tmp_path / "n"))
+    assert (said.returncode, said.stdout, said.stderr) == (0, "enough\n", "")

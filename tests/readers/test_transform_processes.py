@@ -287,7 +287,6 @@ def test_a_value_that_cannot_be_pickled_is_an_error(url: str) -> None:
     ("func", "how"),
     [
         (sent.exits, "ended with exit code 3"),
-        (sent.exits_politely, "ended with exit code 4"),
         (sent.crashes, "was killed by signal 11 (SIGSEGV)"),
     ],
 )
@@ -369,6 +368,22 @@ def test_stop_wakes_who_waits_and_join_ends_calls_that_take_too_long(url: str, m
     reader.join()
     assert time.monotonic() - began < 10
     assert not any(psutil.pid_exists(pid) for pid in busy_workers(mark))
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
+def test_a_function_that_calls_sys_exit_is_an_error_of_the_transform_and_ends_nothing(url: str, pool: str) -> None:
+    spec = TransformSpec(sent.exits_politely)
+    with (
+        petastore.make_reader(url, reader_pool_type=pool, workers_count=2, transform_spec=spec) as reader,
+        pytest.raises(TransformError, match="exits_politely raised SystemExit: 4"),
+    ):
+        list(reader)
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
+def test_a_predicate_that_calls_sys_exit_is_an_error_of_the_transform(url: str, pool: str) -> None:
+    with pytest.raises(TransformError, match="the predicate raised SystemExit: 4"):
+        petastore.make_reader(url, reader_pool_type=pool, predicate=lambda _: sys.exit(4), selection_cache=False)
 
 
 def test_after_a_worker_died_the_next_pass_has_new_ones(url: str, mark: Path) -> None:
