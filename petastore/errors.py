@@ -10,7 +10,11 @@ PetastoreError
 │  └─ DecodeError                        … while reading
 ├─ StorageError      (OSError)           storage could not do what was needed
 │  ├─ DatasetNotFoundError (FileNotFoundError)   nothing at that URL
+│  ├─ FileMissingError     (FileNotFoundError)   a file of the dataset is gone
 │  ├─ DatasetExistsError   (FileExistsError)     something is there already
+│  ├─ StorageTimeoutError    (TimeoutError)      no answer in time
+│  ├─ StorageConnectionError (ConnectionError)   no connection, or it broke
+│  ├─ StorageAccessError     (PermissionError)   no credentials, or they are not enough
 │  ├─ DatasetChangedError                a file is not the one that the inventory describes
 │  └─ MetadataError                      footer, schema document or inventory missing, newer or damaged
 ├─ TransformError    (RuntimeError)      the user's transform raised or broke its promise
@@ -20,7 +24,8 @@ PetastoreError
 └─ MissingExtraError (ImportError)       an optional dependency is not installed
 ```
 
-Each is also the built-in that one would guess, so `except ValueError` and `except FileNotFoundError` work. A message
+Each is also the built-in that one would guess, so `except ValueError`, `except FileNotFoundError` and
+`except TimeoutError` work, whatever the file system itself raised. A message
 says what was asked, what was found, why that cannot be and what to do. The `CodecError`s say where: `column`, `file`,
 `row_group` and `row` are filled in at the border of the stage that knows them, by `CodecError.at`. One warning has a
 category of its own: `RetiredWarning`, of parameters that are accepted and have no effect any more.
@@ -46,6 +51,7 @@ __all__ = [
     "DatasetNotFoundError",
     "DecodeError",
     "EncodeError",
+    "FileMissingError",
     "LegacyNameError",
     "MetadataError",
     "MissingExtraError",
@@ -55,6 +61,8 @@ __all__ = [
     "RequestError",
     "RetiredWarning",
     "SchemaError",
+    "StorageAccessError",
+    "StorageConnectionError",
     "StorageError",
     "StorageTimeoutError",
     "TransformError",
@@ -153,7 +161,25 @@ class DecodeError(CodecError):
 
 
 class StorageError(PetastoreError, OSError):
-    """Storage could not do what was needed."""
+    """Storage could not do what was needed: its disk is full, its server fails, its file system has a fault.
+
+    Attributes:
+        errno: The number that the system gave, such as `errno.ENOSPC`, or None where there is none.
+
+    Example:
+        >>> import errno
+        >>> error = StorageError("the disk is full", errno=errno.ENOSPC)
+        >>> str(error), error.errno == errno.ENOSPC
+        ('the disk is full', True)
+    """
+
+    def __init__(self, problem: object = "", *, errno: int | None = None) -> None:
+        super().__init__(problem)
+        self.errno = errno
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # OSError is rebuilt from `args` alone; the number would be lost on the way out of a worker process.
+        return functools.partial(type(self), *self.args, errno=self.errno), (), self.__dict__ or None
 
 
 class StorageTimeoutError(StorageError, TimeoutError):
@@ -162,6 +188,22 @@ class StorageTimeoutError(StorageError, TimeoutError):
 
 class DatasetNotFoundError(StorageError, FileNotFoundError):
     """There is no dataset at that URL."""
+
+
+class FileMissingError(StorageError, FileNotFoundError):
+    """A file that the dataset has, or had a moment ago, is not there."""
+
+
+class StorageTimeoutError(StorageError, TimeoutError):
+    """Storage did not answer in time; the same call may succeed later."""
+
+
+class StorageConnectionError(StorageError, ConnectionError):
+    """Storage cannot be reached, or the connection broke: refused, reset, unknown host, TLS."""
+
+
+class StorageAccessError(StorageError, PermissionError):
+    """Storage refused: there are no credentials, they are wrong or expired, or they do not allow it."""
 
 
 class DatasetExistsError(StorageError, FileExistsError):

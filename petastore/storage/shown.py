@@ -1,0 +1,165 @@
+"""URLs and foreign messages → text that may be shown: no user, no password, no signature, no key. Pure.
+
+Whatever petastore prints, raises, warns of or logs about a storage goes through here. Three nets, one behind the other:
+the parts of URLs that may hold a secret, the values that the file system was made with, and the spelling of common
+credentials (`token=…`, `Authorization: Bearer …`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote
+
+__all__ = ["HIDDEN", "secrets_in_options", "secrets_in_url", "shown_text", "shown_url"]
+
+HIDDEN = "***"
+"""What stands where something was left out."""
+
+_SCHEME = r"(?:(?<![A-Za-z0-9+.-])|(?<=::))[A-Za-z][A-Za-z0-9+.-]*:/{2,}"
+_URL = re.compile(rf"({_SCHEME})(.*)", re.DOTALL)
+# A URL inside a sentence ends at white space or a quote; `::` begins the next URL of a chain.
+_URL_IN_TEXT = re.compile(rf"({_SCHEME})((?:(?!::[A-Za-z])[^\s'\"<>`])*)")
+_LOCAL = {"file", "local", "memory"}
+# What stands before the `@` of these is a container, and no user.
+_CONTAINERS = {"abfs", "abfss", "wasb", "wasbs", "az", "adl"}
+_PORT = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::[0-9]*)?")
+_ARN = re.compile(r"arn:[a-z-]+:")
+_NAME = (
+    r"(?:[\w.-]*(?:signature|token|secret|passw(?:or)?d|pwd|credential|api[_-]?key|access[_-]?key(?:[_-]?id)?"
+    r"|account[_-]?key|private[_-]?key)|sig|sas|authorization)"
+)
+_SPELLED = re.compile(
+    rf"(?i)(?<![\w])(?P<name>{_NAME}(?:[_-]?id)?)(?P<between>['\"]?\s*(?:=|:(?!/))\s*)(?P<quote>b?['\"]?)"
+    r"(?P<value>(?:(?:bearer|basic|negotiate)\s+)?[^\s'\"&,;)}\]]+)"
+)
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+(?=[A-Za-z0-9._~+/=-]{8,})[A-Za-z0-9._~+/=-]+")
+_PAIRS = re.compile(r"[\w.%~-]+=[^&]*(?:&[\w.%~-]+=[^&]*)*")
+# Values of these options say where, not who.
+_HARMLESS = {
+    "account_name", "addressing_style", "block_size", "bucket", "cache_regions", "cache_storage", "consistency",
+    "container", "container_name", "default_block_size", "default_cache_type", "endpoint", "endpoint_override",
+    "endpoint_url", "fo", "host", "hostname", "location", "mode", "path", "port", "project", "protocol", "region",
+    "region_name", "scheme", "signature_version", "target_protocol", "version",
+}  # fmt: skip
+_SHORTEST = 4
+_DEEPEST = 6
+_ENCODED = re.compile("%[0-9A-Fa-f]{2}")
+
+
+def shown_url(url: str) -> str:
+    """A URL, or several of a chain, without user, password, query and fragment; a plain path stays as it is.
+
+    `#` and `?` belong to the names of local files, and stay there unless a query of pairs follows. The container of
+    Azure's URLs stays. What is left out is marked.
+
+    Example:
+        >>> shown_url("https://me:secret@host/a.parquet?sig=abc")
+        'https://***@host/a.parquet?***'
+        >>> shown_url("simplecache::s3://bucket/a?b"), shown_url("file:///data/what?.parquet")
+        ('simplecache::s3://bucket/a?***', 'file:///data/what?.parquet')
+        >>> shown_url("abfs://container@account.dfs.core.windows.net/frames")
+        'abfs://container@account.dfs.core.windows.net/frames'
+    """
+    links = re.split(r"(::)(?=[A-Za-z][A-Za-z0-9+.-]*(?:://|::))", url)
+    return "".join(_shown_link(link) for link in links)
+
+
+def shown_text(text: str, secrets: Iterable[str] = ()) -> str:
+    """A message of somebody else's, with its URLs made fit to be shown and without these secrets.
+
+    Args:
+        text: What may hold them.
+        secrets: What must not be seen, as `secrets_in_url` and `secrets_in_options` find it.
+
+    Example:
+        >>> shown_text("GET https://host/a?sig=abc failed for key S3CR3T", {"S3CR3T"})
+        'GET https://host/a?*** failed for key ***'
+    """
+    for secret in sorted(set(secrets), key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    text = _URL_IN_TEXT.sub(lambda match: _shown_link(match[0]), text)
+    text = _SPELLED.sub(lambda match: f"{match['name']}{match['between']}{match['quote']}{HIDDEN}", text)
+    return _BEARER.sub(rf"\1 {HIDDEN}", text)
+
+
+def secrets_in_url(url: str) -> frozenset[str]:
+    """What of a URL must not be seen: users and passwords, queries and their values, fragments; in each spelling.
+
+    Example:
+        >>> {"s%40cret", "s@cret", "abcd"} <= secrets_in_url("https://me:s%40cret@host/a?sig=abcd")
+        True
+    """
+    found: set[str] = set()
+    for link in re.split(r"::(?=[A-Za-z])", url):
+        match = _URL.match(link)
+        if match is None:
+            continue
+        user, _, rest = _parts(match[1], match[2])
+        query = rest.removeprefix("?").removeprefix("#")
+        values = [value.partition("=")[2] for value in re.split("[&#?]", query)]
+        found.update([user, user.partition(":")[2], query, *values])
+    return _spelled(found)
+
+
+def secrets_in_options(options: Any) -> frozenset[str]:
+    """Texts among the keyword arguments of a file system that must not be seen: all but those that say where.
+
+    Example:
+        >>> sorted(secrets_in_options({"key": "AKIA", "client_kwargs": {"region_name": "eu", "token": b"t0ken"}}))
+        ['AKIA', 't0ken']
+    """
+    return _spelled(_texts(options, _DEEPEST))
+
+
+def _texts(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from (value, *(word for word in value.split() if len(word) > 2 * _SHORTEST))
+        yield from secrets_in_url(value)
+    elif isinstance(value, (bytes, bytearray)):
+        yield bytes(value).decode("utf-8", "replace")
+    elif depth and isinstance(value, Mapping):
+        for name, inner in value.items():
+            if str(name).lower() not in _HARMLESS:
+                yield from _texts(inner, depth - 1)
+            elif isinstance(inner, str):
+                yield from secrets_in_url(inner)
+    elif depth and isinstance(value, (tuple, list, set, frozenset)):
+        for inner in value:
+            yield from _texts(inner, depth - 1)
+    elif depth and not isinstance(value, (type, int, float)) and hasattr(value, "__dict__"):
+        # An object with credentials in it, such as those of Azure.
+        yield from _texts({name: inner for name, inner in vars(value).items() if isinstance(inner, (str, bytes))}, 1)
+
+
+def _spelled(secrets: Iterable[str]) -> frozenset[str]:
+    """In each way in which messages write them; short ones are left, for they are in every word."""
+    found = {text for text in secrets if len(text) >= _SHORTEST}
+    ways = (quote, quote_plus, unquote, lambda text: quote(text, safe=""), lambda text: repr(text)[1:-1])
+    found |= {way(text) for text in found for way in ways}
+    return frozenset(text for text in found if len(text) >= _SHORTEST)
+
+
+def _shown_link(link: str) -> str:
+    match = _URL.match(link)
+    if match is None:
+        return link
+    user, place, rest = _parts(match[1], match[2])
+    return f"{match[1]}{HIDDEN + '@' if user else ''}{place}{rest[:1] + HIDDEN if rest else ''}"
+
+
+def _parts(start: str, rest: str) -> tuple[str, str, str]:
+    """User and password, host and path, query and fragment with their mark, of what follows a scheme."""
+    scheme = start.partition(":")[0].lower()
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    user = ""
+    cut = rest.rfind("@", 0, len(authority))
+    if not _PORT.fullmatch(authority[cut + 1 :]) and not _ARN.match(authority):
+        cut = max(cut, rest.rfind("@"))  # a password with `/`, `?` or `#` that nobody escaped
+    if cut >= 0 and not (scheme in _CONTAINERS and ":" not in rest[:cut]):
+        user, rest = rest[:cut], rest[cut + 1 :]
+    end = re.search("[?]" if scheme in _LOCAL else "[?#]", rest)
+    if end is None or (scheme in _LOCAL and not _PAIRS.fullmatch(rest[end.end() :])):
+        return user, rest, ""
+    return user, rest[: end.start()], rest[end.start() :]
