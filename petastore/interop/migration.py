@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-from pyarrow import fs
 
 from petastore.codecs.registry import codec_from_json
 from petastore.errors import DatasetChangedError, MetadataError, RequestError
@@ -22,8 +21,8 @@ from petastore.storage.footers import (
     Footer,
     agreed_arrow_schema,
     document_in,
+    footer_if_there,
     inventory_of,
-    read_footer,
     read_footers,
 )
 from petastore.storage.legacy_index import check_petastorm_counts, read_petastorm_indexes
@@ -151,8 +150,7 @@ class _Steps:
 
 def _petastorm_footer(location: Location) -> Footer:
     """The footer that holds Petastorm's keys."""
-    there = location.filesystem.get_file_info(location.join(COMMON_METADATA)).type == fs.FileType.File
-    footer = read_footer(location, COMMON_METADATA) if there else None
+    footer = footer_if_there(location, COMMON_METADATA)
     if footer is None or PETASTORM_SCHEMA_KEY not in (footer.metadata.metadata or {}):
         raise RequestError(
             f"{location.url} is no dataset that Petastorm wrote: there is no {PETASTORM_SCHEMA_KEY.decode()!r} in "

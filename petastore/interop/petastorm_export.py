@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import fs
 
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import MetadataError, RequestError, SchemaError
@@ -19,9 +18,8 @@ from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.schema.document import dump_document
-from petastore.storage.footers import Footer, document_in, read_footer
+from petastore.storage.footers import document_in, footer_if_there
 from petastore.storage.listing import list_data_files
-from petastore.storage.location import Location
 from petastore.storage.manifest import COMMON_METADATA, write_common_metadata
 from petastore.storage.petastorm_index import PETASTORM_INDEX_KEY
 from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
@@ -122,7 +120,7 @@ def _check(dataset: Dataset) -> None:
             f"{location.url} holds data files that are not part of the dataset, and Petastorm would stop at them: "
             f"{', '.join(strangers[:3])}; delete them, or take them in with petastore generate-metadata"
         )
-    summary = _footer(location, _SUMMARY)
+    summary = footer_if_there(location, _SUMMARY)
     if summary is not None and summary.metadata.num_row_groups:
         raise MetadataError(
             f"{location.url}/{_SUMMARY} has row groups, and Petastorm would believe it instead; delete it, and export "
@@ -159,7 +157,7 @@ def _reads_as_integer(text: str | None) -> bool:
 def _write(dataset: Dataset, pickled: bytes, *, dry_run: bool) -> tuple[str, ...]:
     location = dataset.location
     document = dump_document(dataset.schema.name, dataset.schema)
-    footer = _footer(location, COMMON_METADATA)
+    footer = footer_if_there(location, COMMON_METADATA)
     old = {} if footer is None else dict(footer.metadata.metadata or {})
     counts = _counts(dataset.inventory)
     keys: dict[bytes, bytes | None] = {}
@@ -203,9 +201,3 @@ def _counts(inventory: Inventory) -> dict[str, int]:
 
 def _stored(dataset: Dataset) -> pa.Schema:
     return storage_schema(field for field in dataset.schema if field.name not in dataset.partition_names)
-
-
-def _footer(location: Location, relative: str) -> Footer | None:
-    if location.filesystem.get_file_info(location.join(relative)).type != fs.FileType.File:
-        return None
-    return read_footer(location, relative)

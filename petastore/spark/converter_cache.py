@@ -8,6 +8,7 @@ later one that uses the same parent removes it: `petastore.spark.leases` says wh
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import os
 import re
@@ -30,7 +31,9 @@ from petastore.spark.settings import TIMESTAMP_TYPE, parquet_settings
 from petastore.spark.tensor_columns import FloatDtype, observing_shapes, tensor_columns
 from petastore.spark.turns import settings_held
 from petastore.spark.urls import driver_url, spark_url
+from petastore.storage.failures import answered, asking, foreign_text
 from petastore.storage.location import Location, open_location
+from petastore.storage.shown import shown_url
 from petastore.writers.commit import commit_dataset
 
 if TYPE_CHECKING:
@@ -139,7 +142,14 @@ def keep(
 
 def _is_there(kept: Kept) -> bool:
     assert kept.parent is not None  # noqa: S101 - it was filled
-    return bool(kept.parent.filesystem.get_file_info(kept.parent.join(kept.name)).type != fs.FileType.NotFound)
+    return _is_at(kept.parent, kept.name)
+
+
+def _is_at(parent: Location, name: str) -> bool:
+    path = parent.join(name)
+    return bool(
+        answered(parent, lambda: parent.filesystem.get_file_info(path).type != fs.FileType.NotFound, "look at", name)
+    )
 
 
 def _entry_of(df: DataFrame, storing: Storing) -> Kept:
@@ -185,11 +195,9 @@ def _fill(kept: Kept, storage_options: Mapping[str, Any] | None) -> Dataset:
         _leases.take(parent, name)
         shapes = _write(kept.df, storing, f"{base}/{name}")
         return _committed(url, shapes, storage_options, writer=f"Spark {session.version} via a converter")
-    except OSError as problem:
-        _remove(parent, name, url)
-        raise StorageError(f"{parent.url}: the rows cannot be stored there: {problem}") from problem
     except BaseException:
-        _remove(parent, name, url)
+        with contextlib.suppress(StorageError):  # what stays has a lease, by which others find it abandoned
+            _remove(parent, name, url)
         raise
 
 
@@ -248,19 +256,16 @@ def release(url: str, user: Any, *, storage_options: Mapping[str, Any] | None) -
     """
     with _lock:
         mine = [kept for entries in _kept.values() for kept in entries if kept.url == url and kept.pid == os.getpid()]
-    try:
-        for kept in mine:
-            with kept.lock:
-                kept.users.discard(user)
-                if not kept.users:
-                    _end(kept)
-        if not mine:
-            parent_url, _, name = url.rstrip("/").rpartition("/")
-            parent = open_location(parent_url or "/", storage_options=storage_options)
-            if has_lease(parent, name):
-                _remove(parent, name, url)
-    except OSError as problem:
-        raise StorageError(f"{url} cannot be removed: {problem}") from problem
+    for kept in mine:
+        with kept.lock:
+            kept.users.discard(user)
+            if not kept.users:
+                _end(kept)
+    if not mine:
+        parent_url, _, name = url.rstrip("/").rpartition("/")
+        parent = open_location(parent_url or "/", storage_options=storage_options)
+        if has_lease(parent, name):
+            _remove(parent, name, url)
 
 
 def _end(kept: Kept) -> None:
@@ -272,12 +277,12 @@ def _end(kept: Kept) -> None:
 
 def _remove(parent: Location, name: str, url: str) -> None:
     """Remove a directory, then its lease: should this end in between, the next one still finds the lease."""
-    if _handler is not None:
-        _handler(url)
-    else:
-        path = parent.join(name)
-        if parent.filesystem.get_file_info(path).type != fs.FileType.NotFound:
-            parent.filesystem.delete_dir(path)
+    handler = _handler
+    if handler is not None:
+        with asking(parent, "have the registered handler remove", name):
+            handler(url)
+    elif _is_at(parent, name):
+        answered(parent, lambda: parent.filesystem.delete_dir(parent.join(name)), "remove the directory", name)
     _leases.give_back(parent, name)
 
 
@@ -286,8 +291,8 @@ def _remove_abandoned(parent: Location, base: str) -> None:
     try:
         for name in abandoned_directories(parent):
             _remove(parent, name, f"{base}/{name}")
-    except OSError as problem:
-        warnings.warn(f"{parent.url}: what others left there cannot be removed: {problem}", UserWarning, stacklevel=2)
+    except StorageError as problem:
+        warnings.warn(f"what others left behind cannot be removed: {problem}", UserWarning, stacklevel=2)
 
 
 @atexit.register
@@ -299,4 +304,5 @@ def _remove_all() -> None:
         try:
             _end(kept)
         except Exception as problem:  # noqa: BLE001 - the next directory is to be removed, whatever happened to this one
-            warnings.warn(f"{kept.url} could not be removed: {problem}", UserWarning, stacklevel=1)
+            said = foreign_text(problem)
+            warnings.warn(f"{shown_url(kept.url)} could not be removed: {said}", UserWarning, stacklevel=1)

@@ -13,6 +13,7 @@ What cannot be told, such as a lease that cannot be read, counts as used.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -27,7 +28,10 @@ from typing import Any
 from pyarrow import fs
 
 from petastore import forks
+from petastore.errors import FileMissingError, StorageError
+from petastore.storage.failures import answered
 from petastore.storage.location import Location
+from petastore.storage.whole_files import create_directory, delete_file, write_file
 
 __all__ = ["Lease", "Leases", "abandoned_directories", "has_lease", "is_directory_name"]
 
@@ -132,9 +136,9 @@ class Leases:
             name: Its name.
 
         Raises:
-            OSError: The storage refused.
+            StorageError: The storage refused.
         """
-        parent.filesystem.create_dir(parent.root, recursive=True)
+        create_directory(parent)
         _write(parent, name)
         with self._lock:
             self._forget_parents_leases()
@@ -147,7 +151,7 @@ class Leases:
         """Delete the lease of a directory that was removed.
 
         Raises:
-            OSError: The storage refused.
+            StorageError: The storage refused.
         """
         with self._lock:
             self._forget_parents_leases()
@@ -155,10 +159,8 @@ class Leases:
             if not self._held and self._ended is not None:
                 self._ended.set()
                 self._ended = None
-        try:
-            parent.filesystem.delete_file(_path(parent, name))
-        except FileNotFoundError:
-            return  # another process removed what it took for abandoned
+        with contextlib.suppress(FileMissingError):  # another process removed what it took for abandoned
+            delete_file(parent, _file(name))
 
     def _forget_parents_leases(self) -> None:
         if self._pid != os.getpid():
@@ -169,24 +171,26 @@ class Leases:
             with self._lock:
                 held = list(self._held.items())
             for (_, name), parent in held:
-                try:
+                with contextlib.suppress(StorageError):  # the next hour tries again; for three days nobody is misled
                     _write(parent, name)
-                except OSError:
-                    continue  # the next hour tries again, and three days pass before anybody is misled
 
 
 def has_lease(parent: Location, name: str) -> bool:
     """Whether a converter of any process made this directory."""
-    return is_directory_name(name) and bool(parent.filesystem.get_file_info(_path(parent, name)).is_file)
+    path = parent.join(_file(name))
+    return is_directory_name(name) and bool(
+        answered(parent, lambda: parent.filesystem.get_file_info(path).is_file, "look at", _file(name))
+    )
 
 
 def abandoned_directories(parent: Location) -> Iterator[str]:
     """Names of the directories in `parent` whose processes are gone; their leases are still there.
 
     Raises:
-        OSError: The storage refused.
+        StorageError: The storage refused.
     """
-    listed = parent.filesystem.get_file_info(fs.FileSelector(parent.root, allow_not_found=True))
+    selector = fs.FileSelector(parent.root, allow_not_found=True)
+    listed = answered(parent, lambda: parent.filesystem.get_file_info(selector), "list the directory")
     now = time.time()
     for info in listed:
         matched = _LEASE_FILE.fullmatch(info.base_name)
@@ -197,20 +201,23 @@ def abandoned_directories(parent: Location) -> Iterator[str]:
             yield matched[1]
 
 
-def _path(parent: Location, name: str) -> str:
-    return parent.join(f"_{name}.lease")
+def _file(name: str) -> str:
+    return f"_{name}.lease"
 
 
 def _write(parent: Location, name: str) -> None:
-    with parent.filesystem.open_output_stream(_path(parent, name)) as file:
-        file.write(Lease.of_this_process().to_json())
+    write_file(parent, _file(name), Lease.of_this_process().to_json())
 
 
 def _read(parent: Location, name: str) -> Lease | None:
+    def begin() -> bytes:
+        with parent.filesystem.open_input_stream(parent.join(_file(name))) as file:
+            data: bytes = file.read(_MAX_BYTES)
+            return data
+
     try:
-        with parent.filesystem.open_input_stream(_path(parent, name)) as file:
-            return Lease.from_json(file.read(_MAX_BYTES))
-    except FileNotFoundError:
+        return Lease.from_json(answered(parent, begin, "read", _file(name)))
+    except FileMissingError:
         return None
 
 

@@ -143,14 +143,13 @@ def kind_of(problem: BaseException) -> tuple[Kind, int | None]:
         >>> kind_of(OSError("AWS Error ACCESS_DENIED during HeadObject operation")), kind_of(KeyError("Contents"))
         (('access', None), ('other', None))
     """
-    number: int | None = None
-    for one in causes(problem):
-        number = number if number is not None else _number(one)
-        for look in (_by_type, _by_answer, _by_names, _by_text):
-            known = look(one)
-            if known is not None:
-                return known, number
-    return "other", number
+    found = list(causes(problem))
+    number = next((number for one in found if (number := _number(one)) is not None), None)
+    if isinstance(problem, FileNotFoundError) and problem.__cause__ is not None:
+        # Some file systems say so of all that they could not get, and why in the cause alone.
+        found = [*(one for one in found if not isinstance(one, FileNotFoundError)), problem]
+    kinds = (look(one) for one in found for look in (_by_type, _by_answer, _by_names, _by_text))
+    return next((kind for kind in kinds if kind is not None), "other"), number
 
 
 def causes(problem: BaseException) -> Iterator[BaseException]:
@@ -170,7 +169,9 @@ def causes(problem: BaseException) -> Iterator[BaseException]:
 
 
 def _number(problem: BaseException) -> int | None:
-    number = problem.errno if isinstance(problem, OSError) else None
+    if not isinstance(problem, OSError) or isinstance(problem, (ssl.SSLError, socket.gaierror, socket.herror)):
+        return None  # those of TLS and of looking up names count in numbers of their own
+    number: Any = problem.errno
     return number if isinstance(number, int) and number in errno.errorcode else None
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from petastore.errors import (
     DatasetExistsError,
@@ -23,10 +23,19 @@ from petastore.errors import (
     StorageError,
     StorageTimeoutError,
 )
-from petastore.storage.failure_kinds import Kind, advice, attribute, causes, class_names, kind_of, message_of
-from petastore.storage.shown import secrets_in_options, secrets_in_url, shown_text
+from petastore.storage.failure_kinds import Kind, advice, causes, class_names, kind_of, message_of
+from petastore.storage.shown import shown_text
 
-__all__ = ["Place", "answered", "asking", "failure", "foreign_text", "is_of_storage", "raise_alone"]
+__all__ = [
+    "Place",
+    "RaisedByStorage",
+    "answered",
+    "asking",
+    "failure",
+    "foreign_text",
+    "is_of_storage",
+    "raise_alone",
+]
 
 _T = TypeVar("_T")
 _MOST_CHARACTERS = 600
@@ -39,6 +48,14 @@ _ERRORS: dict[Kind, type[StorageError]] = {
 }
 
 
+class RaisedByStorage(OSError):  # noqa: N818 - it never leaves petastore.storage, whose doors class it
+    """What a file system raised, on its way through Arrow, which would make it look like a damaged page."""
+
+    def __init__(self, problem: BaseException) -> None:
+        super().__init__("the storage could not be read")
+        self.problem = problem
+
+
 class Place(Protocol):
     """Where storage is asked: a `petastore.storage.location.Location`."""
 
@@ -47,12 +64,12 @@ class Place(Protocol):
         """For messages, fit to be shown."""
 
     @property
-    def filesystem(self) -> Any:
-        """Which is asked."""
+    def system(self) -> str:
+        """Name of the file system, for messages."""
 
     @property
-    def root(self) -> str:
-        """Path of the dataset in it."""
+    def secrets(self) -> frozenset[str]:
+        """What the messages of the file system may hold and must not be seen."""
 
 
 def answered(location: Place, call: Callable[[], _T], doing: str = "be reached", path: str | None = None) -> _T:
@@ -131,8 +148,9 @@ def is_of_storage(problem: BaseException) -> bool:
 
 def failure(problem: BaseException, location: Place, doing: str, path: str | None = None) -> StorageError:
     """The error of the family that says what a file system raised; nothing is chained to it."""
+    problem = problem.problem if isinstance(problem, RaisedByStorage) else problem
     kind, number = kind_of(problem)
-    said = f"{_name_of(location.filesystem)} raised {foreign_text(problem, _secrets(location))}"
+    said = f"{location.system} raised {foreign_text(problem, location.secrets)}"
     if kind == "missing":
         what = "there is nothing at that URL" if path is None else f"the file {path} is missing"
         missing = DatasetNotFoundError if path is None else FileMissingError
@@ -148,7 +166,7 @@ def foreign_text(problem: BaseException, secrets: frozenset[str] = frozenset()) 
 
     Example:
         >>> foreign_text(OSError("403 for https://host/x?sig=abc"))
-        'OSError: 403 for https://host/x?***'
+        'OSError: 403 for https://host/x'
     """
     texts: list[str] = []
     for one in list(causes(problem))[:_MOST_SAID]:
@@ -157,17 +175,6 @@ def foreign_text(problem: BaseException, secrets: frozenset[str] = frozenset()) 
             texts.append(f"{type(one).__name__}: {message}" if message else type(one).__name__)
     text = shown_text(", caused by ".join(texts), secrets)
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]} …"
-
-
-def _name_of(filesystem: Any) -> str:
-    handler = attribute(filesystem, "handler")
-    return type(attribute(handler, "fs") or handler or filesystem).__name__
-
-
-def _secrets(location: Place) -> frozenset[str]:
-    """What messages of this file system may hold and must not be seen: its address, and what it was made with."""
-    made_with = attribute(attribute(attribute(location.filesystem, "handler"), "fs"), "storage_options")
-    return secrets_in_url(location.root) | secrets_in_options(made_with)
 
 
 def _place_of_fault(problem: BaseException) -> str:

@@ -19,22 +19,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from petastore.errors import DatasetChangedError, MetadataError, SchemaError, StorageError
+from petastore.errors import DatasetChangedError, MetadataError, SchemaError
 from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.schema.document import DOCUMENT_KEY
+from petastore.storage.failures import answered, asking
 from petastore.storage.leaves import leaves_by_column
 from petastore.storage.listing import list_data_files
 from petastore.storage.location import Location
 from petastore.storage.partitions import parse_partitions
 from petastore.storage.row_group_counts import row_group_counts
+from petastore.storage.watched_file import open_to_read
 
 __all__ = [
     "MAX_FOOTER_BYTES",
     "Footer",
     "FooterCache",
     "agreed_arrow_schema",
+    "footer_if_there",
     "inventory_of",
     "list_data_files",
     "read_footer",
@@ -120,19 +123,24 @@ def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BY
         max_bytes: A larger footer is refused.
 
     Raises:
-        StorageError: The file is missing or cannot be read.
+        FileMissingError: There is no such file.
+        StorageError: The file cannot be read.
         MetadataError: The file is no Parquet, or its footer is damaged; the message says how.
     """
-    try:
-        with location.filesystem.open_input_file(location.join(path)) as source:
-            size, footer = _read_tail(source, path, max_bytes)
-    except MetadataError:
-        raise
-    except FileNotFoundError:
-        raise StorageError(f"{location.url}: the file {path} is missing") from None
-    except OSError as problem:
-        raise StorageError(f"{location.url}: {path} cannot be read: {problem}") from problem
+    with asking(location, "read the footer of", path), open_to_read(location, path) as source:
+        size, footer = _read_tail(source, path, max_bytes)
     return _parsed(path, size, footer)
+
+
+def footer_if_there(location: Location, path: str) -> Footer | None:
+    """The footer of a file; None where there is no such file.
+
+    Raises:
+        StorageError: The file cannot be read, or nobody can tell whether it is there.
+        MetadataError: The file is no Parquet, or its footer is damaged.
+    """
+    info = answered(location, lambda: location.filesystem.get_file_info(location.join(path)), "look at", path)
+    return read_footer(location, path) if info.is_file else None
 
 
 def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 
 import numpy as np
-from pyarrow import fs
 
 from petastore.errors import DatasetChangedError, MetadataError
 from petastore.indexers import RowGroupIndex
 from petastore.inventory import Inventory
-from petastore.storage.footers import Footer, read_footer
+from petastore.storage.footers import footer_if_there
 from petastore.storage.location import Location
 from petastore.storage.manifest import COMMON_METADATA
 from petastore.storage.petastorm_index import PETASTORM_INDEX_KEY, PetastormIndex, petastorm_indexes
@@ -40,7 +39,7 @@ def read_petastorm_indexes(location: Location, inventory: Inventory) -> dict[str
         MetadataError: The pickle is damaged, or no index.
         StorageError: The storage refused.
     """
-    footer = _footer(location, COMMON_METADATA)
+    footer = footer_if_there(location, COMMON_METADATA)
     pickled = None if footer is None else (footer.metadata.metadata or {}).get(PETASTORM_INDEX_KEY)
     if pickled is None:
         return {}
@@ -74,7 +73,7 @@ def check_petastorm_counts(location: Location, inventory: Inventory) -> None:
         MetadataError: Petastorm's counts are missing or damaged, or it numbered row groups in an order of its own.
         StorageError: The storage refused.
     """
-    summary = _footer(location, _SUMMARY)
+    summary = footer_if_there(location, _SUMMARY)
     if summary is not None and summary.metadata.num_row_groups:
         raise MetadataError(
             f"{location.url}/{_SUMMARY} has row groups: Petastorm then numbers them in the order of a directory "
@@ -96,7 +95,7 @@ def _counts(inventory: Inventory) -> dict[str, int]:
 
 
 def _counted(location: Location) -> dict[str, int]:
-    footer = _footer(location, COMMON_METADATA)
+    footer = footer_if_there(location, COMMON_METADATA)
     text = None if footer is None else (footer.metadata.metadata or {}).get(_COUNTS_KEY)
     source = f"{location.url}/{COMMON_METADATA}"
     if text is None:
@@ -111,9 +110,3 @@ def _counted(location: Location) -> dict[str, int]:
     if not isinstance(found, dict) or not all(type(count) is int for count in found.values()):
         raise MetadataError(f"{source}: Petastorm's row-group counts are no numbers by file")
     return found
-
-
-def _footer(location: Location, relative: str) -> Footer | None:
-    if location.filesystem.get_file_info(location.join(relative)).type != fs.FileType.File:
-        return None
-    return read_footer(location, relative)

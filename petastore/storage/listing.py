@@ -8,7 +8,8 @@ from typing import Any
 
 from pyarrow import fs
 
-from petastore.errors import DatasetNotFoundError, MetadataError, StorageError
+from petastore.errors import DatasetNotFoundError, MetadataError
+from petastore.storage.failures import answered, asking
 from petastore.storage.location import Location
 
 __all__ = ["files_below", "is_data_file", "list_data_files", "unfinished_writes", "writing_marker"]
@@ -29,10 +30,7 @@ def writing_marker(token: str) -> str:
 def unfinished_writes(location: Location) -> set[str]:
     """Tokens of writes that have not ended, or were killed."""
     selector = fs.FileSelector(location.join("_petastore"), allow_not_found=True)
-    try:
-        found = location.filesystem.get_file_info(selector)
-    except OSError as problem:
-        raise StorageError(f"{location.url}/_petastore cannot be listed: {problem}") from problem
+    found = answered(location, lambda: location.filesystem.get_file_info(selector), "list the directory _petastore")
     return {match[1] for info in found if (match := _MARKER.fullmatch(f"_petastore/{info.base_name}"))}
 
 
@@ -100,13 +98,9 @@ def files_below(location: Location) -> dict[str, Any]:
         handler.fs.invalidate_cache()  # fsspec remembers listings, and others write too
     for relative in (None,) if location.paths is None else location.paths:
         start = location.root if relative is None else location.join(relative)
-        try:
+        with asking(location, f"list {relative or 'the directory'}"):
             info = location.filesystem.get_file_info(start)
             listed = [info] if info.is_file else _below(location.filesystem, info, start)
-        except OSError as problem:
-            raise StorageError(
-                f"{location.url}: {relative or 'the directory'} cannot be listed: {problem}"
-            ) from problem
         if listed is None:
             raise DatasetNotFoundError(f"{location.url}: there is nothing at {relative or 'that path'}")
         found.update({_relative(location, item.path): item for item in listed if item.is_file})

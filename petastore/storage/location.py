@@ -14,12 +14,15 @@ from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
-from petastore.errors import MissingExtraError, RequestError, StorageError
+from petastore.errors import MissingExtraError, RequestError
+from petastore.storage.failure_kinds import attribute
+from petastore.storage.failures import answered, foreign_text, raise_alone
+from petastore.storage.shown import secrets_in_options, secrets_in_url, shown_url
 
 __all__ = ["Location", "open_location"]
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+(?:::[A-Za-z][A-Za-z0-9+.-]+)*)://")
-_USER_AND_PASSWORD = re.compile(r"//[^/@]*:[^/@]*@")
+_USER_AND_PASSWORD = re.compile(r"//([^/@]*:[^/@]*)@")
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _HDFS = {"hdfs", "viewfs"}
 # What the filesystems of these schemes need, and the extra of ours that brings it.
@@ -58,6 +61,22 @@ class Location:
 
     paths: tuple[str, ...] | None = None
     """Paths relative to `root` where single files or a list were given, else None: all that is in `root`."""
+
+    @property
+    def store(self) -> Any:
+        """The fsspec filesystem that `filesystem` wraps; None for those of Arrow."""
+        return attribute(attribute(self.filesystem, "handler"), "fs")
+
+    @property
+    def system(self) -> str:
+        """Name of the file system, for messages."""
+        return type(self.store or attribute(self.filesystem, "handler") or self.filesystem).__name__
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What messages of the file system may hold and must not be seen: its addresses, and what it was made with."""
+        made_with = attribute(self.store, "storage_options")
+        return secrets_in_url(self.root) | secrets_in_options(made_with)
 
     def join(self, relative: str) -> str:
         """The path in `filesystem` of something that lies under `root`."""
@@ -107,7 +126,7 @@ def open_location(
     if isinstance(url_or_urls, (str, os.PathLike)):
         url = _checked_url(url_or_urls)
         opened, root = _filesystem_and_path(url, storage_options, filesystem)
-        return _whole_or_file(opened, root, _shown(url))
+        return _whole_or_file(opened, root, _shown(url), storage_options)
     if not isinstance(url_or_urls, Iterable) or isinstance(url_or_urls, (bytes, Mapping)):
         raise RequestError(f"a dataset URL is text, a path or a list of them, but {url_or_urls!r} was given")
     urls = [_checked_url(url) for url in url_or_urls]
@@ -125,27 +144,34 @@ def _checked_url(url: Any) -> str:
     if not text.strip():
         raise RequestError("the dataset URL is empty; give a URL such as file:///data/frames or a local path")
     if "\0" in text:
-        raise RequestError(f"the dataset URL {text!r} holds a NUL character; no path has one")
+        raise RequestError(f"the dataset URL {shown_url(text)!r} holds a NUL character; no path has one")
     return text
 
 
-def _whole_or_file(filesystem: Any, root: str, shown: str) -> Location:
-    try:
-        info = filesystem.get_file_info(root)
-    except TypeError as problem:  # some filesystems look at their options only when they connect
-        raise RequestError(f"{shown}: the storage_options are refused: {_hidden(str(problem))}") from None
-    except OSError as problem:
-        raise StorageError(f"{shown} cannot be reached: {_hidden(str(problem))}") from problem
+def _whole_or_file(filesystem: Any, root: str, shown: str, storage_options: Mapping[str, Any] | None) -> Location:
+    location = Location(shown, filesystem, root)
+
+    def look() -> Any:
+        try:
+            return filesystem.get_file_info(root)
+        except TypeError as problem:
+            if not storage_options:
+                raise
+            # Some filesystems look at their options only when they connect.
+            said = foreign_text(problem, location.secrets)
+            raise_alone(RequestError(f"{shown}: the storage_options are refused: {said}"))
+
+    info = answered(location, look)
     if info.type == fs.FileType.File:
         directory, name = posixpath.split(root)
         return Location(shown, filesystem, directory, (name,))
-    return Location(shown, filesystem, root)
+    return location
 
 
 def _of_many(urls: list[str], storage_options: Mapping[str, Any] | None, filesystem: Any) -> Location:
     places = {_scheme_and_host(url) for url in urls}
     if len(places) > 1:
-        shown = ", ".join(sorted(f"{scheme}://{_hidden(host)}" for scheme, host in places))
+        shown = ", ".join(sorted(shown_url(f"{scheme}://{host}") for scheme, host in places))
         raise RequestError(
             f"the URLs of one dataset must share scheme and host, but these have {shown}; open each alone"
         )
@@ -153,7 +179,10 @@ def _of_many(urls: list[str], storage_options: Mapping[str, Any] | None, filesys
     paths = [first, *(_path_in(opened, url, filesystem) for url in urls[1:])]
     for previous, path in itertools.pairwise(sorted(paths, key=lambda path: path.split("/"))):
         if path == previous or path.startswith(previous.rstrip("/") + "/"):
-            raise RequestError(f"the URLs of one dataset overlap: {path} is or lies in {previous}; name each file once")
+            raise RequestError(
+                f"the URLs of one dataset overlap: {shown_url(path)} is or lies in {shown_url(previous)}; name each "
+                "file once"
+            )
     # Not `posixpath.commonpath`: it makes one slash of the two in paths that are web addresses.
     parts = [path.split("/") for path in paths]
     shared = len(list(itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))))
@@ -177,17 +206,10 @@ def _scheme(url: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """The URL without user, password and signature, and with a scheme."""
-    scheme = _scheme(url)
-    if scheme == "file":
+    """The URL as it may be shown, and with a scheme."""
+    if _scheme(url) == "file":
         return "file://" + _local_path(url)
-    if scheme in {"http", "https"}:
-        url = url.partition("?")[0]
-    return _hidden(url.rstrip("/") if not url.endswith("://") else url)
-
-
-def _hidden(text: str) -> str:
-    return re.sub(r"^[^/@]*:[^/@]*@", "***@", _USER_AND_PASSWORD.sub("//***@", text))
+    return shown_url(url if url.endswith("://") else url.rstrip("/"))
 
 
 def _filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, filesystem: Any) -> tuple[Any, str]:
@@ -199,7 +221,7 @@ def _filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, fi
         opened = _from_fsspec(url, storage_options)
     path = _path_in(opened, url, filesystem)
     match = _USER_AND_PASSWORD.search(url)
-    if match and match[0][2:] in path + "@":
+    if match and f"{match[1]}@" in f"{path}@":
         raise RequestError(
             f"{_shown(url)}: this kind of URL takes no user and password; give them as storage_options instead"
         )
@@ -208,7 +230,8 @@ def _filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, fi
 
 def _wrapped(filesystem: Any) -> Any:
     if isinstance(filesystem, fs.FileSystem):
-        return filesystem
+        handler: Any = getattr(filesystem, "handler", None)
+        return fs.PyFileSystem(_handler(handler.fs)) if type(handler) is fs.FSSpecHandler else filesystem
     inner = getattr(filesystem, "fs", None)
     if isinstance(inner, fs.FileSystem):  # fsspec's own wrapper of a pyarrow filesystem, as for hdfs
         return inner
@@ -216,29 +239,47 @@ def _wrapped(filesystem: Any) -> Any:
         raise RequestError(f"filesystem is a pyarrow or fsspec filesystem, but a {type(filesystem).__name__} was given")
     if "file" in ((filesystem.protocol,) if isinstance(filesystem.protocol, str) else filesystem.protocol):
         return fs.LocalFileSystem()
-    return fs.PyFileSystem(fs.FSSpecHandler(filesystem))
+    return fs.PyFileSystem(_handler(filesystem))
 
 
-def _from_fsspec(url: str, storage_options: Mapping[str, Any] | None) -> Any:
+def _handler(store: Any) -> Any:
+    from petastore.storage.fsspec_handler import Handler  # which imports fsspec
+
+    return Handler(store)
+
+
+def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
     import fsspec
 
     scheme = _scheme(url)
     spelled = _URL.sub(f"{scheme}://", url, count=1)
-    try:
-        opened, _ = fsspec.core.url_to_fs(spelled, **dict(storage_options or {}))
-    except ImportError as problem:
-        if scheme in _EXTRAS:
-            package, extra = _EXTRAS[scheme]
-            raise MissingExtraError(f"a {scheme}:// URL", package=package, extra=extra) from None
-        raise RequestError(f"{_shown(url)}: the filesystem of {scheme}:// cannot be imported: {problem}") from None
-    except TypeError:
-        names = ", ".join(sorted(map(str, storage_options or {}))) or "none"
-        raise RequestError(f"{_shown(url)}: {scheme}:// does not take these storage_options: {names}") from None
-    except ValueError as problem:
-        raise RequestError(f"{_shown(url)}: {_hidden(str(problem))}") from None
-    except OSError as problem:
-        raise StorageError(f"{_shown(url)} cannot be reached: {_hidden(str(problem))}") from problem
-    return _wrapped(opened)
+    place = _Unopened(_shown(url), f"the file system of {scheme}://", secrets_in_url(url) | secrets_in_options(options))
+
+    def open_it() -> Any:
+        try:
+            return fsspec.core.url_to_fs(spelled, **dict(options or {}))[0]
+        except ImportError as problem:
+            if scheme in _EXTRAS:
+                package, extra = _EXTRAS[scheme]
+                raise_alone(MissingExtraError(f"a {scheme}:// URL", package=package, extra=extra))
+            said = f"cannot be imported: {foreign_text(problem, place.secrets)}"
+            raise_alone(RequestError(f"{place.url}: {place.system} {said}"))
+        except TypeError:
+            names = ", ".join(sorted(map(str, options or {}))) or "none"
+            raise_alone(RequestError(f"{place.url}: {scheme}:// does not take these storage_options: {names}"))
+        except ValueError as problem:
+            raise_alone(RequestError(f"{place.url}: {foreign_text(problem, place.secrets)}"))
+
+    return _wrapped(answered(place, open_it, "be opened"))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Unopened:
+    """A place whose file system is being made."""
+
+    url: str
+    system: str
+    secrets: frozenset[str]
 
 
 def _path_in(opened: Any, url: str, given: Any) -> str:
@@ -267,8 +308,9 @@ def _local_path(url: str) -> str:
     parts = urlsplit(url, allow_fragments=False)
     literal = parts.path + (f"?{parts.query}" if parts.query else "")
     if parts.netloc not in {"", "localhost"}:
-        raise RequestError(f"{url}: a file URL has three slashes; write file:///{parts.netloc}{literal}")
+        right = shown_url(f"file://{parts.netloc}{literal}").replace("://", ":///", 1)
+        raise RequestError(f"{shown_url(url)}: a file URL has three slashes; write {right}")
     if not literal:
-        raise RequestError(f"{url}: the URL names no path")
+        raise RequestError(f"{shown_url(url)}: the URL names no path")
     decoded = unquote(literal)
     return os.path.normpath(decoded if not os.path.exists(literal) and os.path.exists(decoded) else literal)  # noqa: PTH110

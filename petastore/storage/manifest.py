@@ -21,13 +21,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyarrow import fs, ipc
+from pyarrow import ipc
 
 from petastore.arrow_memory import numbers_of
-from petastore.errors import DatasetNotFoundError, MetadataError, PetastoreError, StorageError
+from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataError, PetastoreError
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.document import DOCUMENT_KEY
-from petastore.storage.footers import document_in, list_data_files, read_footer
+from petastore.storage.footers import document_in, footer_if_there, list_data_files, read_footer
 from petastore.storage.location import Location
 from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
 from petastore.storage.whole_files import delete_quietly, read_whole, replace_whole
@@ -263,10 +263,10 @@ def read_schema_document(location: Location) -> str | None:
         MetadataError: The file is damaged, or the pickle is no schema of Petastorm's.
         StorageError: The storage refused.
     """
-    if location.filesystem.get_file_info(location.join(COMMON_METADATA)).type != fs.FileType.File:
+    footer = footer_if_there(location, COMMON_METADATA)
+    if footer is None:
         return None
     source = f"{location.url}/{COMMON_METADATA}"
-    footer = read_footer(location, COMMON_METADATA)
     document = document_in(footer.metadata, source)
     pickled = None if document is not None else (footer.metadata.metadata or {}).get(PETASTORM_SCHEMA_KEY)
     return document if pickled is None else petastorm_document(pickled, footer.arrow_schema, source=source)
@@ -304,5 +304,5 @@ def write_common_metadata(
 def _old_keys(location: Location) -> dict[bytes, bytes]:
     try:
         return dict(read_footer(location, COMMON_METADATA).metadata.metadata or {})
-    except StorageError:
+    except (FileMissingError, MetadataError):
         return {}

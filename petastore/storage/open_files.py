@@ -19,6 +19,7 @@ from petastore.errors import DatasetChangedError
 from petastore.inventory import DataFile
 from petastore.storage.footers import Footer
 from petastore.storage.location import Location
+from petastore.storage.watched_file import open_to_read
 
 __all__ = ["OpenFiles"]
 
@@ -57,8 +58,8 @@ class OpenFiles:
 
         Raises:
             DatasetChangedError: The file is not the one that the footer is of.
-            FileNotFoundError: It is missing.
-            OSError: It cannot be read.
+            FileMissingError: It is missing.
+            StorageError: It cannot be opened; reading may raise `RaisedByStorage` and what Arrow raises.
         """
         opened = self._found(footer, verify, whole)
         if opened is not None and opened.was_touched:
@@ -111,7 +112,7 @@ class _Opened:
         self.is_fetched_ahead = str(location.filesystem.type_name) != "local"
         together = whole and self.is_fetched_ahead
         self._path = location.join(footer.file.path)
-        self.source = location.filesystem.open_input_file(self._path)
+        self.source = open_to_read(location, footer.file.path)
         try:
             self._version = None if self.is_fetched_ahead else _version(self._path)
             _check_size(self.source, footer.file)
@@ -137,7 +138,7 @@ def _version(path: str) -> tuple[int, int, int] | None:
     """What changes when a local file is written to; None where there is no file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a row group is read in less time than a `Path` is made a few times
-    except OSError:
+    except OSError:  # it is opened anew, which says what is wrong with it
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -19,10 +19,11 @@ import pyarrow as pa
 from pyarrow import fs, ipc
 
 from petastore.arrow_memory import numbers_of
-from petastore.errors import DatasetChangedError, MetadataError, PetastoreError, RequestError, StorageError
+from petastore.errors import DatasetChangedError, MetadataError, PetastoreError, RequestError
 from petastore.expressions.literal import as_literal, literal_json
 from petastore.indexers import RowGroupIndex, Slices
 from petastore.inventory import Inventory
+from petastore.storage.failures import answered
 from petastore.storage.location import Location
 from petastore.storage.whole_files import read_whole, replace_whole
 
@@ -107,11 +108,9 @@ def stored_index_names(location: Location) -> list[str]:
         StorageError: The storage refused.
     """
     selector = fs.FileSelector(location.join(INDEXES), allow_not_found=True)
-    try:
-        found = [info.base_name for info in location.filesystem.get_file_info(selector) if info.is_file]
-    except OSError as problem:
-        raise StorageError(f"{location.url}/{INDEXES} cannot be listed: {problem}") from problem
-    return sorted(unquote(name.removesuffix(_SUFFIX)) for name in found if name.endswith(_SUFFIX))
+    found = answered(location, lambda: location.filesystem.get_file_info(selector), f"list the directory {INDEXES}")
+    names = [info.base_name for info in found if info.is_file]
+    return sorted(unquote(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX))
 
 
 def read_index(location: Location, inventory: Inventory, name: str) -> RowGroupIndex | None:

@@ -9,8 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from petastore.errors import DatasetChangedError, DecodeError, RequestError, StorageError
+from petastore.errors import DecodeError, PetastoreError, RequestError
 from petastore.inventory import DataFile
+from petastore.storage.failure_kinds import kind_of
+from petastore.storage.failures import RaisedByStorage, failure, raise_alone
 from petastore.storage.footers import Footer, FooterCache, check_unchanged, read_footer
 from petastore.storage.layouts import is_pickable, pickable
 from petastore.storage.location import Location
@@ -109,10 +111,8 @@ def read_row_group_in_parts(
             for part, leaves_of_part in zip(parts, leaves, strict=True):
                 columns = part.columns
                 yield from _tables(reader, footer, ordinal, part, leaves_of_part)
-    except FileNotFoundError:
-        raise StorageError(f"{location.url}: the file {file.path} is missing") from None
     except (pa.ArrowException, OSError) as problem:
-        raise _explained(problem, location, file, ordinal, columns, footer) from problem
+        raise_alone(_explained(problem, location, file, ordinal, columns, footer))
 
 
 def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
@@ -226,13 +226,22 @@ def _explained(
     problem: Exception, location: Location, file: DataFile, ordinal: int, columns: Sequence[str], footer: Footer
 ) -> Exception:
     """What a failed read means: the storage refused, the file was rewritten meanwhile, or a page is damaged."""
-    if isinstance(problem, DatasetChangedError):
+    if isinstance(problem, PetastoreError):
         return problem
-    if isinstance(problem, OSError) and problem.errno is not None:
-        return StorageError(f"{location.url}: {file.path} cannot be read: {problem}")
+    if _is_of_storage(problem):
+        return failure(problem, location, "read", file.path)
     check_unchanged(read_footer(location, file.path).file, footer.file)
     column = _first_damaged(location, ordinal, columns, footer)
+    if column is None and str(location.filesystem.type_name) != "local":
+        return failure(problem, location, "read", file.path)  # the second time it gave what it should
     return DecodeError(f"the data is damaged: {problem}", column=column, file=file.path, row_group=ordinal)
+
+
+def _is_of_storage(problem: Exception) -> bool:
+    """Whether the storage could not be read; what decoders raise has neither a number nor words of a network."""
+    if isinstance(problem, RaisedByStorage):
+        return True
+    return isinstance(problem, OSError) and kind_of(problem) != ("other", None)
 
 
 def _first_damaged(location: Location, ordinal: int, columns: Sequence[str], footer: Footer) -> str | None:
@@ -240,6 +249,8 @@ def _first_damaged(location: Location, ordinal: int, columns: Sequence[str], foo
         for name in columns:
             try:
                 reader.read_row_group(ordinal, column_indices=list(footer.leaves[name]), use_threads=False)
-            except (pa.ArrowException, OSError):
+            except (pa.ArrowException, OSError) as problem:
+                if _is_of_storage(problem):
+                    raise_alone(failure(problem, location, "read", footer.file.path))
                 return name
     return None

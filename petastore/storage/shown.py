@@ -20,7 +20,7 @@ HIDDEN = "***"
 _SCHEME = r"(?:(?<![A-Za-z0-9+.-])|(?<=::))[A-Za-z][A-Za-z0-9+.-]*:/{2,}"
 _URL = re.compile(rf"({_SCHEME})(.*)", re.DOTALL)
 # A URL inside a sentence ends at white space or a quote; `::` begins the next URL of a chain.
-_URL_IN_TEXT = re.compile(rf"({_SCHEME})((?:(?!::[A-Za-z])[^\s'\"<>`])*)")
+_URL_IN_TEXT = re.compile(rf"({_SCHEME})((?:(?!::[A-Za-z])[^\s'\"<>`])*)(?<![,.;:)\]])")
 _LOCAL = {"file", "local", "memory"}
 # What stands before the `@` of these is a container, and no user.
 _CONTAINERS = {"abfs", "abfss", "wasb", "wasbs", "az", "adl"}
@@ -52,11 +52,11 @@ def shown_url(url: str) -> str:
     """A URL, or several of a chain, without user, password, query and fragment; a plain path stays as it is.
 
     `#` and `?` belong to the names of local files, and stay there unless a query of pairs follows. The container of
-    Azure's URLs stays. What is left out is marked.
+    Azure's URLs stays.
 
     Example:
         >>> shown_url("https://me:secret@host/a.parquet?sig=abc")
-        'https://***@host/a.parquet?***'
+        'https://***@host/a.parquet'
         >>> shown_url("simplecache::s3://bucket/a?b"), shown_url("file:///data/what?.parquet")
         ('simplecache::s3://bucket/a?***', 'file:///data/what?.parquet')
         >>> shown_url("abfs://container@account.dfs.core.windows.net/frames")
@@ -75,7 +75,7 @@ def shown_text(text: str, secrets: Iterable[str] = ()) -> str:
 
     Example:
         >>> shown_text("GET https://host/a?sig=abc failed for key S3CR3T", {"S3CR3T"})
-        'GET https://host/a?*** failed for key ***'
+        'GET https://host/a failed for key ***'
     """
     for secret in sorted(set(secrets), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
@@ -146,7 +146,9 @@ def _shown_link(link: str) -> str:
     if match is None:
         return link
     user, place, rest = _parts(match[1], match[2])
-    return f"{match[1]}{HIDDEN + '@' if user else ''}{place}{rest[:1] + HIDDEN if rest else ''}"
+    # In web addresses a query is no part of a name; elsewhere it may be, so what is left out is marked.
+    mark = f"{rest[0]}{HIDDEN}" if rest and not match[1].lower().startswith("http") else ""
+    return f"{match[1]}{HIDDEN + '@' if user else ''}{place}{mark}"
 
 
 def _parts(start: str, rest: str) -> tuple[str, str, str]:

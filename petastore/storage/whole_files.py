@@ -1,14 +1,27 @@
-"""Small files of a dataset that are read, and put in place, as a whole."""
+"""Small files of a dataset that are read, and put in place, as a whole; and what else is done to whole files.
+
+fsspec's file systems get and put whole files in one request: opening one to write it would show readers an empty file
+for a while, and open files of some share their place.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import uuid
-from typing import Any
 
-from petastore.errors import MetadataError, StorageError
+from petastore.errors import FileMissingError, MetadataError, StorageError
+from petastore.storage.failures import answered
 from petastore.storage.location import Location
 
-__all__ = ["delete_quietly", "read_whole", "replace_whole"]
+__all__ = [
+    "create_directory",
+    "delete_file",
+    "delete_quietly",
+    "read_whole",
+    "rename",
+    "replace_whole",
+    "write_file",
+]
 
 
 def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | None:
@@ -18,22 +31,22 @@ def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | 
         MetadataError: It is larger than `max_bytes`; no memory was taken for it.
         StorageError: The storage refused.
     """
-    try:
-        store = _store_of(location)
-        if store is not None:
-            _check_size(int(store.size(location.join(relative))), location, relative, max_bytes)
-            return bytes(store.cat_file(location.join(relative)))
-        with location.filesystem.open_input_file(location.join(relative)) as source:
+    path, store = location.join(relative), location.store
+
+    def get() -> bytes:
+        with location.filesystem.open_input_file(path) as source:
             size = source.size()
             _check_size(size, location, relative, max_bytes)
             data: bytes = source.read(size)
             return data
-    except FileNotFoundError:
+
+    try:
+        if store is None:
+            return answered(location, get, "read", relative)
+        _check_size(answered(location, lambda: int(store.size(path)), "read", relative), location, relative, max_bytes)
+        return answered(location, lambda: bytes(store.cat_file(path)), "read", relative)
+    except FileMissingError:
         return None
-    except MetadataError:
-        raise
-    except OSError as problem:
-        raise StorageError(f"{location.url}/{relative} cannot be read: {problem}") from problem
 
 
 def replace_whole(location: Location, relative: str, data: bytes) -> None:
@@ -44,20 +57,64 @@ def replace_whole(location: Location, relative: str, data: bytes) -> None:
     """
     directory, _, name = relative.rpartition("/")
     aside = f"{directory}/.{name}.{uuid.uuid4().hex}".lstrip("/") if location.has_cheap_rename else relative
+    create_directory(location, directory)
+    if location.store is not None and aside == relative:
+        answered(location, lambda: location.store.pipe_file(location.join(relative), data), "write", relative)
+        return
     try:
-        location.filesystem.create_dir(location.join(directory) if directory else location.root, recursive=True)
-        store = _store_of(location)
-        if store is not None and aside == relative:
-            store.pipe_file(location.join(relative), data)
-            return
-        with location.filesystem.open_output_stream(location.join(aside)) as sink:
-            sink.write(data)
+        write_file(location, aside, data)
         if aside != relative:
-            location.filesystem.move(location.join(aside), location.join(relative))
-    except OSError as problem:
+            rename(location, aside, relative)
+    except BaseException:
         if aside != relative:
             delete_quietly(location, aside)
-        raise StorageError(f"{location.url}/{relative} cannot be written: {problem}") from problem
+        raise
+
+
+def create_directory(location: Location, relative: str = "") -> None:
+    """Make a directory, with those around it, if it is not there.
+
+    Raises:
+        StorageError: The storage refused.
+    """
+    path = location.join(relative) if relative else location.root
+    answered(
+        location, lambda: location.filesystem.create_dir(path, recursive=True), "make the directory", relative or None
+    )
+
+
+def write_file(location: Location, relative: str, data: bytes) -> None:
+    """Write a small file, which others may see half written.
+
+    Raises:
+        StorageError: The storage refused.
+    """
+
+    def put() -> None:
+        with location.filesystem.open_output_stream(location.join(relative)) as sink:
+            sink.write(data)
+
+    answered(location, put, "write", relative)
+
+
+def rename(location: Location, old: str, new: str) -> None:
+    """Give a file another name, in place of one that has it.
+
+    Raises:
+        StorageError: The storage refused.
+    """
+    start, end = location.join(old), location.join(new)
+    answered(location, lambda: location.filesystem.move(start, end), f"rename {old} to {new}", old)
+
+
+def delete_file(location: Location, relative: str) -> None:
+    """Delete a file.
+
+    Raises:
+        FileMissingError: There is none.
+        StorageError: The storage refused.
+    """
+    answered(location, lambda: location.filesystem.delete_file(location.join(relative)), "delete", relative)
 
 
 def _check_size(size: int, location: Location, relative: str, max_bytes: int) -> None:
@@ -65,17 +122,7 @@ def _check_size(size: int, location: Location, relative: str, max_bytes: int) ->
         raise MetadataError(f"{location.url}/{relative} has {size:,} bytes; at most {max_bytes:,} are read")
 
 
-def _store_of(location: Location) -> Any:
-    """The fsspec filesystem, which gets and puts whole files; None for those of Arrow.
-
-    Opening a file to write it would show readers an empty one for a while, and open files of some share their place.
-    """
-    return getattr(getattr(location.filesystem, "handler", None), "fs", None)
-
-
 def delete_quietly(location: Location, relative: str) -> None:
-    """Delete a file if that is possible."""
-    try:
-        location.filesystem.delete_file(location.join(relative))
-    except OSError:
-        return
+    """Delete a file if that is possible; one that stays is read by nobody."""
+    with contextlib.suppress(StorageError):
+        delete_file(location, relative)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from petastore.errors import DatasetChangedError, SchemaError
+from petastore.errors import DatasetChangedError, FileMissingError, SchemaError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema, storage_type
@@ -21,6 +21,7 @@ from petastore.storage.listing import unfinished_writes, writing_marker
 from petastore.storage.location import Location
 from petastore.storage.manifest import Manifest, manifest_token, read_manifest, write_common_metadata, write_manifest
 from petastore.storage.partitions import partition_fields, partition_value
+from petastore.storage.whole_files import delete_file
 from petastore.writers.exclusive import committing
 
 __all__ = ["check_stored", "commit_dataset", "publish"]
@@ -82,8 +83,8 @@ def _forget_ended_writes(location: Location) -> None:
     for file in manifest.inventory.files if manifest is not None else ():
         for token in tokens:
             if token in file.path:
-                with contextlib.suppress(FileNotFoundError):
-                    location.filesystem.delete_file(location.join(writing_marker(token)))
+                with contextlib.suppress(FileMissingError):  # another writer forgot it just now
+                    delete_file(location, writing_marker(token))
 
 
 def publish(location: Location, schema: Unischema, change: Callable[[], Manifest]) -> Inventory:

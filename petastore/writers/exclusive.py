@@ -16,6 +16,7 @@ from pathlib import Path
 from pyarrow import fs
 
 from petastore import forks
+from petastore.storage.failures import asking
 from petastore.storage.location import Location
 
 __all__ = ["LOCK", "committing"]
@@ -53,10 +54,12 @@ def _file_lock(location: Location) -> Iterator[None]:
         yield
         return
     path = Path(location.join(LOCK))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    with asking(location, "make the lock", LOCK):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with asking(location, "take the lock", LOCK):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from petastore.errors import MetadataError, PetastoreError, StorageError
+from petastore.errors import MetadataError, StorageError
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.schema.document import DOCUMENT_KEY, dump_document
+from petastore.storage.failures import answered, asking
 from petastore.storage.listing import writing_marker
 from petastore.storage.location import Location
 from petastore.storage.manifest import read_manifest
+from petastore.storage.whole_files import create_directory, delete_quietly, rename, write_file
 from petastore.writers.layout import Layout
 
 __all__ = ["DataFiles"]
@@ -62,10 +64,9 @@ class DataFiles:
         self._sink: Any = None
         self._writer: Any = None
         self._rows = 0
-        with _storage_errors(location):
-            location.filesystem.create_dir(location.join("_petastore"), recursive=True)
-            with location.filesystem.open_output_stream(location.join(writing_marker(self._token))) as sink:
-                sink.write(b"petastore is writing the files with this token in their names\n")
+        create_directory(location, "_petastore")
+        said = b"petastore is writing the files with this token in their names\n"
+        write_file(location, writing_marker(self._token), said)
 
     def write(self, group: pa.Table) -> None:
         """Write one row group, and end the file where the layout says so.
@@ -73,13 +74,14 @@ class DataFiles:
         Raises:
             StorageError: The storage refused.
         """
-        with _storage_errors(self._location):
-            if self._writer is None:
-                self._open()
+        if self._writer is None:
+            self._open()
+        with asking(self._location, "write", self._names[-1]):
             self._writer.write_table(group, row_group_size=max(1, group.num_rows))
             self._rows += group.num_rows
-            if self._is_full():
-                self._close()
+            is_full = self._is_full()
+        if is_full:
+            self._close()
 
     def _is_full(self) -> bool:
         if self._layout.rows_per_file is not None:
@@ -89,14 +91,17 @@ class DataFiles:
     def _open(self) -> None:
         name = f"part-{self._first_number + len(self._names):05d}-{self._token}.parquet"
         self._names.append(name)
-        self._sink = self._location.filesystem.open_output_stream(self._location.join(self._hidden + name))
-        self._writer = pq.ParquetWriter(self._sink, self._stored, **self._options)
+        path = self._location.join(self._hidden + name)
+        self._sink = answered(self._location, lambda: self._location.filesystem.open_output_stream(path), "write", name)
+        with asking(self._location, "write", name):
+            self._writer = pq.ParquetWriter(self._sink, self._stored, **self._options)
         self._rows = 0
 
     def _close(self) -> None:
-        self._writer.add_key_value_metadata({DOCUMENT_KEY: self._document})
-        self._writer.close()
-        self._sink.close()
+        with asking(self._location, "end the file", self._names[-1]):
+            self._writer.add_key_value_metadata({DOCUMENT_KEY: self._document})
+            self._writer.close()
+            self._sink.close()
         self._writer = self._sink = None
 
     def finish(self, *, at_least_one: bool) -> list[str]:
@@ -111,54 +116,39 @@ class DataFiles:
         Raises:
             StorageError: The storage refused.
         """
-        with _storage_errors(self._location):
-            if at_least_one and not self._names:
-                self._open()
-            if self._writer is not None:
-                self._close()
-            for name in self._names if self._hidden else ():
-                rename(self._location, self._hidden + name, name)
+        if at_least_one and not self._names:
+            self._open()
+        if self._writer is not None:
+            self._close()
+        for name in self._names if self._hidden else ():
+            rename(self._location, self._hidden + name, name)
         return list(self._names)
 
     def end(self) -> None:
         """Say that the write has ended: the files are part of the dataset, or are gone."""
-        self._delete(writing_marker(self._token))
+        delete_quietly(self._location, writing_marker(self._token))
 
     def undo(self) -> None:
-        """Delete the files, unless the manifest lists them: then the write did succeed."""
+        """Delete the files, unless the manifest lists them: then the write did succeed. Raises nothing of storage's."""
         for closable in (self._writer, self._sink):
             # A half-written file is about to be deleted; why it cannot be closed does not matter any more.
-            with contextlib.suppress(OSError, pa.ArrowException, ValueError):
+            with contextlib.suppress(StorageError), asking(self._location, "end a file that is given up"):
                 if closable is not None:
                     closable.close()
-        if not self._is_listed():
-            for name in self._names:
-                self._delete(name)
-                self._delete(self._hidden + name)
+        is_listed = self._is_listed()
+        if is_listed is None:
+            return  # left out by their marker, until somebody can tell
+        for name in () if is_listed else self._names:
+            delete_quietly(self._location, name)
+            delete_quietly(self._location, self._hidden + name)
         self.end()
 
-    def _is_listed(self) -> bool:
+    def _is_listed(self) -> bool | None:
+        """Whether the manifest lists the files; None where the storage does not say."""
         try:
             manifest = read_manifest(self._location)
         except MetadataError:
             return False
+        except StorageError:
+            return None
         return manifest is not None and any(self._token in file.path for file in manifest.inventory.files)
-
-    def _delete(self, relative: str) -> None:
-        with contextlib.suppress(OSError):
-            self._location.filesystem.delete_file(self._location.join(relative))
-
-
-def rename(location: Location, old: str, new: str) -> None:
-    """Give a file of the dataset another name."""
-    location.filesystem.move(location.join(old), location.join(new))
-
-
-@contextlib.contextmanager
-def _storage_errors(location: Location) -> Iterator[None]:
-    try:
-        yield
-    except PetastoreError:
-        raise
-    except OSError as problem:
-        raise StorageError(f"{location.url} cannot be written: {problem}") from problem

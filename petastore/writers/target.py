@@ -9,7 +9,14 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from petastore.errors import DatasetChangedError, DatasetExistsError, DatasetNotFoundError, SchemaError
+from petastore.errors import (
+    DatasetChangedError,
+    DatasetExistsError,
+    DatasetNotFoundError,
+    FileMissingError,
+    SchemaError,
+    StorageError,
+)
 from petastore.inventory import DataFile, Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document
@@ -17,6 +24,7 @@ from petastore.storage.footers import Footer, read_footers
 from petastore.storage.listing import files_below, is_data_file, list_data_files
 from petastore.storage.location import Location
 from petastore.storage.manifest import Manifest, manifest_token, read_manifest, read_schema_document
+from petastore.storage.whole_files import delete_file
 from petastore.writers.commit import check_stored
 from petastore.writers.exclusive import LOCK
 
@@ -131,11 +139,11 @@ class Target:
             if path in kept or not (is_data_file(path) or _LEFTOVER.fullmatch(path)):
                 continue
             try:
-                self._location.filesystem.delete_file(self._location.join(path))
-            except FileNotFoundError:
+                delete_file(self._location, path)
+            except FileMissingError:  # somebody else deleted it
                 continue
-            except OSError as problem:
-                warnings.warn(f"{self._location.url}: the replaced file {path} stays: {problem}", stacklevel=3)
+            except StorageError as problem:
+                warnings.warn(f"the replaced file {path} stays: {problem}", stacklevel=3)
 
 
 def _parts(inventory: Inventory) -> list[tuple[DataFile, dict[str, Any]]]:

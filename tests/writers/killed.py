@@ -69,7 +69,7 @@ def set_trap(point: str) -> None:
     if point == POINTS[1]:
         files.DataFiles.finish = dying_before(files.DataFiles.finish)  # type: ignore[method-assign]
     elif point == POINTS[2]:
-        files.rename = dying_before(files.rename, call=2)
+        vars(files)["rename"] = dying_before(vars(files)["rename"], call=2)
     elif point == POINTS[3]:
         vars(commit)["write_common_metadata"] = dying_before(write_common_metadata)
     elif point == POINTS[4]:
