@@ -25,10 +25,11 @@ PetastoreError
 ```
 
 Each is also the built-in that one would guess, so `except ValueError`, `except FileNotFoundError` and
-`except TimeoutError` work, whatever the file system itself raised. A message
-says what was asked, what was found, why that cannot be and what to do. The `CodecError`s say where: `column`, `file`,
-`row_group` and `row` are filled in at the border of the stage that knows them, by `CodecError.at`. One warning has a
-category of its own: `RetiredWarning`, of parameters that are accepted and have no effect any more.
+`except TimeoutError` work, whatever the file system itself raised. A message says what was asked, what was found, why
+that cannot be and what to do. The `CodecError`s say where: `column`, `file`,
+`row_group` and `row` are filled in at the border of the stage that knows them, by `CodecError.at`. Two warnings have
+categories of their own: `RetiredWarning`, of parameters that are accepted and have no effect any more, and
+`AbandonedThreadWarning`, of threads that wait for storage which does not answer.
 
 Example:
     >>> issubclass(RequestError, ValueError)
@@ -180,10 +181,6 @@ class StorageError(PetastoreError, OSError):
     def __reduce__(self) -> tuple[object, ...]:
         # OSError is rebuilt from `args` alone; the number would be lost on the way out of a worker process.
         return functools.partial(type(self), *self.args, errno=self.errno), (), self.__dict__ or None
-
-
-class StorageTimeoutError(StorageError, TimeoutError):
-    """Storage did not answer in time."""
 
 
 class DatasetNotFoundError(StorageError, FileNotFoundError):

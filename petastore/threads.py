@@ -16,12 +16,29 @@ from collections.abc import Callable, Iterable
 
 from petastore.forks import made_anew_in_children
 
-__all__ = ["Threads"]
+__all__ = ["Daemon", "Threads", "is_daemon_of_ours"]
 
 _MOMENT_S = 2.0
 """How long calls under way are waited for when the interpreter ends."""
 
 _numbers = itertools.count()
+
+
+class Daemon(threading.Thread):
+    """A thread of ours: others wait for what it does, and may give up waiting."""
+
+    def __init__(self, name: str, target: Callable[[], None] | None = None) -> None:
+        super().__init__(name=name, target=target, daemon=True)
+
+
+def is_daemon_of_ours() -> bool:
+    """Whether the calling thread is a `Daemon`.
+
+    Example:
+        >>> is_daemon_of_ours()
+        False
+    """
+    return isinstance(threading.current_thread(), Daemon)
 
 
 class Threads:
@@ -111,9 +128,9 @@ class Threads:
             time.sleep(0.001)
 
 
-class _Thread(threading.Thread):
+class _Thread(Daemon):
     def __init__(self, home: Threads, name: str) -> None:
-        super().__init__(name=name, daemon=True)
+        super().__init__(name)
         self._home = home
         self.calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 

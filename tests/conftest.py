@@ -10,12 +10,25 @@ import pytest
 from hypothesis import settings
 
 from tests import leaks
+from tests.pace import Pace
 
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("dev", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+_pace = Pace()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """The time limit of each test follows the pace of the machine: other programs may be at work there."""
+    marked = item.get_closest_marker("timeout")
+    asked = item.config.getoption("timeout", None)
+    limit = marked.args[0] if marked and marked.args else item.config.getini("timeout") if asked is None else asked
+    if asked is None and float(limit) > 0:
+        item.add_marker(pytest.mark.timeout(float(limit) * _pace.slowness), append=False)
+    return (yield)
 
 
 @pytest.fixture(scope="session")

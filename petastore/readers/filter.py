@@ -8,7 +8,6 @@ filter's columns alone. A predicate is asked last, about the rows that the filte
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import hashlib
@@ -35,6 +34,7 @@ from petastore.readers.decode import decode_cells
 from petastore.readers.divide import divide
 from petastore.readers.options import Workers
 from petastore.readers.pools import Pool
+from petastore.readers.pools.waiting import in_order
 from petastore.readers.predicate import RowPredicate, parse_predicate
 from petastore.readers.remembered import RememberedSelections, selection_directory, selection_of
 from petastore.readers.selected_groups import selected_groups
@@ -266,7 +266,7 @@ class _Search:
         pool = self.workers.pool()
         try:
             if self.memory is None or key is None:
-                kept = dict(_looked_at(groups.tolist(), look, pool))
+                kept = dict(in_order(look, groups.tolist(), pool))
             else:
                 together = self._looked_at_together(key, self.memory, groups, look, pool)
                 if isinstance(together, Selection):
@@ -303,7 +303,7 @@ class _Search:
                     done = memory.load(key, self.rows)
                     if done is not None:
                         return done
-                    theirs = dict(_looked_at(share.groups(part), look, pool))
+                    theirs = dict(in_order(look, share.groups(part), pool))
                     share.publish(part, theirs)
                 kept |= theirs
         finally:
@@ -367,18 +367,6 @@ def _constant(field: UnischemaField, cells: Any, rows: NDArray[np.int64]) -> Col
     return ColumnStatistics.of_values(values, missing, rows)
 
 
-def _looked_at(groups: Iterable[int], look: Look, pool: Pool) -> Iterator[tuple[int, Kept]]:
-    """What `look` finds in each row group, in order; as many at a time as the pool has workers, and one more."""
-    waiting: collections.deque[tuple[int, Any]] = collections.deque()
-    for place, group in enumerate(groups):
-        waiting.append((group, pool.submit(functools.partial(look, group), priority=place)))
-        if len(waiting) > pool.workers:
-            first, found = waiting.popleft()
-            yield first, found.result()
-    for group, found in waiting:
-        yield group, found.result()
-
-
 def _claimed(share: SharedScan, look: Look, pool: Pool) -> Iterator[tuple[int, dict[int, Kept]]]:
     """Parts that we claim, with what was found in them; the next one is claimed while the last one is looked at."""
     part_of: dict[int, int] = {}
@@ -389,7 +377,7 @@ def _claimed(share: SharedScan, look: Look, pool: Pool) -> Iterator[tuple[int, d
             yield from share.groups(part)
 
     found: dict[int, Kept] = {}
-    for group, kept in _looked_at(groups(), look, pool):
+    for group, kept in in_order(look, groups(), pool):
         part = part_of[group]
         found[group] = kept
         share.show_life(part)

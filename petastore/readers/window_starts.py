@@ -6,13 +6,11 @@ filters; processes that ask at the same time each read for themselves.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +28,7 @@ from petastore.plan.window_starts import Stretch, first_unsorted, stretch_of, wi
 from petastore.plan.windows import WindowStarts
 from petastore.readers.decode import decode_cells
 from petastore.readers.options import Workers
-from petastore.readers.pools import Pool
+from petastore.readers.pools.waiting import in_order
 from petastore.readers.remembered import RememberedSelections, selection_directory, selection_of
 from petastore.readers.selection_file import as_kept
 from petastore.schema.field import UnischemaField
@@ -203,18 +201,9 @@ def _nullable(field: UnischemaField) -> UnischemaField:
 def _stretches(timestamps: _Timestamps, most: Any, workers: Workers) -> list[Stretch]:
     pool = workers.pool()
     try:
-        return list(_in_order(timestamps.groups, functools.partial(timestamps.stretch, most), pool))
+        return [
+            stretch for _, stretch in in_order(functools.partial(timestamps.stretch, most), timestamps.groups, pool)
+        ]
     finally:
         pool.close()
         pool.join()
-
-
-def _in_order(groups: Sequence[int], look: Callable[[int], Stretch], pool: Pool) -> Iterator[Stretch]:
-    """What `look` finds in each row group, in order; as many at a time as the pool has workers, and one more."""
-    waiting: collections.deque[Any] = collections.deque()
-    for place, group in enumerate(groups):
-        waiting.append(pool.submit(functools.partial(look, group), priority=place))
-        if len(waiting) > pool.workers:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

@@ -24,7 +24,9 @@ from petastore.errors import (
     StorageTimeoutError,
 )
 from petastore.storage.failure_kinds import Kind, advice, causes, class_names, kind_of, message_of
+from petastore.storage.in_time import in_time
 from petastore.storage.shown import shown_text
+from petastore.storage.under_way import waiting_for
 
 __all__ = [
     "Place",
@@ -71,6 +73,10 @@ class Place(Protocol):
     def secrets(self) -> frozenset[str]:
         """What the messages of the file system may hold and must not be seen."""
 
+    @property
+    def timeout_s(self) -> float | None:
+        """Seconds that a request may take; None is without end."""
+
 
 def answered(location: Place, call: Callable[[], _T], doing: str = "be reached", path: str | None = None) -> _T:
     """What one request to storage answers.
@@ -103,13 +109,20 @@ def answered(location: Place, call: Callable[[], _T], doing: str = "be reached",
         raised ConnectionResetError: [Errno 104] Connection reset by peer. Look at the network and at the address, and
         try again
     """
-    with asking(location, doing, path):
-        return call()
+    what = _asked(doing, path)
+
+    def made() -> _T:
+        with _classed(location, doing, path):
+            return call()
+
+    return in_time(made, url=location.url, what=what, limit_s=location.timeout_s)
 
 
 @contextlib.contextmanager
 def asking(location: Place, doing: str = "be reached", path: str | None = None) -> Iterator[None]:
     """A block that asks storage; what it raises is classed as by `answered`, which also says what the arguments are.
+
+    The calling thread is in it until storage answers: one of ours, for which somebody waits who can go without it.
 
     Example:
         >>> from petastore.storage.location import open_location
@@ -119,6 +132,16 @@ def asking(location: Place, doing: str = "be reached", path: str | None = None) 
         petastore.errors.FileMissingError: memory://bucket/frames: the file part-0.parquet is missing: MemoryFileSystem
         raised FileNotFoundError
     """
+    with _classed(location, doing, path), waiting_for(location.url, _asked(doing, path), location.timeout_s):
+        yield
+
+
+def _asked(doing: str, path: str | None) -> str:
+    return doing if path is None or path in doing else f"{doing} {path}"
+
+
+@contextlib.contextmanager
+def _classed(location: Place, doing: str, path: str | None) -> Iterator[None]:
     try:
         yield
     except BaseException as problem:

@@ -16,8 +16,9 @@ from pyarrow import fs
 
 from petastore.errors import MissingExtraError, RequestError
 from petastore.storage.failure_kinds import attribute
-from petastore.storage.failures import answered, foreign_text, raise_alone
+from petastore.storage.failures import answered, asking, foreign_text, raise_alone
 from petastore.storage.shown import secrets_in_options, secrets_in_url, shown_url
+from petastore.storage.under_way import DEFAULT_STORAGE_TIMEOUT_S
 
 __all__ = ["Location", "open_location"]
 
@@ -61,6 +62,9 @@ class Location:
 
     paths: tuple[str, ...] | None = None
     """Paths relative to `root` where single files or a list were given, else None: all that is in `root`."""
+
+    timeout_s: float | None = dataclasses.field(default=DEFAULT_STORAGE_TIMEOUT_S, compare=False)
+    """Seconds that storage may take to answer a request; None is without end."""
 
     @property
     def store(self) -> Any:
@@ -270,7 +274,9 @@ def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
         except ValueError as problem:
             raise_alone(RequestError(f"{place.url}: {foreign_text(problem, place.secrets)}"))
 
-    return _wrapped(answered(place, open_it, "be opened"))
+    # In the caller's thread: fsspec keeps the file systems of each thread apart.
+    with asking(place, "be opened"):
+        return _wrapped(open_it())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -280,6 +286,7 @@ class _Unopened:
     url: str
     system: str
     secrets: frozenset[str]
+    timeout_s: float | None = DEFAULT_STORAGE_TIMEOUT_S
 
 
 def _path_in(opened: Any, url: str, given: Any) -> str:

@@ -15,7 +15,10 @@ from typing import Self
 
 from petastore.errors import StorageTimeoutError
 
-__all__ = ["Request", "asking", "overdue", "request_of", "seconds_left"]
+__all__ = ["DEFAULT_STORAGE_TIMEOUT_S", "Request", "overdue", "request_of", "seconds_left", "waiting_for"]
+
+DEFAULT_STORAGE_TIMEOUT_S = 300.0
+"""How long storage may take for an answer, unless asked otherwise: what takes longer is not going to come."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,8 +28,8 @@ class Request:
     url: str
     """Of the dataset, for people."""
 
-    path: str
-    """What is read there."""
+    what: str
+    """What is asked for there."""
 
     limit_s: float | None
     """Seconds that it may take; None is without end."""
@@ -40,34 +43,34 @@ class Request:
         return time.monotonic() - self.began
 
     def __str__(self) -> str:
-        return f"{self.path} of {self.url}, for {self.seconds:.1f} s"
+        return f"{self.url}, asked to {self.what} {self.seconds:.1f} s ago"
 
 
 _under_way: dict[int, Request] = {}  # by thread; each thread writes its own entry only
 
 
-class asking:  # noqa: N801 - it is written after `with`
+class waiting_for:  # noqa: N801 - it is written after `with`
     """Says, while a `with` block runs, that the calling thread waits for storage.
 
     Costs about a microsecond. Inside another one it stands for it until it ends.
 
     Args:
         url: Of the dataset, for people.
-        path: What is asked for.
+        what: What is asked for.
         limit_s: Seconds that the answer may take; None is without end.
 
     Example:
-        >>> with asking("file:///data/frames", "part-0.parquet", 60):
-        ...     request_of(threading.get_ident()).path
-        'part-0.parquet'
+        >>> with waiting_for("file:///data/frames", "read part-0.parquet", 60):
+        ...     request_of(threading.get_ident()).what
+        'read part-0.parquet'
         >>> request_of(threading.get_ident()) is None
         True
     """
 
     __slots__ = ("_before", "_request", "_thread")
 
-    def __init__(self, url: str, path: str, limit_s: float | None) -> None:
-        self._request = Request(url, path, limit_s, time.monotonic())
+    def __init__(self, url: str, what: str, limit_s: float | None) -> None:
+        self._request = Request(url, what, limit_s, time.monotonic())
 
     def __enter__(self) -> Self:
         self._thread = threading.get_ident()
@@ -94,8 +97,8 @@ def overdue(requests: Iterable[Request]) -> StorageTimeoutError | None:
     for request in requests:
         if request.limit_s is not None and request.seconds >= request.limit_s:
             return StorageTimeoutError(
-                f"{request.url}: storage did not answer within {request.limit_s:g} s when it was asked for "
-                f"{request.path}; see whether it can be reached, or give it more time by storage_timeout="
+                f"{request.url}: storage did not answer within {request.limit_s:g} s when it was asked to "
+                f"{request.what}; see whether it can be reached, or give it more time by storage_timeout="
             )
     return None
 
