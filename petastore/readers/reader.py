@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -14,8 +14,8 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore import forks
 from petastore.errors import ReaderClosedError, RequestError
-from petastore.forks import made_anew_in_children
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.budget import Budget, fitted
@@ -31,11 +31,11 @@ from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.batch import Batch
 from petastore.readers.buffers import Buffers
 from petastore.readers.footprint import Footprint
+from petastore.readers.handouts import Handout, batches_of, rows_of
 from petastore.readers.layout import Layout
 from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.resident import Resident
-from petastore.readers.rows import Rows
 from petastore.readers.shared import End, Shared
 from petastore.readers.shelf import Shelf
 from petastore.readers.together import together
@@ -115,11 +115,9 @@ class Reader:
     ) -> None:
         self._pipeline: Pipeline | None = None
         self._shelf_of_last_pass: Shelf | None = None
-        self._turn = threading.Lock()  # of the threads that iterate, when what is at hand is used up
-        self._at_hand: Iterator[Any] = iter(())
-        self._runs: Shared[Iterable[Any]] | None = None
-        self._end: End | None = None  # of the pass under way, for those who iterate the reader
-        self._rows_of_span: Rows | None = None
+        self._beginning = forks.Lock()  # of a loop: several threads may begin theirs at once
+        self._handout: Handout | None = None  # the last one, whoever asked for it
+        self._end: End | None = None  # of the reader's own pass, for those who iterate the reader
         self._begin = Cursor()
         self._received: tuple[Span, int] | None = None
         self.workers = workers
@@ -153,7 +151,8 @@ class Reader:
                 "schema_fields, or use another tail"
             )
         plan.steps_per_epoch(self._own_batch_size)  # refuses what cannot be shared, at the call
-        made_anew_in_children(self)
+        self._own_pass = self._new_pass()
+        self._asked_for: Callable[[], Shared[Batch] | None] = lambda: None
 
     def _make_assembler(self) -> Assembler:
         schema, columns = self.dataset.schema, self.plan.request.columns
@@ -217,7 +216,7 @@ class Reader:
     @property
     def cursor(self) -> Cursor:
         """Where the reader stands: after the last row or batch that it gave; the same on every rank."""
-        self._note_rows()
+        self._note_received()
         if self._received is None:
             return self._begin
         span, place = self._received
@@ -277,15 +276,24 @@ class Reader:
         """
         self.plan.steps_per_epoch(batch_size)
         self._pace(batch_size)
-        self._note_rows()
-        self._forget_own_pass()  # rows that are asked for later follow these batches
-        return Shared(self._batches(batch_size))
+        self._note_received()
+        self._own_pass = self._new_pass()  # rows that are asked for later follow these batches
+        batches: Shared[Batch] = Shared(self._handouts(batch_size, batches_of))
+        self._asked_for = weakref.ref(batches)  # who forgets them ends them
+        return batches
 
-    def _batches(self, batch_size: int) -> Generator[Batch]:
+    def _handouts(self, batch_size: int, of_span: Callable[[AssembledSpan], Handout]) -> Generator[Handout]:
+        """What is handed out of span after span; the reader stands behind what was taken of the last one."""
         for span in self._spans(batch_size):
-            for place, batch in enumerate(span.batches()):
-                self._received = span.span, place
-                yield batch
+            self._note_received()
+            self._handout = of_span(span)
+            del span  # the consumer's now
+            yield self._handout
+        self._let_go_of_handout()
+
+    def _let_go_of_handout(self) -> None:
+        self._note_received()
+        self._handout = None
 
     def _spans(self, batch_size: int) -> Generator[AssembledSpan]:
         """Assembled spans from the cursor on; the pipeline ends with the last one, or when the caller leaves."""
@@ -327,8 +335,12 @@ class Reader:
             yield from pipeline
             pipeline.join()
             self.last_row_consumed = True
+        except GeneratorExit:
+            pipeline.close()
+            pipeline.join()
+            raise
         finally:
-            # Who leaves early, or is woken by `stop`, waits for no task that still runs; `join` does.
+            # Who is woken by `stop` waits for no task that still runs; `join` does.
             pipeline.close()
             files.close()
 
@@ -389,7 +401,7 @@ class Reader:
 
     def __iter__(self) -> Self:
         """The reader itself: a loop goes on where the last one left; after the end, the next one begins again."""
-        with self._turn:
+        with self._beginning:
             if self.last_row_consumed and not self.stopped and not (self._end is not None and self._end.is_news):
                 self.reset()
         return self
@@ -401,29 +413,14 @@ class Reader:
             StopIteration: All epochs are done.
             ReaderClosedError: After `stop`.
         """
-        for item in self._at_hand:  # an iterator written in C, which threads may enter at any time
+        for item in self._own_pass.at_hand:  # an iterator written in C, which threads may enter at any time
             return item
-        return self._next_of_next_run()
-
-    def _next_of_next_run(self) -> Any:
-        """The next row or batch when there is none at hand: one thread after the other."""
-        with self._turn:
-            for item in self._at_hand:  # another thread was here first
-                return item
-            while not self.stopped:
-                if self._runs is None:
-                    self._runs = Shared(self._batch_runs() if self.batched_output else self._row_runs())
-                run = next(self._runs, None)
-                if run is None:
-                    self._end = self._end or End()
-                    self._end.tell()
-                    raise StopIteration
-                self._at_hand = iter(run)
-                if self.stopped:
-                    self._at_hand = iter(())
-                for item in self._at_hand:
-                    return item
-        raise ReaderClosedError("this reader was stopped; open another one")
+        try:
+            return self._own_pass.next_of_next()
+        except StopIteration:
+            self._end = self._end or End()
+            self._end.tell()
+            raise
 
     def next(self) -> Any:
         """`next(reader)`, as Petastorm spells it."""
@@ -434,31 +431,21 @@ class Reader:
         names = tuple(self.schema.fields) + ((VALID_COLUMN,) if self.plan.request.tail is Tail.PAD else ())
         return row_type(self.schema.name if self.schema.name.isidentifier() else "Row", names)
 
-    def _batch_runs(self) -> Generator[Iterable[Any]]:
-        """Batches as named tuples, each a run of its own: the reader stands behind the one that was taken."""
-        for batch in self._batches(self._own_batch_size):
-            yield (self._row_type._make(batch.values()),)
+    def _new_pass(self) -> Shared[Any]:
+        """What iterating the reader goes through, from where the reader stands then."""
+        of_span = self._batches_handed_out if self.batched_output else self._rows_handed_out
+        return Shared(self._handouts(self._own_batch_size, of_span))
 
-    def _row_runs(self) -> Generator[Iterable[Any]]:
-        """The rows of span after span; each run an iterable whose iterator is written in C."""
-        for span in self._spans(self._own_batch_size):
-            self._note_rows()
-            self._rows_of_span = Rows(span, self._row_type)
-            yield self._rows_of_span
+    def _batches_handed_out(self, span: AssembledSpan) -> Handout:
+        return batches_of(span, lambda batch: self._row_type._make(batch.values()))
 
-    def _forget_own_pass(self) -> None:
-        self._at_hand = iter(())
-        self._runs = self._rows_of_span = self._end = None
+    def _rows_handed_out(self, span: AssembledSpan) -> Handout:
+        return rows_of(span, self._row_type)
 
-    def make_anew(self) -> None:
-        """In a forked child: the pass under way goes on in the parent alone."""
-        self._turn = threading.Lock()
-        self._at_hand = iter(())
-
-    def _note_rows(self) -> None:
-        """Notes which row was the last one taken: that is not done for each of them."""
-        if self._rows_of_span is not None:
-            self._received = self._rows_of_span.received or self._received
+    def _note_received(self) -> None:
+        """Notes which item was the last one taken: that is not done for each of them."""
+        if self._handout is not None:
+            self._received = self._handout.received or self._received
 
     def reset(self) -> None:
         """Begins a new pass before the first row, at any time.
@@ -505,10 +492,10 @@ class Reader:
         if self.stopped:
             raise ReaderClosedError("this reader was stopped; open another one")
         self._end_pipeline()
-        self._forget_own_pass()
+        self._own_pass = self._new_pass()
         self.plan = plan
         self._begin = cursor
-        self._received = None
+        self._received = self._handout = self._end = None
         self.last_row_consumed = False
 
     def _end_pipeline(self) -> None:
@@ -520,7 +507,9 @@ class Reader:
     def stop(self) -> None:
         """Ends reading; whoever waits in `next` wakes with `ReaderClosedError`. May be called again, by any thread."""
         self.stopped = True
-        self._at_hand = iter(())
+        for under_way in (self._own_pass, self._asked_for()):
+            if under_way is not None:
+                under_way.end("this reader was stopped; open another one")
         if self._pipeline is not None:
             self._pipeline.close()
         if self._processes is not None:
@@ -532,6 +521,7 @@ class Reader:
             self._end_pipeline()
         finally:  # also where a thread had to be left behind, and a warning of it is an error
             if self.stopped:
+                self._let_go_of_handout()
                 self._shelf_of_last_pass = None
                 self._buffers.close()
                 if self._processes is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import TypeVar
 
 from petastore.errors import ReaderClosedError
@@ -16,44 +16,69 @@ _Item = TypeVar("_Item")
 
 
 class Shared(Iterator[_Item]):
-    """A generator that several threads may ask at once: one is in it, and the others wait for their turn.
+    """The items of handout after handout, asked for by one thread or by several at once.
 
-    In a forked child it raises `ReaderClosedError`: what it gives is given in the parent.
+    While a handout is at hand, nothing stands between a thread and its iterator; one thread at a time gets the next
+    handout, and the others wait for it. Where it has begun, it raises `ReaderClosedError` in a forked child: what it
+    gives, the parent gets.
 
     Args:
-        items: The generator; it is its own from now on.
+        handouts: Iterables whose iterators are written in C, and are the same each time; it is its own from now on.
 
     Example:
-        >>> shared = Shared(number for number in range(3))
+        >>> shared = Shared(iter([10, 11][number:]) for number in range(2))
         >>> list(shared)
-        [0, 1, 2]
+        [10, 11, 11]
     """
 
-    def __init__(self, items: Generator[_Item]) -> None:
-        self._items = items
+    def __init__(self, handouts: Generator[Iterable[_Item]]) -> None:
+        self.at_hand: Iterator[_Item] = iter(())
+        """What is left of the handout that was got last."""
+        self._handouts = handouts
         self._turn = threading.Lock()
-        self._is_of_parent = False
+        self._over: str | None = None
+        self._has_begun = False
         made_anew_in_children(self)
 
-    def make_anew(self) -> None:
-        """Gives nothing more. The generator is kept: to end it may need what is not made anew yet."""
-        self._turn = threading.Lock()
-        self._is_of_parent = True
-
     def __next__(self) -> _Item:
+        for item in self.at_hand:
+            return item
+        return self.next_of_next()
+
+    def next_of_next(self) -> _Item:
+        """The next item when there is none at hand."""
         with self._turn:
-            if self._is_of_parent:
-                raise ReaderClosedError(
-                    "this was being read when the process was forked, and its rows go to the parent: in the child, "
-                    "call reset() of the reader, or open another one"
-                )
-            return next(self._items)
+            for item in self.at_hand:  # another thread was here first
+                return item
+            self._has_begun = True
+            while self._over is None:
+                self.at_hand = iter(next(self._handouts))
+                if self._over is not None:  # meanwhile
+                    break
+                for item in self.at_hand:
+                    return item
+            self.at_hand = iter(())
+            raise ReaderClosedError(self._over)
+
+    def end(self, why: str) -> None:
+        """Gives nothing more, but raises `ReaderClosedError` with these words; waits for nobody."""
+        self._over = why
+        self.at_hand = iter(())
+
+    def make_anew(self) -> None:
+        """Gives nothing more, if it has begun. The generator is kept: to end it may need what is not made anew yet."""
+        self._turn = threading.Lock()
+        if self._has_begun:
+            self.end(
+                "this was being read when the process was forked, and its rows go to the parent: in the child, call "
+                "reset() of the reader, or open another one"
+            )
 
     def close(self) -> None:
-        """Ends it early, once no other thread is in it."""
+        """Ends the generator early, once no other thread is in it."""
         with self._turn:
-            if not self._is_of_parent:
-                self._items.close()
+            self.at_hand = iter(())
+            self._handouts.close()
 
 
 class End:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,10 @@ from petastore.plan.request import Tail
 from petastore.plan.selection import Selection
 from petastore.plan.windows import Windows
 from petastore.readers.admission import Admission
-from petastore.readers.assemble import VALID_COLUMN, Assembler
+from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.filter import select_rows
 from petastore.readers.footprint import Footprint
+from petastore.readers.handouts import Handout, windows_of
 from petastore.readers.options import Workers
 from petastore.readers.reader import Reader
 from petastore.readers.transform import TransformSpec, transform_schema
@@ -108,22 +109,19 @@ class Windowed(Reader):
             view, self.dataset.schema, layout, extended, len(self.ngram.fields), heads // max(self.workers.at_a_time, 1)
         )
 
-    def _row_runs(self) -> Generator[Iterable[Any]]:
-        """Windows, each a run of its own: the reader stands behind the one that was taken."""
-        of_offsets = [
-            (offset, self.ngram.get_schema_at_timestep(self.row_schema, offset)) for offset in self.ngram.offsets
-        ]
-        for span in self._spans(self._own_batch_size):
-            columns = {name: column.rows(0, len(column.values)) for name, column in span.columns.by_name.items()}
-            rows = [self._rows_at(offset, schema, columns, span.span.num_rows) for offset, schema in of_offsets]
-            keys: list[Any] = list(self.ngram.offsets)
-            if VALID_COLUMN in columns and self.plan.request.tail is Tail.PAD:
-                keys.append(VALID_COLUMN)
-                rows.append(columns[VALID_COLUMN].tolist())
-            batch_of_row = np.repeat(np.arange(span.span.num_batches), np.diff(span.span.offsets)).tolist()
-            for batch, window in zip(batch_of_row, zip(*rows, strict=True), strict=True):
-                self._received = span.span, batch
-                yield (dict(zip(keys, window, strict=True)),)
+    def _rows_handed_out(self, span: AssembledSpan) -> Handout:
+        columns = {name: column.rows(0, len(column.values)) for name, column in span.columns.by_name.items()}
+        rows = [self._rows_at(offset, schema, columns, span.span.num_rows) for offset, schema in self._of_offsets]
+        keys: list[Any] = list(self.ngram.offsets)
+        if VALID_COLUMN in columns and self.plan.request.tail is Tail.PAD:
+            keys.append(VALID_COLUMN)
+            rows.append(columns[VALID_COLUMN].tolist())
+        return windows_of(span.span, rows, lambda window: dict(zip(keys, window, strict=True)))
+
+    @once
+    def _of_offsets(self) -> list[tuple[int, Unischema]]:
+        """Of each offset: the fields that windows have there."""
+        return [(offset, self.ngram.get_schema_at_timestep(self.row_schema, offset)) for offset in self.ngram.offsets]
 
     def _rows_at(self, offset: int, schema: Unischema, columns: Mapping[str, Any], windows: int) -> list[Any]:
         """The rows that all windows have at an offset."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -198,11 +198,11 @@ def test_stop_wakes_all_threads(url: str) -> None:
 
 
 def test_an_error_goes_to_one_thread_and_the_others_hear_that_the_pass_is_over() -> None:
-    def fails() -> Iterator[int]:
-        yield 1
+    def fails() -> Generator[Iterable[int]]:
+        yield iter([1])
         raise ZeroDivisionError("on purpose")
 
-    shared: Iterable[int] = Shared(fails())  # type: ignore[arg-type]
+    shared = Shared(fails())
     outcomes: list[str] = []
 
     def consume(mine: list[Any]) -> None:

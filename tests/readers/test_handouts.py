@@ -20,7 +20,7 @@ from petastore.plan.spans import Span
 from petastore.readers.assemble import AssembledSpan
 from petastore.readers.batch import Columns
 from petastore.readers.decode import Decoded
-from petastore.readers.rows import Rows
+from petastore.readers.handouts import rows_of
 from petastore.schema.row import row_type
 
 
@@ -59,7 +59,7 @@ def test_a_row_has_the_values_and_types_of_its_columns() -> None:
         "word": Decoded(of_words, None),
         "day": Decoded(days, None),
     }
-    rows = list(Rows(span_of([3], columns), row_type("sample", tuple(columns))))
+    rows = list(rows_of(span_of([3], columns), row_type("sample", tuple(columns))))
     expected = [
         (np.float32(1.5), np.arange(4, dtype=np.uint8).reshape(2, 2), np.int64(7), "a", days[0]),
         (np.float32(2.5), 4 + np.arange(4, dtype=np.uint8).reshape(2, 2), None, None, days[1]),
@@ -77,7 +77,7 @@ def test_the_batch_of_the_last_row_that_was_taken_is_known(
     total = sum(sizes)
     missing = np.arange(total) % 2 == 0 if has_missing else None
     span = span_of(sizes, {"id": Decoded(np.arange(total), missing), "twice": Decoded(2 * np.arange(total), None)})
-    rows = Rows(span, row_type("row", ("id", "twice")))
+    rows = rows_of(span, row_type("row", ("id", "twice")))
     taken = data.draw(st.integers(0, total + 1))
     assert [row.twice for row in itertools.islice(rows, taken)] == [2 * row for row in range(min(taken, total))]
     batch_of_row = [batch for batch, size in enumerate(sizes) for _ in range(size)]
