@@ -14,7 +14,7 @@ from petastore.dataset import Dataset, open_dataset
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.ngram import NGram
 from petastore.plan.request import Shard, Tail
-from petastore.readers.options import Workers
+from petastore.readers.options import DEFAULT_MAX_CELL_BYTES, Workers
 from petastore.readers.reader import Reader
 from petastore.readers.remembered import selection_directory
 from petastore.readers.retired import tell_retired
@@ -58,6 +58,7 @@ def make_reader(
     convert_early_to_numpy: bool = False,
     *,
     memory_budget: int | None = None,
+    max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
@@ -110,6 +111,8 @@ def make_reader(
         memory_budget: Bytes that reading may take in this process: row groups at hand, and batches on their way. Too
             little is refused when batches are asked for. `reader.budget(batch_size)` says what will be taken. None is
             as many as are useful.
+        max_cell_bytes: Bytes that one cell may take once decoded; a larger one is refused before memory is taken for
+            it, by what its header says. None is no limit.
         shuffle_memory: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes better.
         lanes: Row groups that are read side by side; None lets `shuffle_memory` choose.
         block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
@@ -175,7 +178,7 @@ def make_reader(
         "rowgroup_selector": rowgroup_selector,
         "selection_cache": selection_cache,
     }
-    workers = Workers(reader_pool_type, workers_count, memory_budget)
+    workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     return _opened(dataset, asked, rows, workers=workers, transform=transform_spec)
 
 
@@ -209,6 +212,7 @@ def make_batch_reader(
     convert_early_to_numpy: bool = False,
     *,
     memory_budget: int | None = None,
+    max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
@@ -278,7 +282,7 @@ def make_batch_reader(
         "selection_cache": selection_cache,
         "batched": True,
     }
-    workers = Workers(reader_pool_type, workers_count, memory_budget)
+    workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     return _opened(dataset, asked, rows, workers=workers, transform=transform_spec, batched=True)
 
 
@@ -290,6 +294,7 @@ def make_mixed_reader(
     workers_count: int | None = None,
     memory_budget: int | None = None,
     *,
+    max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     stop: str = "first_exhausted",
     batching: str = "mixed",
     source_column: str | None = None,
@@ -327,6 +332,7 @@ def make_mixed_reader(
         reader_pool_type: As for `make_reader`.
         workers_count: As for `make_reader`.
         memory_budget: As for `make_reader`.
+        max_cell_bytes: As for `make_reader`.
         stop: When an epoch ends: when the first source has given all its rows (`"first_exhausted"`), when all have
             (`"all_exhausted"`), or never (`"cycle"`, which needs `num_epochs=None`).
         batching: `"mixed"` has rows of all sources in each batch; with `"per_source"` the batches of a step are, on all
@@ -395,7 +401,7 @@ def make_mixed_reader(
 
     opened = open_sources(sources, {**rows, **found})
     mixed = {"weights": weights, "stop": stop, "batching": batching, "epochs": num_epochs}
-    workers = Workers(reader_pool_type, workers_count, memory_budget)
+    workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     return MixedReader(
         [source.dataset for source in opened],
         plan_mixture(opened, mixed, asked, workers=workers),

@@ -15,7 +15,7 @@ from petastore.codecs.cells import ByteCells, byte_cells, bytes_of_cell
 from petastore.codecs.declared import array_to_write, check_array_field
 from petastore.codecs.ndarray import array_of_unit, decode_alike, decode_npy, put_npy_cells
 from petastore.codecs.npy import MAX_HEADER_BYTES
-from petastore.codecs.npz import NpzError, archive_bytes, member_of
+from petastore.codecs.npz import NpzError, archive_bytes, member_of, member_sizes
 from petastore.codecs.npz_many import inflated_together
 from petastore.codecs.numpy_to_arrow import cells_array
 from petastore.errors import DecodeError, EncodeError
@@ -118,6 +118,10 @@ class CompressedNdarrayCodec:
             except DecodeError as problem:
                 problem.row = rows.start + (problem.row or 0)
                 raise
+
+    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+        """What each archive says that it holds; None where the field declares it."""
+        return None if _most_bytes(field) is not None else member_sizes(byte_cells(cells, field))
 
 
 def _put(

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from petastore.codecs.cells import byte_cells, bytes_of_cell
 from petastore.codecs.declared import array_to_write
-from petastore.codecs.image_files import ImageError, image_bytes, read_image, read_images_into
+from petastore.codecs.image_files import (
+    ImageError,
+    decoded_sizes,
+    image_bytes,
+    pixel_bytes,
+    read_image,
+    read_images_into,
+)
 from petastore.codecs.numpy_to_arrow import cells_array
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema.codec import JsonValue
@@ -164,6 +171,17 @@ class CompressedImageCodec:
                 out[row] = read_image(cell, field)
             except ImageError as problem:
                 raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None
+
+    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+        """What the pixels take by the headers of the files, and at least the frequencies of a JPEG of several scans.
+
+        None where the field declares it.
+        """
+        return (
+            None
+            if field.is_fixed
+            else decoded_sizes(byte_cells(cells, field), lambda header: pixel_bytes(header, field))
+        )
 
 
 def _image_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:

@@ -7,6 +7,7 @@ Both libraries are imported when the first image passes, not before.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.codecs.cells import ByteCells
 from petastore.codecs.declared import shape_fits
 from petastore.errors import DecodeError, MissingExtraError
 from petastore.schema.field import UnischemaField
@@ -26,9 +28,11 @@ __all__ = [
     "common_header",
     "decode_into",
     "decode_jpegs",
+    "decoded_sizes",
     "each_into",
     "image_bytes",
     "opencv",
+    "pixel_bytes",
     "read_image",
     "read_images_into",
 ]
@@ -41,6 +45,18 @@ _PNG_END = b"\x00\x00\x00\x00IEND\xaeB`\x82"
 _JPEG_SIGNATURE = b"\xff\xd8\xff"
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers of segments that say the size of a JPEG."""
+
+_SCANS = frozenset([0xDA])
+"""Marker of segments with which a scan of a JPEG begins."""
+
+_AT_ONE_GO = frozenset([0xC0, 0xC1, 0xC9])
+"""Markers of those of `_FRAMES` whose JPEGs are decoded line by line, if all channels come in one scan."""
+
+_BLOCK_BYTES = 128
+"""What the frequencies of 8 × 8 pixels take."""
+
+_FEW_PIXELS = 2**20
+"""Frequencies of so many pixels take 6 MB at most, and are not reckoned with."""
 
 _LONGEST_START = 1024
 """Bytes of a JPEG before its size; with more there is a camera's note in them, which no other file has."""
@@ -167,6 +183,69 @@ def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
     return _checked(_header(cell), field)
 
 
+def decoded_sizes(cells: ByteCells, size_of: Callable[[Header], int]) -> NDArray[np.int64]:
+    """Bytes that decoding files takes for pixels, by their headers, shape (cells,); 0 where it is refused before that.
+
+    Args:
+        cells: The files.
+        size_of: What files of a header take for pixels; may raise ImageError.
+    """
+    data, sizes = cells.data, np.zeros(len(cells), np.int64)
+    known: dict[int, tuple[Header, int]] = {}
+    for row, (start, size) in enumerate(zip(cells.starts.tolist(), cells.sizes.tolist(), strict=True)):
+        cell = data[start : start + size]
+        try:
+            header = _header(cell)
+            if id(header) not in known:
+                known[id(header)] = header, size_of(header)
+            sizes[row] = known[id(header)][1]
+        except ImageError:
+            continue
+        if header.format == "jpeg" and header.shape[0] * header.shape[1] > _FEW_PIXELS:
+            sizes[row] = max(sizes[row], _coefficient_bytes(cell.data, header))
+    return sizes
+
+
+def pixel_bytes(header: Header, field: UnischemaField) -> int:
+    """Bytes of the pixels of a file.
+
+    Raises:
+        ImageError: They are not what the field declares.
+    """
+    return math.prod(_checked(header, field).shape) * header.dtype.itemsize
+
+
+def _coefficient_bytes(data: memoryview, header: Header) -> int:
+    """Bytes of the frequencies of a JPEG that comes in several scans, which are all kept until the last scan is there.
+
+    0 for files that are decoded line by line.
+    """
+    frame = _segment(data, _FRAMES)
+    channels = data[frame + 9]
+    if data[frame + 1] in _AT_ONE_GO and _channels_of_first_scan(data, frame) == channels:
+        return 0
+    factors = [data[at] for at in range(frame + 11, min(frame + 11 + 3 * channels, len(data)), 3)]
+    across, down = (max((*map(side, factors), 1)) for side in (_across, _down))
+    blocks = -(-header.shape[1] // (8 * across)) * -(-header.shape[0] // (8 * down))
+    return blocks * sum(_across(factor) * _down(factor) for factor in factors) * _BLOCK_BYTES
+
+
+def _across(factor: int) -> int:
+    return factor >> 4
+
+
+def _down(factor: int) -> int:
+    return factor & 15
+
+
+def _channels_of_first_scan(data: memoryview, frame: int) -> int | None:
+    """Of how many channels the first scan after a frame is; None where that is not to be found as simply as this."""
+    try:
+        return data[_segment(data, _SCANS, frame) + 4]
+    except (ImageError, IndexError):
+        return None
+
+
 def _header(cell: NDArray[np.uint8]) -> Header:
     start = cell[:8].tobytes()
     if start.startswith(_JPEG_SIGNATURE):
@@ -235,12 +314,19 @@ def _jpeg_frame(data: memoryview) -> tuple[int, int, int, int]:
 
     A few bytes are looked at here, because every call of a library lets go of the GIL and waits for it again.
     """
-    at = 2
+    at = _segment(data, _FRAMES)
+    if at + 9 >= len(data):
+        raise ImageError("the jpeg is damaged (it ends before its size is said)")
+    return data[at + 5] << 8 | data[at + 6], data[at + 7] << 8 | data[at + 8], data[at + 9], at + 10
+
+
+def _segment(data: memoryview, markers: frozenset[int], at: int = 2) -> int:
+    """Where the first segment with one of some markers begins, from a segment on."""
     try:
         while data[at] == 0xFF:
             marker = data[at + 1]
-            if marker in _FRAMES:
-                return data[at + 5] << 8 | data[at + 6], data[at + 7] << 8 | data[at + 8], data[at + 9], at + 10
+            if marker in markers:
+                return at
             # A marker may be preceded by any number of 0xFF.
             at += 1 if marker == 0xFF else 2 + (data[at + 2] << 8 | data[at + 3])
     except IndexError:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from petastore.codecs.cells import byte_cells, bytes_of_cell
 from petastore.codecs.image import CompressedImageCodec
-from petastore.codecs.image_files import ImageError
+from petastore.codecs.image_files import ImageError, decoded_sizes
 from petastore.codecs.image_hint import ImageDecode
-from petastore.codecs.image_parts import read_part, read_parts_into
+from petastore.codecs.image_parts import part_bytes, read_part, read_parts_into
 from petastore.errors import DecodeError, RequestError, SchemaError
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
@@ -157,3 +157,10 @@ class HintedImageCodec:
                 out[row] = read_part(cell, self.stored, self.hint)
             except ImageError as problem:
                 raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None
+
+    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+        """What is decoded of the files to make the wanted part of it; what is wanted, where that is more."""
+        whole, part = self.stored.decoded_bytes, field.decoded_bytes
+        if whole is not None and part is not None:
+            return np.full(len(cells), max(whole, part), np.int64)
+        return decoded_sizes(byte_cells(cells, field), lambda header: part_bytes(header, self.stored, self.hint))

@@ -8,6 +8,7 @@ left to do is resized (docs/decisions/0004).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -23,11 +24,13 @@ from petastore.codecs.image_files import (
     decode_jpegs,
     each_into,
     opencv,
+    pixel_bytes,
 )
 from petastore.codecs.image_hint import ImageDecode
+from petastore.errors import RequestError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["read_part", "read_parts_into"]
+__all__ = ["part_bytes", "read_part", "read_parts_into"]
 
 _SHRINKS = (8, 4, 2)
 _LEAST_SIDE_TO_SHRINK = 16
@@ -99,6 +102,20 @@ def read_part(
     decode_into(cell, header, image, shrink=way.shrink)
     _finish(image[way.rows, way.columns], out)
     return out
+
+
+def part_bytes(header: Header, stored: UnischemaField, wanted: ImageDecode) -> int:
+    """Bytes of the pixels that `read_part` decodes of files of a header, or gives, if that is more.
+
+    Raises:
+        ImageError: It refuses such files.
+    """
+    pixel_bytes(header, stored)
+    try:
+        shape: Any = wanted.shape_of(header.shape)
+    except RequestError as problem:
+        raise ImageError(str(problem)) from None
+    return max(math.prod(_way(header, wanted, shape).decoded), math.prod(shape)) * header.dtype.itemsize
 
 
 class _Between:

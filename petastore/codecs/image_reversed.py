@@ -114,6 +114,10 @@ class ReversedImageCodec:
         self._plain.decode_bytes(cells, field, out)
         _reverse_all(out)
 
+    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+        """As `CompressedImageCodec.decoded_sizes`."""
+        return self._plain.decoded_sizes(cells, field)
+
 
 def _reversed(value: Any) -> Any:
     """The image with its channels in reverse, C-contiguous; anything else as it is."""

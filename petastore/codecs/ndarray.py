@@ -125,6 +125,10 @@ class NdarrayCodec:
         except DecodeError:
             return None  # decode_column says what is wrong, if anybody wants these cells
 
+    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+        """No more than is stored, where the field does not declare it."""
+        return None if field.is_fixed and not field.dtype.hasobject else byte_cells(cells, field).sizes
+
 
 def put_npy_cells(cell_of: Callable[[int], NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
     """The arrays in the bytes of cells, each into its place in `out`.

@@ -25,6 +25,9 @@ __all__ = ["MAX_HEADER_BYTES", "NpyError", "NpyHeader", "array_bytes", "elements
 MAX_HEADER_BYTES = 10_000
 """A longer header is refused, as NumPy refuses it; 64 dimensions need less."""
 
+_MOST_EMPTY_BYTES = 2**31
+"""What an array without elements may have if dimensions of 0 were 1: so NumPy reckons, and with many at once."""
+
 _MAGIC = b"\x93NUMPY"
 _SIZE_BYTES = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
 # The keys come in any order; Python 2 wrote sizes as 3L.
@@ -121,7 +124,11 @@ def _parsed(start: bytes) -> NpyHeader:
     flag = entries["fortran_order"]["flag"]
     if flag is None:
         raise NpyError("its fortran_order is neither True nor False")
-    header = NpyHeader(len(start), _dtype(entries["descr"]["text"]), flag == "True", _shape(entries["shape"]["sizes"]))
+    dtype = _dtype(entries["descr"]["text"])
+    itemsize = max(dtype.itemsize, 1)
+    header = NpyHeader(len(start), dtype, flag == "True", _shape(entries["shape"]["sizes"]))
+    if header.payload == 0 and math.prod(max(size, 1) for size in header.shape) * itemsize > _MOST_EMPTY_BYTES:
+        raise NpyError(f"it has no elements, but its shape {header.shape} is too large")
     # NumPy takes the memory of one element even where there is none.
     if header.payload == 0 and header.dtype.itemsize > MAX_HEADER_BYTES:
         raise NpyError(f"it has no elements, but {header.dtype} would need {header.dtype.itemsize:,} bytes")

@@ -11,6 +11,7 @@ after the data, for instance) are read through `zipfile` under the same bounds.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import struct
 import zipfile
@@ -20,7 +21,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MEMBER", "MOST_EXPANSION", "FirstMember", "NpzError", "archive_bytes", "first_member", "member_of"]
+from petastore.codecs.cells import ByteCells
+
+__all__ = [
+    "MEMBER",
+    "MOST_EXPANSION",
+    "FirstMember",
+    "NpzError",
+    "archive_bytes",
+    "first_member",
+    "member_of",
+    "member_sizes",
+]
 
 MEMBER = "arr.npy"
 """Name of the member, as `numpy.savez_compressed(arr=…)` gives it."""
@@ -33,6 +45,20 @@ _ZIP64_SIZES = struct.Struct("<2H2Q")
 _STORED, _DEFLATED = 0, 8
 _ENCRYPTED, _SIZES_FOLLOW = 0x1, 0x8
 _IN_ZIP64 = 0xFFFFFFFF
+_NUMPY_START = _LOCAL_HEADER.size + len(MEMBER) + _ZIP64_SIZES.size
+"""Bytes before the stream in an archive that NumPy wrote; older ones had no 64-bit sizes."""
+
+_LARGEST = 2**62
+_UNREADABLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
+"""What `zipfile` raises for archives that it cannot read."""
 
 
 class NpzError(ValueError):
@@ -83,6 +109,62 @@ def member_of(cell: NDArray[np.uint8], most: int | None) -> bytes:
     if len(content) != member.size or zlib.crc32(content) != member.checksum:
         raise NpzError("its checksum does not fit its content")
     return content
+
+
+def member_sizes(cells: ByteCells) -> NDArray[np.int64]:
+    """Bytes of `.npy` in each archive as it says itself, which `member_of` never exceeds; shape (cells,).
+
+    Of archives that `member_of` refuses without inflating them it is anything from 0.
+    """
+    sizes = np.zeros(len(cells), np.int64)
+    known = np.zeros(len(cells), np.bool_)
+    for in_zip64, start in ((True, _NUMPY_START), (False, _NUMPY_START - _ZIP64_SIZES.size)):
+        # All headers that are laid out as NumPy lays them are looked at together.
+        long_enough = np.flatnonzero((cells.sizes >= start) & ~known)
+        heads = cells.data[cells.starts[long_enough, None] + np.arange(start)].view(
+            _head_dtype(start, in_zip64=in_zip64)
+        )
+        heads = heads.reshape(len(long_enough))
+        alike = heads["start"] == np.void(b"PK\x03\x04")
+        alike &= (heads["flags"] == 0) & (heads["method"] == _DEFLATED) & (heads["name_size"] == len(MEMBER))
+        alike &= heads["name"] == np.void(MEMBER.encode())
+        alike &= heads["extra_size"] == (_ZIP64_SIZES.size if in_zip64 else 0)
+        if in_zip64:
+            alike &= (heads["small_size"] == _IN_ZIP64) & (heads["kind"] == 1) & (heads["length"] == 16)
+        else:
+            alike &= (heads["size"] != _IN_ZIP64) & (heads["small_stored_size"] != _IN_ZIP64)
+        sizes[long_enough[alike]] = np.minimum(heads["size"][alike].astype(np.uint64), _LARGEST).astype(np.int64)
+        known[long_enough[alike]] = True
+    for row in np.flatnonzero(~known).tolist():
+        sizes[row] = min(_member_size(cells[row]), _LARGEST)
+    return sizes
+
+
+def _member_size(cell: NDArray[np.uint8]) -> int:
+    try:
+        member = first_member(cell)
+        if member is not None:
+            return member.size
+        with zipfile.ZipFile(io.BytesIO(cell.data)) as archive:
+            return max((found.file_size for found in archive.infolist()), default=0)
+    except (NpzError, *_UNREADABLE):
+        return 0
+
+
+@functools.cache
+def _head_dtype(size: int, *, in_zip64: bool) -> np.dtype[Any]:
+    """The beginning of an archive, up to its stream, as NumPy writes it."""
+    members: dict[str, tuple[str, int]] = {
+        "start": ("V4", 0), "flags": ("<u2", 6), "method": ("<u2", 8), "name_size": ("<u2", 26),
+        "extra_size": ("<u2", 28), "name": (f"V{len(MEMBER)}", _LOCAL_HEADER.size),
+    }  # fmt: skip
+    if in_zip64:
+        sizes = {"small_size": ("<u4", 22), "kind": ("<u2", size - 20), "length": ("<u2", size - 18)}
+        members |= {**sizes, "size": ("<u8", size - 16)}
+    else:
+        members |= {"small_stored_size": ("<u4", 18), "size": ("<u4", 22)}
+    formats, offsets = zip(*members.values(), strict=True)
+    return np.dtype({"names": list(members), "formats": formats, "offsets": offsets, "itemsize": size})
 
 
 def _check_size(size: int, stored_size: int, most: int | None) -> None:
@@ -148,15 +230,7 @@ def _through_zipfile(cell: NDArray[np.uint8], most: int | None) -> bytes:
                 content = opened.read(member.file_size + 1)
     except NpzError:
         raise
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        OSError,
-        EOFError,
-        NotImplementedError,
-        RuntimeError,
-        ValueError,
-    ) as problem:
+    except _UNREADABLE as problem:
         raise NpzError(f"it is no archive that can be read ({problem})") from None
     if len(content) != member.file_size:
         raise NpzError(f"its content has not the {member.file_size:,} bytes that it declares")

@@ -132,7 +132,7 @@ def _gzip_members(cells: Sequence[NDArray[np.uint8]], most: int | None) -> _Gzip
     if first is None or not first.is_deflated or first.size > _LARGE_CELL:
         return None
     stored = np.fromiter(map(len, cells), np.int64, len(cells))
-    if int(stored.min()) < first.start:
+    if int(stored.min()) < first.start or int(stored.max()) > _LARGE_CELL:
         return None
     ends = np.cumsum(stored)
     starts, memory = ends - stored, _archives.of(int(ends[-1]))

@@ -20,6 +20,7 @@ from petastore.codecs.arrow_views import view_lists, view_scalars
 from petastore.codecs.declared import shape_below_empty, shape_fits
 from petastore.codecs.lists_to_arrow import encode_lists
 from petastore.codecs.numpy_to_arrow import encode_scalars
+from petastore.codecs.plain_sizes import plain_sizes
 from petastore.codecs.scalars import InexactError, decode_scalar, describe, encode_scalar, nested_values
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema.arrow import natural_storage_type
@@ -132,6 +133,10 @@ class PlainCodec:
     def view_column(self, cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
         """Numbers, times and lists of them that are stored just as they are declared; None for all other columns."""
         return view_scalars(cells, field) if field.is_scalar else view_lists(cells, field)
+
+    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+        """What text, bytes and lists take by their lengths; None for numbers and times."""
+        return plain_sizes(cells, field)
 
 
 def _refuse_none(value: Any, field: UnischemaField) -> Any:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from petastore.codecs.arrow_to_numpy import decode_scalars
 from petastore.codecs.arrow_views import view_scalars
 from petastore.codecs.numpy_to_arrow import encode_scalars
+from petastore.codecs.plain_sizes import plain_sizes
 from petastore.codecs.scalars import decode_scalar, encode_scalar
 from petastore.codecs.spark_types import arrow_type_of, max_length_of, simple_type_name
 from petastore.errors import EncodeError, SchemaError
@@ -140,6 +141,10 @@ class ScalarCodec:
     def view_column(self, cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
         """Numbers and times that are stored just as they are declared; None for all other columns."""
         return view_scalars(cells, field)
+
+    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+        """What text, bytes take by their lengths; None for numbers and times."""
+        return plain_sizes(cells, field)
 
 
 def _can_hold(stored: pa.DataType, field: UnischemaField) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from petastore.arrow_memory import arrow_numbers
 from petastore.codecs.declared import array_to_write, arrays_alike
-from petastore.codecs.vector_cells import DENSE, SPARSE, STORED, VectorCells, vector_cells
+from petastore.codecs.vector_cells import DENSE, SPARSE, STORED, VectorCells, sizes_of_vectors, vector_cells
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
@@ -143,6 +143,10 @@ class VectorCodec:
         _put(found, flat, None if found.place is None else starts[found.row()] + found.place, field)
         for row, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             out[row] = flat[start:end]
+
+    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+        """By the sizes that the structs say; None where the field declares it."""
+        return None if field.is_fixed else sizes_of_vectors(cells, field) * field.dtype.itemsize
 
 
 def _dense(value: NDArray[Any]) -> dict[str, Any]:

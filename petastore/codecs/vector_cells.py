@@ -17,7 +17,7 @@ from petastore.codecs.arrow_to_numpy import plain_layout, refuse_nulls
 from petastore.errors import DecodeError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["DENSE", "MAX_ELEMENTS", "SPARSE", "STORED", "VectorCells", "vector_cells"]
+__all__ = ["DENSE", "MAX_ELEMENTS", "SPARSE", "STORED", "VectorCells", "sizes_of_vectors", "vector_cells"]
 
 DENSE, SPARSE = 1, 0
 
@@ -82,11 +82,30 @@ def vector_cells(cells: pa.Array, field: UnischemaField) -> VectorCells:
     return VectorCells(sizes, lengths, numbers_of(values), place)
 
 
+def sizes_of_vectors(cells: pa.Array, field: UnischemaField) -> NDArray[np.int64]:
+    """Elements of each vector as its cell says, whether or not it is right; shape (rows,).
+
+    Raises:
+        DecodeError: The column is none of vectors.
+    """
+    parts = _members(cells, field)
+    dense = numbers_of(parts["type"].fill_null(DENSE)) == DENSE
+    sizes = numbers_of(parts["size"].fill_null(0)).astype(np.int64)
+    return np.where(dense, _lengths(parts["values"]), np.maximum(sizes, 0))
+
+
 def _rows(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
 
 
 def _parts(cells: pa.Array, field: UnischemaField) -> dict[str, pa.Array]:
+    """The columns of the struct, each of its type in `STORED`; refuses vectors that do not say what they are."""
+    parts = _members(cells, field)
+    _refuse(flags_of(parts["type"].is_null()), field, "the cell does not say whether it is dense or sparse")
+    return parts
+
+
+def _members(cells: pa.Array, field: UnischemaField) -> dict[str, pa.Array]:
     """The columns of the struct, each of its type in `STORED`."""
     cells = plain_layout(cells)
     if not pa.types.is_struct(cells.type) or {part.name for part in cells.type} != {part.name for part in STORED}:
@@ -96,11 +115,9 @@ def _parts(cells: pa.Array, field: UnischemaField) -> dict[str, pa.Array]:
             column=field.name,
         )
     try:
-        parts = {part.name: plain_layout(cells.field(part.name)).cast(part.type) for part in STORED}
+        return {part.name: plain_layout(cells.field(part.name)).cast(part.type) for part in STORED}
     except pa.ArrowInvalid as problem:
         raise DecodeError(f"the column is no column of vectors: {problem}", column=field.name) from None
-    _refuse(flags_of(parts["type"].is_null()), field, "the cell does not say whether it is dense or sparse")
-    return parts
 
 
 def _lengths(lists: pa.Array) -> NDArray[np.int64]:

@@ -32,6 +32,7 @@ from petastore.codecs.registry import codec_of
 from petastore.codecs.scalar import ScalarCodec
 from petastore.errors import DecodeError
 from petastore.readers.buffers import Buffers
+from petastore.readers.cell_sizes import decoded_sizes
 from petastore.readers.decode import Decoded, decode_cells, decode_into
 from petastore.readers.layout import Layout, Stack, viewing_face
 from petastore.readers.moved_cells import are_movable, moved_cells
@@ -168,7 +169,16 @@ class Admission:
         lying = {name: _files(chunk, self.fields[name]) for name, chunk in made.cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
         stacks = tuple(made.stacks[number] for number in range(len(self.layout.stacks)))
-        return Resident(rows, turns, stacks, made.missing, made.cells, files, made.place)
+        measured = {name: self._sizes(name, chunk) for name, chunk in made.cells.items()}
+        sizes = {name: of_cells for name, of_cells in measured.items() if of_cells is not None}
+        return Resident(rows, turns, stacks, made.missing, made.cells, files, sizes, made.place)
+
+    def _sizes(self, name: str, chunk: Any) -> NDArray[np.int64] | None:
+        field = self.fields[name]
+        try:
+            return decoded_sizes(chunk, field, codec_of(field))
+        except DecodeError:
+            return None  # the column is of another kind; who asks for one of its rows is told
 
     def _keep_cells(self, parts: Sequence[Part], rows: int, tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
         for part in parts:
@@ -338,7 +348,7 @@ def _values(chunk: Any, field: UnischemaField) -> Decoded | None:
     if not field.is_scalar or not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
         return None
     try:
-        return decode_cells(chunk, field, codec)
+        return decode_cells(chunk, field, codec, max_cell_bytes=None)
     except DecodeError:
         return None
 
@@ -352,7 +362,7 @@ def _put(chunk: Any, field: UnischemaField, out: Decoded) -> bool:
         np.copyto(out.values, viewed)
         return True
     try:
-        decode_into(chunk, field, codec, out)
+        decode_into(chunk, field, codec, out, max_cell_bytes=None)
     except DecodeError:
         return False
     return True

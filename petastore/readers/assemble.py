@@ -109,6 +109,9 @@ class Assembler:
     buffers: Buffers
     """Where the memory of columns comes from."""
 
+    max_cell_bytes: int | None
+    """Bytes that a cell may take once it is decoded; None is no limit."""
+
     def begin(self, span: Span, residents: Residents) -> SpanWork:
         """The work of a span.
 
@@ -188,7 +191,7 @@ class Assembler:
             if field.name in self.partition_values:
                 decode_partition_values(self.partition_values[field.name], field, picks, out)
             else:
-                decode_loose(field, picks, residents, self.layout, out)
+                decode_loose(field, picks, residents, self.layout, out, max_cell_bytes=self.max_cell_bytes)
         except DecodeError as problem:
             raise self._placed(problem, picks) from problem.__cause__
 

@@ -227,7 +227,7 @@ class _Search:
             columns = {}
             for name, cells in self._cells(group, fields, partitions).items():
                 chosen = cells if rows is None else cells.take(arrow_numbers(rows))
-                columns[name] = _decoded(chosen, fields[name], rows)
+                columns[name] = _decoded(chosen, fields[name], rows, self.workers.max_cell_bytes)
             answers = predicate.included(columns, int(before.counts[group]))
             if bitmap is None or rows is None:
                 return as_kept(answers)
@@ -243,7 +243,7 @@ class _Search:
         """A predicate that looks at partition columns alone is asked once for each row group, and nothing is read."""
         groups = np.flatnonzero(before.counts)
         columns = {
-            field.name: _decoded(partitions[field.name].take(arrow_numbers(groups)), field, None)
+            field.name: _decoded(partitions[field.name].take(arrow_numbers(groups)), field, None, None)
             for field in predicate.fields
         }
         kept = groups[predicate.included(columns, len(groups))]
@@ -343,9 +343,9 @@ def _only_chunk(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _decoded(cells: Any, field: UnischemaField, rows: NDArray[np.int64] | None) -> Any:
+def _decoded(cells: Any, field: UnischemaField, rows: NDArray[np.int64] | None, max_cell_bytes: int | None) -> Any:
     try:
-        return decode_cells(cells, field, codec_of(field))
+        return decode_cells(cells, field, codec_of(field), max_cell_bytes=max_cell_bytes)
     except DecodeError as problem:
         if problem.row is not None and rows is not None:
             problem.row = int(rows[problem.row])
@@ -355,7 +355,7 @@ def _decoded(cells: Any, field: UnischemaField, rows: NDArray[np.int64] | None) 
 def _constant(field: UnischemaField, cells: Any, rows: NDArray[np.int64]) -> ColumnStatistics:
     """What is known of a partition column: its value in each row group, in the domain of filters."""
     missing: NDArray[np.bool_] = flags_of(cells.is_null())
-    values = decode_cells(cells, field, codec_of(field)).values
+    values = decode_cells(cells, field, codec_of(field), max_cell_bytes=None).values
     if field.numpy_dtype is np.str_:
         encoded = np.empty_like(values)
         encoded[:] = [b"" if value is None else value.encode() for value in values]

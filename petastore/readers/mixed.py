@@ -338,6 +338,7 @@ class MixedReader(Reader):
                 transform=self._transform_of(view, transform, dataset) if is_apart else None,
                 layout=layout,
                 buffers=self._buffers,
+                max_cell_bytes=self.workers.max_cell_bytes,
             )
             for dataset, view, transform, own in zip(
                 mixed.datasets, mixed.views, self._transforms, own_values, strict=True
@@ -353,6 +354,7 @@ class MixedReader(Reader):
             transform=self._transform_of(view, self.transform, mixed),
             layout=layout,
             buffers=self._buffers,
+            max_cell_bytes=self.workers.max_cell_bytes,
             parts=parts,
             is_apart=is_apart,
             datasets=mixed,

@@ -12,7 +12,11 @@ from petastore.readers.pools import InlinePool, Pool, ThreadPool
 from petastore.readers.pools.thread import available_cpus
 from petastore.readers.transform_processes import TransformProcesses
 
-__all__ = ["Workers"]
+__all__ = ["DEFAULT_MAX_CELL_BYTES", "Workers"]
+
+DEFAULT_MAX_CELL_BYTES = 256 * 1024 * 1024
+"""Bytes that one cell may take once decoded, unless asked otherwise: a volume of 512 × 512 × 512 numbers of 16 bits, or
+a photograph of 89 megapixels. Larger cells are rare where batches are trained on, and each worker may hold one."""
 
 _log = logging.getLogger(__name__)
 _POOLS = ("thread", "process", "dummy")
@@ -41,6 +45,9 @@ class Workers:
     memory_budget: int | None = None
     """Bytes that row groups at hand and batches on their way may take; None is as many as are useful."""
 
+    max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES
+    """Bytes that one cell may take once decoded; None is no limit."""
+
     def __post_init__(self) -> None:
         if self.kind not in _POOLS:
             known = ", ".join(map(repr, _POOLS))
@@ -48,6 +55,9 @@ class Workers:
         if self.memory_budget is not None:
             budget = whole_number(self.memory_budget, name="memory_budget", least=1)
             object.__setattr__(self, "memory_budget", budget)
+        if self.max_cell_bytes is not None:
+            most = whole_number(self.max_cell_bytes, name="max_cell_bytes", least=1)
+            object.__setattr__(self, "max_cell_bytes", most)
         if self.count is not None:
             object.__setattr__(self, "count", whole_number(self.count, name="workers_count", least=1))
 

@@ -18,7 +18,9 @@ from petastore.errors import DecodeError, RequestError
 from petastore.plan.request import whole_number
 from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit
+from petastore.readers.cell_sizes import refuse_large_fields
 from petastore.readers.decode import Decoded, decode_cells
+from petastore.readers.options import DEFAULT_MAX_CELL_BYTES, Workers
 from petastore.readers.recent_row_groups import CacheInfo, RecentRowGroups
 from petastore.readers.reopen import reopened
 from petastore.readers.transform import TransformSpec, takes_frames, transform_columns, transform_schema
@@ -43,6 +45,8 @@ class RandomAccess:
         columns: Names, regular expressions over whole names, or fields; None is all.
         cache_bytes: Bytes of row groups, as they are stored, that are kept from call to call; the one that was read
             last is kept whatever its size.
+        max_cell_bytes: Bytes that one cell may take once decoded; a larger one is refused before memory is taken for
+            it. None is no limit.
         transform: A function from a row, as a dict, to a row. It runs for each row that is asked for, each time.
         selection: Which rows a filter keeps; rows are numbered among them.
 
@@ -65,6 +69,7 @@ class RandomAccess:
         columns: Iterable[str | UnischemaField] | None = None,
         *,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
         transform: TransformSpec | None = None,
         selection: Selection | None = None,
     ) -> None:
@@ -75,10 +80,13 @@ class RandomAccess:
         """Which rows are meant; None is all."""
         self.cache_bytes = whole_number(cache_bytes, name="cache_bytes", least=0)
         """Bytes of row groups that are kept."""
+        self.max_cell_bytes = Workers(max_cell_bytes=max_cell_bytes).max_cell_bytes
+        """Bytes that one cell may take once decoded; None is no limit."""
         self._transform = transform
         self._view = Unischema(f"{dataset.schema.name}_view", fields)
         self.schema = self._view if transform is None else transform_schema(self._view, transform)
         """What comes out: the fields after selection and transform."""
+        refuse_large_fields(self._view, self.max_cell_bytes)
         if selection is not None and len(selection.counts) != dataset.inventory.num_row_groups:
             raise RequestError(
                 f"the selection speaks of {len(selection.counts):,} row groups, but {dataset.url} has "
@@ -183,7 +191,7 @@ class RandomAccess:
         self, field: UnischemaField, cells: Any, groups: NDArray[np.int32], rows: NDArray[np.int64]
     ) -> Decoded:
         try:
-            return decode_cells(cells, field, codec_of(field))
+            return decode_cells(cells, field, codec_of(field), max_cell_bytes=self.max_cell_bytes)
         except DecodeError as problem:
             if problem.row is None:
                 raise

@@ -30,6 +30,7 @@ from petastore.readers.admission import Admission
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.batch import Batch
 from petastore.readers.buffers import Buffers
+from petastore.readers.cell_sizes import refuse_large_fields
 from petastore.readers.footprint import Footprint
 from petastore.readers.handouts import Handout, batches_of, rows_of
 from petastore.readers.layout import Layout
@@ -97,7 +98,8 @@ class Reader:
         batched: Whether iteration gives column batches, or else rows.
 
     Raises:
-        RequestError: The transform, or the column `valid` of `tail="pad"`, contradicts the schema.
+        RequestError: The transform, or the column `valid` of `tail="pad"`, contradicts the schema; or values of a field
+            are larger than `Workers.max_cell_bytes`.
         NoDataAvailableError: `tail="even"` with fewer rows than shards.
     """
 
@@ -143,6 +145,7 @@ class Reader:
             workers.say_that_threads_will_do()
         self._admission_of = self._make_admissions()
         self._view = self._assembler.view
+        refuse_large_fields(self._view, workers.max_cell_bytes)
         self.schema = self._assembler.schema
         """What comes out: the fields after selection and transform."""
         if plan.request.tail is Tail.PAD and VALID_COLUMN in self.schema:
@@ -166,6 +169,7 @@ class Reader:
             transform=self._transform_of(view, self.transform, self.dataset),
             layout=Layout.of(view, rows=self._rows_per_group, apart=set(partition_values)),
             buffers=self._buffers,
+            max_cell_bytes=self.workers.max_cell_bytes,
         )
 
     def _transform_of(self, view: Unischema, spec: TransformSpec | None, dataset: Any) -> Transform | None:

@@ -39,6 +39,9 @@ class Resident:
     files: Mapping[str, ByteCells]
     """Of those of them whose codec decodes cells wherever they lie: where each lies. Not of columns with nulls."""
 
+    sizes: Mapping[str, NDArray[np.int64]]
+    """Of those whose values differ in size: bytes of each once decoded, shape (rows,)."""
+
     place: Place | None = None
     """Where the stacks stand on a shelf; None where they are arrays of their own."""
 
@@ -46,6 +49,11 @@ class Resident:
     def comes_as_in_file(self) -> bool:
         """Whether the plan comes to its rows in the order of the file."""
         return self.turns is None
+
+    @once
+    def largest(self) -> Mapping[str, int]:
+        """Of those columns whose values differ in size: bytes of the largest one."""
+        return {name: int(sizes.max(initial=0)) for name, sizes in self.sizes.items()}
 
     @once
     def places(self) -> NDArray[np.int32] | None:

@@ -162,7 +162,7 @@ class _Timestamps:
         try:
             chosen = cells if rows is None else cells.take(arrow_numbers(rows))
             # What is missing is told by us, who know what it is needed for.
-            return decode_cells(chosen, _nullable(self._field), codec_of(self._field))
+            return decode_cells(chosen, _nullable(self._field), codec_of(self._field), max_cell_bytes=None)
         except DecodeError as problem:
             if problem.row is not None and rows is not None:
                 problem.row = int(rows[problem.row])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from petastore.schema.field import UnischemaField
 
-__all__ = ["BytesCodec", "Codec", "JsonValue", "ViewingCodec"]
+__all__ = ["BytesCodec", "Codec", "JsonValue", "MeasuringCodec", "ViewingCodec"]
 
 JsonValue: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 
@@ -139,5 +139,30 @@ class BytesCodec(Codec, Protocol):
 
         Raises:
             DecodeError: As `decode`, with `row` set to the position in `cells`.
+        """
+        ...
+
+
+@runtime_checkable
+class MeasuringCodec(Codec, Protocol):
+    """A codec that tells how large values become before it makes them: a cell of some bytes may hold many gigabytes.
+
+    A further face, which readers use to keep to `max_cell_bytes` and `memory_budget`. What a codec tells binds it: a
+    cell that holds more than it says of itself is refused, and not decoded as far as it goes.
+    """
+
+    def decoded_sizes(self, cells: Any, field: UnischemaField) -> NDArray[np.int64] | None:
+        """Bytes of each value once it is decoded, by what the cells say of themselves; takes no memory for values.
+
+        Where more than the value has to be decoded, such as the whole of an image of which a part is wanted, that is
+        counted. Decoding a cell may take up to twice as much besides, while it lasts.
+
+        Args:
+            cells: A `pyarrow.Array` (not chunked; its offset may be > 0) without nulls.
+            field: What was declared.
+
+        Returns:
+            Shape `(rows,)`. Anything for cells that have to be refused, if that takes no memory. None where each cell
+            takes what the field declares, and no more. Nothing is raised for the sake of a cell.
         """
         ...

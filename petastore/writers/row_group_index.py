@@ -20,7 +20,7 @@ from petastore.indexers import FieldNotNullIndexer, RowGroupIndex, RowGroupIndex
 from petastore.plan.unit import ReadUnit
 from petastore.predicates.column import each_value
 from petastore.readers.decode import decode_cells
-from petastore.readers.options import Workers
+from petastore.readers.options import DEFAULT_MAX_CELL_BYTES, Workers
 from petastore.storage.row_group_index import write_indexes
 
 __all__ = ["build_rowgroup_index"]
@@ -140,7 +140,9 @@ def _look(
         field = dataset.schema[name]
         cells = pa.repeat(partitions[name][group], rows) if name in partitions else table.column(name).combine_chunks()
         try:
-            columns[name] = decode_cells(cells, field, codec_of(field)).rows(0, rows)
+            columns[name] = decode_cells(cells, field, codec_of(field), max_cell_bytes=DEFAULT_MAX_CELL_BYTES).rows(
+                0, rows
+            )
         except DecodeError as problem:
             raise problem.at(file=file.path, row_group=ordinal) from problem.__cause__
     built = copy.deepcopy(empty)

@@ -19,6 +19,7 @@ from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, CodecLaws, empty_column
+from tests.bombs import npy_header
 
 CODEC = NdarrayCodec()
 NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -301,3 +302,31 @@ def test_a_single_text_comes_out_as_one(codec: NdarrayCodec | CompressedNdarrayC
     out = np.empty(2, object)
     codec.decode_column(pa.array([cell, codec.encode(field, np.array("a"))]), field, out)
     assert out.tolist() == ["深い", "a"]
+
+
+@pytest.mark.parametrize(
+    ("descr", "shape"),
+    [
+        ("<f8", (0, 4 * 10**15)),
+        ("<f8", (4 * 10**15, 0)),
+        ("<f8", (0, 2**61)),
+        ("|u1", (2**31, 2**31, 0)),
+        ("<U1000", (0, 10**9)),
+        ("|S0", (10**15, 1)),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 2, 600])
+def test_a_cell_without_elements_may_not_have_a_monstrous_shape(descr: str, shape: tuple[int, ...], rows: int) -> None:
+    field = UnischemaField("a", np.dtype(descr).type, (None,) * len(shape), CODEC)
+    cell = npy_header(descr, shape)
+    with pytest.raises(DecodeError, match="too large"):
+        CODEC.decode(field, cell)
+    with pytest.raises(DecodeError, match="too large") as refused:
+        decoded([cell] * rows, field)
+    assert refused.value.row == 0
+
+
+def test_a_cell_without_elements_may_have_a_large_shape() -> None:
+    field = UnischemaField("a", "float32", (None, None, None), CODEC)
+    cell = npy_header("<f4", (0, 4000, 4000))
+    assert {value.shape for value in decoded([cell] * 600, field)} == {(0, 4000, 4000)}

@@ -16,6 +16,7 @@ from petastore.codecs.image_hint import ImageDecode
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import RequestError
 from petastore.plan.selection import Selection
+from petastore.readers.options import DEFAULT_MAX_CELL_BYTES
 from petastore.readers.random_access import DEFAULT_CACHE_BYTES, RandomAccess
 from petastore.readers.recent_row_groups import CacheInfo
 from petastore.readers.transform import TransformSpec
@@ -46,6 +47,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         schema_fields: Names, regular expressions over whole names, or fields; None is all.
         cache_bytes: Bytes of row groups, as they are stored, that a process keeps; the one that was read last is kept
             whatever its size.
+        max_cell_bytes: As in `make_reader`.
         decode: As in `make_reader`.
         transform_spec: A function from a row, as a dict of NumPy values, to a row, or of what `TransformSpec.takes`
             says; it runs each time that a row is asked for.
@@ -76,6 +78,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         schema_fields: Iterable[str | UnischemaField] | None = None,
         *,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
         decode: Mapping[str, ImageDecode] | None = None,
         transform_spec: TransformSpec | None = None,
         selection: Selection | None = None,
@@ -86,6 +89,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
             opened_dataset(dataset, storage_options, filesystem).with_decode(decode),
             schema_fields,
             cache_bytes=cache_bytes,
+            max_cell_bytes=max_cell_bytes,
             transform=transform_spec,
             selection=selection,
         )

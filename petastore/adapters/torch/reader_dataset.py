@@ -29,7 +29,7 @@ from petastore.plan.selection import Selection
 from petastore.plan.state import dump_state
 from petastore.plan.worker_state import dump_place, resume_place
 from petastore.plan.workers import WorkerPlan, with_lanes_for_workers
-from petastore.readers.options import Workers
+from petastore.readers.options import DEFAULT_MAX_CELL_BYTES, Workers
 from petastore.readers.pools.thread import available_cpus
 from petastore.readers.reader import Reader
 from petastore.readers.reopen import reopened
@@ -63,6 +63,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         schema_fields: Names, regular expressions over whole names, or fields; None is all.
         batch_size: Rows of a batch on this rank; None gives rows.
         workers_count: Threads of each worker process; None shares the CPUs among the workers.
+        max_cell_bytes: As in `make_reader`.
         seed: As in `make_reader`.
         shuffle_rows: As in `make_reader`.
         shuffle_row_groups: As in `make_reader`.
@@ -106,6 +107,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         *,
         batch_size: int | None = None,
         workers_count: int | None = None,
+        max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
         seed: int | None = None,
         shuffle_rows: bool = False,
         shuffle_row_groups: bool = True,
@@ -129,7 +131,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         """The dataset that is read."""
         self.batch_size = None if batch_size is None else whole_number(batch_size, name="batch_size", least=1)
         self._size = self.batch_size or 1
-        self._threads = Workers("thread", workers_count).count
+        self._workers = Workers("thread", workers_count, max_cell_bytes=max_cell_bytes)
+        self._threads = self._workers.count
         self._shuffle_memory = shuffle_memory
         self._transform = transform_spec
         self.plan = self.dataset.plan(
@@ -164,7 +167,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
     def _reader(self, dataset: Dataset, plan: Plan, *, threads: int) -> Reader:
-        return Reader(dataset, plan, workers=Workers("thread", threads), transform=self._transform)
+        workers = dataclasses.replace(self._workers, count=threads)
+        return Reader(dataset, plan, workers=workers, transform=self._transform)
 
     def __len__(self) -> int:
         """Batches of one whole `for`, all epochs, on this rank; rows where it gives rows.
