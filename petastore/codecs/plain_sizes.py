@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import numbers_of
+from petastore.arrow_memory import flags_of, numbers_of
 from petastore.codecs.arrow_to_numpy import plain_layout
 from petastore.schema.field import UnischemaField
 
@@ -50,7 +50,7 @@ def _sizes(cells: pa.Array, itemsize: int | None) -> NDArray[np.int64]:
         return _of_missing(_sizes(plain_layout(cells.dictionary), itemsize), cells.indices)
     if isinstance(cells, _LISTS) and not types.is_map(stored):
         borders = np.zeros(len(cells) + 1, np.int64)
-        np.cumsum(numbers_of(pc.list_value_length(cells).fill_null(0)), out=borders[1:])
+        np.cumsum(_numbers_or_0(pc.list_value_length(cells)), out=borders[1:])
         inner = plain_layout(cells.flatten())
         if itemsize is not None and not types.is_nested(inner.type):
             return np.diff(borders) * itemsize
@@ -64,7 +64,7 @@ def _sizes(cells: pa.Array, itemsize: int | None) -> NDArray[np.int64]:
         or types.is_large_binary(stored)
     ):
         each = _BYTES_OF_TEXT if types.is_string(stored) or types.is_large_string(stored) else 1
-        lengths = numbers_of(pc.binary_length(cells).fill_null(0)).astype(np.int64)
+        lengths = _numbers_or_0(pc.binary_length(cells))
         return lengths * each + _OBJECT_BYTES
     if types.is_nested(stored):
         # Structs and maps become dicts and lists of all that is in them, which nobody counts one by one.
@@ -76,4 +76,12 @@ def _of_missing(distinct: NDArray[np.int64], indices: Any) -> NDArray[np.int64]:
     """The sizes of values that are named by their places; those without a place have none."""
     if len(distinct) == 0:
         return np.zeros(len(indices), np.int64)
-    return distinct[numbers_of(indices.fill_null(0))]
+    return distinct[_numbers_or_0(indices)]
+
+
+def _numbers_or_0(numbers: Any) -> NDArray[np.int64]:
+    """The numbers of a column, and 0 where none is; Arrow would load pandas to be told of the 0."""
+    found: NDArray[np.int64] = numbers_of(numbers).astype(np.int64)
+    if numbers.null_count:
+        found[flags_of(numbers.is_null())] = 0
+    return found

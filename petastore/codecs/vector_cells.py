@@ -89,8 +89,8 @@ def sizes_of_vectors(cells: pa.Array, field: UnischemaField) -> NDArray[np.int64
         DecodeError: The column is none of vectors.
     """
     parts = _members(cells, field)
-    dense = numbers_of(parts["type"].fill_null(DENSE)) == DENSE
-    sizes = numbers_of(parts["size"].fill_null(0)).astype(np.int64)
+    dense = numbers_of(parts["type"]) == DENSE
+    sizes = np.where(flags_of(parts["size"].is_null()), 0, numbers_of(parts["size"]).astype(np.int64))
     return np.where(dense, _lengths(parts["values"]), np.maximum(sizes, 0))
 
 
