@@ -13,7 +13,7 @@ import functools
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,11 @@ class MixedSpan(Span):
 
     taken: NDArray[np.int64] | None = None
     """Where each batch is of one source: rows of each source consumed after each batch, shape (batches, sources)."""
+
+    def part(self, first: int, stop: int) -> Self:
+        """The batches [first, stop) as a span of its own, made of row groups that are at hand."""
+        part = Span.part(self, first, stop)
+        return part if self.taken is None else dataclasses.replace(part, taken=self.taken[first:stop])
 
     def cursor_after(self, batch: int) -> Cursor:
         """The cursor after a batch, given by its place in the span."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,22 @@ class Span:
     def _in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         # Worked out by whoever asks: most columns are copied by row group, and planning is the consumer's time.
         return self.picked.in_order()
+
+    def part(self, first: int, stop: int) -> Self:
+        """The batches [first, stop) as a span of its own, made of row groups that are at hand."""
+        rows = slice(*self.offsets[[first, stop]].tolist())
+        return dataclasses.replace(
+            self,
+            picked=GroupedRows(self.groups[rows], self.rows[rows], None),
+            offsets=self.offsets[first : stop + 1] - rows.start,
+            valid=None if self.valid is None else self.valid[rows],
+            consumed=self.consumed[first:stop],
+            ends_epoch=self.ends_epoch and stop == self.num_batches,
+            needed=np.unique(self.groups[rows]),
+            fetch=(),
+            turns=(),
+            release=(),
+        )
 
     def cursor_after(self, batch: int) -> Cursor:
         """The cursor after a batch, given by its place in the span."""

@@ -76,6 +76,10 @@ class SpanWork:
     """Puts together what the tasks made; called once, when all are done. A future where other processes are still at
     it."""
 
+    parts: tuple[Callable[[], SpanWork], ...] = ()
+    """In place of both, where the whole would take too much memory: the work of some of its batches after the other,
+    each to be begun when it is asked for."""
+
     def done(self) -> AssembledSpan:
         """All of it, in the calling thread."""
         for task in self.tasks:
@@ -127,6 +131,29 @@ class Assembler:
         tasks = self._tasks(span, residents, columns, stacks) if span.num_rows else []
         return SpanWork(tasks, functools.partial(self._finish, span, columns, tuple(stacks)))
 
+    def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
+        """Who decodes rows for a span, and which these are, batch after batch."""
+        return self, span
+
+    def decoded_sizes(self, span: Span, residents: Residents) -> dict[str, NDArray[np.int64]]:
+        """Of each column whose values differ in size: bytes of each once decoded, shape (rows,), 0 if it is not known.
+
+        Args:
+            span: The rows.
+            residents: The row groups that they are of.
+        """
+        names = set().union(*(resident.sizes for resident in residents.values()))
+        sizes = {name: np.zeros(span.num_rows, np.int64) for name in names}
+        if names:
+            for group, where in Picks(GroupedRows(span.groups, span.rows, None)).by_group:
+                for name, of_group in residents[group].sizes.items():
+                    sizes[name][where] = of_group[span.rows[where]]
+        return sizes
+
+    def placed(self, problem: DecodeError, span: Span) -> DecodeError:
+        """The same error with the place of its row, which is one of a span, filled in."""
+        return self._placed(problem, Picks(GroupedRows(span.groups, span.rows, None)))
+
     def _tasks(
         self,
         span: Span,
@@ -176,7 +203,8 @@ class Assembler:
         values = empty_column(field, rows, self.buffers, most_rows=span.most_rows)
         missing = None if values.dtype == np.dtype(object) else np.zeros(rows, dtype=np.bool_)
         columns[field.name] = Decoded(values, missing)
-        at_once = _TASK_ROWS if field.decoded_bytes is None else max(_TASK_BYTES // max(field.decoded_bytes, 1), 1)
+        size = field.decoded_bytes or _mean_size(field.name, residents)
+        at_once = _TASK_ROWS if size is None else max(_TASK_BYTES // max(size, 1), 1)
         pieces = max(round(rows / at_once), 1)
         borders = [rows * piece // pieces for piece in range(pieces + 1)]
         return [
@@ -277,6 +305,13 @@ def _missing(name: str, span: Span, residents: Residents) -> NDArray[np.bool_] |
             where = np.flatnonzero(span.groups == group)
             missing[where] = resident.missing[name][span.rows[where]]
     return missing if missing.any() else None
+
+
+def _mean_size(name: str, residents: Residents) -> int | None:
+    """Bytes of the values of a column in the mean, as their cells tell; None where nobody knows."""
+    known = [resident for resident in residents.values() if name in resident.sizes]
+    rows = sum(resident.rows for resident in known)
+    return sum(resident.total_bytes[name] for resident in known) // rows if rows else None
 
 
 def _put_together(

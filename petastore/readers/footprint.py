@@ -8,6 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.codecs.registry import codec_of
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.budget import ROUNDED, Needs
@@ -28,6 +29,9 @@ have room for twice 12 and their labels."""
 
 _UNKNOWN_VALUE_BYTES = 64
 """What a value is taken to need where neither schema nor footers tell."""
+
+_LIKELY_EXPANSION = 8
+"""How many times larger than what is stored images and compressed arrays are taken to be; photographs are."""
 
 _WORK_BYTES = 24 * 1024 * 1024
 """What a worker needs while it reads: pages, compressed and decoded, of the few columns that are read in one go, and
@@ -70,15 +74,31 @@ class Footprint:
     @once
     def row_bytes(self) -> int:
         """Bytes of a decoded row; a guess from what is stored where the schema leaves sizes free."""
-        known = [field.decoded_bytes for field in self.view]
-        stored = math.ceil(self.inventory.decoded_bytes.sum() / max(self.inventory.num_rows, 1))
-        unknown = max(stored, _UNKNOWN_VALUE_BYTES) if None in known else 0
-        return max(sum(size for size in known if size is not None) + unknown, 1)
+        return max(sum(field.decoded_bytes or 0 for field in self.view) + self.free_row_bytes, 1)
 
-    def rows_per_span(self, ahead: int) -> int:
-        """Rows that are best assembled in one go, where so many spans are worked on at a time."""
+    @once
+    def free_row_bytes(self) -> int:
+        """Bytes of those values of a decoded row whose sizes the schema leaves free: a guess from what is stored."""
+        if all(field.decoded_bytes is not None for field in self.view):
+            return 0
+        return max(
+            math.ceil(self.inventory.decoded_bytes.sum() / max(self.inventory.num_rows, 1)), _UNKNOWN_VALUE_BYTES
+        )
+
+    def rows_per_span(self, ahead: int, *, is_bounded: bool = False) -> int:
+        """Rows that are best assembled in one go, where so many spans are worked on at a time.
+
+        Args:
+            ahead: How many.
+            is_bounded: Whether memory is: then files are taken to be larger once decoded, so that few spans have to be
+                made in parts because they turn out too large.
+        """
         size = min(max(_SPANS_BYTES // ahead, _LEAST_SPAN_BYTES), _MOST_SPAN_BYTES)
-        return max(size // self.row_bytes, 1)
+        holds_files = any(
+            field.decoded_bytes is None and hasattr(codec_of(field), "decode_bytes") for field in self.view
+        )
+        more = (_LIKELY_EXPANSION - 1) * self.free_row_bytes if is_bounded and holds_files else 0
+        return max(size // (self.row_bytes + more), 1)
 
     @once
     def group_bytes(self) -> NDArray[np.int64]:

@@ -5,6 +5,8 @@ Where the code disagrees with this, the code is wrong:
 * **All succeeds.** Spans arrive in the order of the plan, whatever the order in which workers finish. The consumer
   pulls: `next()` has work planned and done, never more than `ahead` spans of it. Planning is work like other work, done
   by one worker at a time: the consumer's thread is the trainer's.
+* **There is no room.** A span whose values take more memory than there is for it arrives in parts, each of which is
+  begun when it is asked for.
 * **A stage fails.** The error arrives at the consumer in the place of the span that it belongs to, once, with its own
   traceback; the spans before it arrive first. Afterwards the pipeline is closed.
 * **The consumer leaves early.** `close()` starts no further task and forgets what is waiting; `join()` returns when the
@@ -97,12 +99,15 @@ class Pipeline(Iterator[AssembledSpan]):
             raise StopIteration
         if self._closed:
             raise ReaderClosedError("the reader was stopped; open another one")
-        job = self._jobs.popleft()
+        job = self._jobs[0]
         try:
             return job.result()
         except BaseException:
             self.close()
             raise
+        finally:
+            if not job.has_more:
+                self._jobs.popleft()
 
     @property
     def _is_over(self) -> bool:
@@ -110,7 +115,7 @@ class Pipeline(Iterator[AssembledSpan]):
 
     @property
     def _is_next_done(self) -> bool:
-        return bool(self._jobs) and self._jobs[0].is_done
+        return bool(self._jobs) and self._jobs[0].is_done_now()
 
     def _have_planned(self) -> None:
         """Sees to it that somebody plans, if there is room for another span."""
@@ -174,10 +179,13 @@ class Pipeline(Iterator[AssembledSpan]):
 class _Failed:
     """A span that could not be planned."""
 
-    is_done = True
+    has_more = False
 
     def __init__(self, problem: BaseException) -> None:
         self._problem = problem
+
+    def is_done_now(self) -> bool:
+        return True
 
     def result(self) -> AssembledSpan:
         raise self._problem
@@ -205,6 +213,8 @@ class _SpanJob:
         self._lacking = len(tables)
         self._left = 0
         self._work: SpanWork | None = None
+        self._parts: collections.deque[Callable[[], SpanWork]] = collections.deque()
+        self._is_making = True
         self._assembled: AssembledSpan | None = None
         self._failed: tuple[int, BaseException] | None = None
         for future in tables.values():
@@ -238,6 +248,30 @@ class _SpanJob:
             return
         # The span lets go of its row groups before it is handed over: they are the pipeline's to keep, or nobody's.
         del tables
+        if work.parts:
+            self._parts.extend(work.parts)
+            self._is_making = False
+            self._notify()
+        else:
+            self._carry_out(work)
+
+    def is_done_now(self) -> bool:
+        """Whether there is something to hand over; what is made in parts goes on now that it is asked for."""
+        if self._parts and not self._is_making and self._failed is None:
+            self._is_making = True
+            self._submit(functools.partial(self._make, self._parts.popleft()))
+        return self.is_done
+
+    def _make(self, part: Callable[[], SpanWork]) -> None:
+        try:
+            work = part()
+        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
+            self._fail(-1, problem)
+            self._notify()
+        else:
+            self._carry_out(work)
+
+    def _carry_out(self, work: SpanWork) -> None:
         self._work = work
         self._left = len(work.tasks)
         if not work.tasks:
@@ -293,6 +327,11 @@ class _SpanJob:
                 self._failed = number, problem
 
     @property
+    def has_more(self) -> bool:
+        """Whether parts of the span are left to be made."""
+        return bool(self._parts)
+
+    @property
     def is_done(self) -> bool:
         return self._assembled is not None or (self._failed is not None and self._left == 0)
 
@@ -303,4 +342,5 @@ class _SpanJob:
         if self._assembled is None:
             raise ReaderClosedError("the reader was stopped before this batch was assembled")
         assembled, self._assembled = self._assembled, None
+        self._is_making = False
         return assembled

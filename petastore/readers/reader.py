@@ -27,7 +27,7 @@ from petastore.plan.request import Shard, Tail
 from petastore.plan.state import dump_state, resume
 from petastore.plan.unit import ReadUnit
 from petastore.readers.admission import Admission
-from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler
+from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler, SpanWork
 from petastore.readers.batch import Batch
 from petastore.readers.buffers import Buffers
 from petastore.readers.cell_sizes import refuse_large_fields
@@ -37,6 +37,7 @@ from petastore.readers.layout import Layout
 from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.resident import Resident
+from petastore.readers.room import Room, begin_in_room
 from petastore.readers.shared import End, Shared
 from petastore.readers.shelf import Shelf
 from petastore.readers.together import together
@@ -328,7 +329,7 @@ class Reader:
         pipeline = Pipeline(
             plan.spans(batch_size, rows_per_span=rows_per_span, after=self.cursor),
             fetch=fetched,
-            begin=self._assembler.begin,
+            begin=self._begin_of(batch_size),
             pool=pool,
             ahead=ahead,
         )
@@ -347,6 +348,15 @@ class Reader:
             # Who is woken by `stop` waits for no task that still runs; `join` does.
             pipeline.close()
             files.close()
+
+    def _begin_of(self, batch_size: int) -> Callable[[Span, Mapping[int, Resident]], SpanWork]:
+        """What divides the assembly of a span into tasks."""
+        limit = self.workers.memory_budget
+        if limit is None:
+            return self._assembler.begin
+        free, workers = self._footprint.free_row_bytes, self.workers.at_a_time
+        room = Room.of(self.budget(batch_size), limit=limit, free_row_bytes=free, workers=workers)
+        return functools.partial(begin_in_room, self._assembler, room)
 
     def budget(self, batch_size: int) -> Budget:
         """What reading batches of this size takes in memory at most, and how far ahead the reader works; print it.
@@ -400,7 +410,8 @@ class Reader:
     @property
     def _rows_per_span(self) -> int:
         """Rows that are best assembled in one go, where no budget says otherwise."""
-        rows = self._footprint.rows_per_span(self.workers.at_a_time + 1)
+        is_bounded = self.workers.memory_budget is not None
+        rows = self._footprint.rows_per_span(self.workers.at_a_time + 1, is_bounded=is_bounded)
         return min(rows, _CALLED_ROWS) if self._calls_functions else rows
 
     def __iter__(self) -> Self:

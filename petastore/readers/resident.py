@@ -56,6 +56,11 @@ class Resident:
         return {name: int(sizes.max(initial=0)) for name, sizes in self.sizes.items()}
 
     @once
+    def total_bytes(self) -> Mapping[str, int]:
+        """Of those columns whose values differ in size: bytes of all of them."""
+        return {name: int(sizes.sum()) for name, sizes in self.sizes.items()}
+
+    @once
     def places(self) -> NDArray[np.int32] | None:
         """Where each row of the file lies in stacks that are in turns, shape (rows,); None where it is as in the file.
 

@@ -174,20 +174,29 @@ class WindowAssembler(Assembler):
 
     def begin(self, span: Span, residents: Residents) -> SpanWork:
         """The work of a span; see `Assembler.begin`."""
-        covered, place_of = self._covered(span)
+        covered, place_of = self._covered(span, apart=self.apart)
         work = self.rows.begin(covered, residents)
         return SpanWork(work.tasks, functools.partial(self._finish_windows, span, place_of, work.finish))
 
-    def _covered(self, span: Span) -> tuple[Span, NDArray[np.int64]]:
-        """The rows that the windows of a span cover, and where those of each window stand among them."""
+    def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
+        """Who decodes rows for a span, and which these are: those that the windows of its batches cover."""
+        return self.rows, self._covered(span, apart=True)[0]
+
+    def _covered(self, span: Span, *, apart: bool) -> tuple[Span, NDArray[np.int64]]:
+        """The rows that the windows of a span cover, and where those of each window stand among them.
+
+        Args:
+            span: Of windows.
+            apart: Whether rows that windows of several batches cover are there for each of these batches.
+        """
         wanted = sorted({place for of_field in self.places.values() for place in of_field})
         rows = self.windows.covered(span.groups, span.rows)[:, wanted].ravel()
         groups = np.repeat(span.groups, len(wanted))
         batches = np.repeat(np.arange(span.num_batches), np.diff(span.offsets) * len(wanted))
-        first, place_of = _each_once(*self.windows.origin(groups, rows), batches if self.apart else None)
+        first, place_of = _each_once(*self.windows.origin(groups, rows), batches if apart else None)
         picked = GroupedRows(groups[first], rows[first], None)
         offsets = np.array([0, len(first)])
-        if self.apart:
+        if apart:
             offsets = np.searchsorted(batches[first], np.arange(span.num_batches + 1))
         of_windows = np.full((span.num_rows, self.windows.length), -1, dtype=np.int64)
         of_windows[:, wanted] = place_of.reshape(-1, len(wanted))

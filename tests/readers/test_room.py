@@ -1,0 +1,178 @@
+"""A memory budget holds for values whose size only their cells tell: spans are made in parts, or a batch is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from petastore import NGram, TransformSpec, UnischemaField, make_batch_reader, make_mixed_reader, make_reader
+from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec
+from petastore.errors import DecodeError
+from petastore.readers.reader import Reader
+from tests import bombs
+
+MB = 10**6
+MIB = 1024 * 1024
+ARRAY = UnischemaField("a", np.uint8, (None,), CompressedNdarrayCodec())
+SCAN = UnischemaField("a", np.uint8, (None, None, 3), CompressedImageCodec("png"))
+
+READ = """
+import json
+from petastore import make_reader
+small, url, size, options = *sys.argv[1:4], json.loads(sys.argv[4])
+with make_reader(small, workers_count=2) as reader:
+    rows = sum(batch.num_rows for batch in reader.batches(int(size)))
+begin()
+rows = 0
+try:
+    with make_reader(url, workers_count=2, **options) as reader:
+        for batch in reader.batches(int(size)):
+            rows += batch.num_rows
+except ValueError as problem:
+    print(problem)
+print(rows)
+print(growth())
+"""
+
+
+def read(folder: Path, field: UnischemaField, small: Any, cells: list[Any], batch_size: int, **options: Any) -> Any:
+    """What a process that reads cells grows by, and what it says."""
+    honest = bombs.write_cells(folder / "small", field, [small] * 4)
+    url = bombs.write_cells(folder / "large", field, cells, rows_per_row_group=50)
+    return bombs.grown_by(READ, honest, url, str(batch_size), json.dumps(options))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_many_cells_of_medium_size_are_read_within_the_budget(tmp_path: Path, shuffle: bool) -> None:
+    cells = [bombs.npz(4 * MB)] * 300
+    options = {"memory_budget": 150 * MB, "shuffle_rows": shuffle, "seed": 1}
+    grew, said = read(tmp_path, ARRAY, bombs.npz(10), cells, 4, **options)
+    assert said == "300"
+    assert grew <= 1.1 * 150 * MB
+
+
+def test_many_images_of_medium_size_are_read_within_the_budget(tmp_path: Path) -> None:
+    cells = [bombs.png(1000, 1000)] * 100
+    grew, said = read(tmp_path, SCAN, bombs.png(8, 8), cells, 4, memory_budget=140 * MB)
+    assert said == "100"
+    assert grew <= 1.1 * 140 * MB
+
+
+@pytest.mark.parametrize(
+    ("field", "small", "large"),
+    [(ARRAY, bombs.npz(10), bombs.npz(200_000_000)), (SCAN, bombs.png(8, 8), bombs.png(8192, 8192))],
+    ids=["npz", "png"],
+)
+def test_a_batch_for_which_there_is_no_room_is_refused_before_it_takes_any(
+    tmp_path: Path, field: UnischemaField, small: Any, large: Any
+) -> None:
+    grew, said = read(tmp_path, field, small, [small, large], 1, memory_budget=64 * MB)
+    assert "column 'a', row 1 of row group 0 in part-0.parquet" in said
+    assert "memory_budget=64,000,000" in said
+    assert said.endswith("1")  # the batch before it arrived
+    assert grew <= 64 * MB
+
+
+def sizes(reader: Reader, batch_size: int) -> list[list[int]]:
+    return [[int(value.sum()) * 10**6 + len(value) for value in batch["a"]] for batch in reader.batches(batch_size)]
+
+
+def unlike(count: int) -> Iterator[Any]:
+    """Cells of up to 2 MB, each of another size."""
+    random = np.random.RandomState(7)
+    for number in range(count):
+        value = np.zeros(int(2 * MB * random.rand() ** 8), np.uint8)
+        value[:1] = number % 250
+        yield ARRAY.codec.encode(ARRAY, value)  # type: ignore[union-attr]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """300 arrays of 0 to 2 MB, most of them small."""
+    return bombs.write_cells(tmp_path_factory.mktemp("unlike"), ARRAY, list(unlike(300)), rows_per_row_group=60)
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"seed": 1},
+    {"shuffle_rows": True, "seed": 3},
+    {"reader_pool_type": "dummy", "seed": 2},
+    {"tail": "pad", "cur_shard": 1, "shard_count": 2},
+    {"num_epochs": 2, "tail": "drop", "seed": 4},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=repr)
+@pytest.mark.parametrize("batch_size", [1, 7, 16])
+def test_a_budget_changes_no_batch_of_free_shapes(url: str, options: dict[str, Any], batch_size: int) -> None:
+    with make_reader(url, **{"workers_count": 2, **options}) as reader:
+        expected = sizes(reader, batch_size)
+    budget = 120 * MB
+    with make_reader(url, **{"workers_count": 2, **options}, memory_budget=budget) as reader:
+        assert sizes(reader, batch_size) == expected
+
+
+def test_a_budget_changes_neither_windows_nor_mixtures_nor_transforms(url: str) -> None:
+    def doubled(row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, "a": np.concatenate([row["a"], row["a"]])}
+
+    def all_of(**options: Any) -> Any:
+        windows = NGram({0: ["id", "a"], 2: ["a"]}, delta_threshold=10, timestamp_field="id")
+        with make_batch_reader(url, windows, workers_count=2, seed=1, **options) as reader:
+            of_windows = [[len(a) for a in batch["a"].ravel()] for batch in reader.batches(5)]
+        with make_mixed_reader([url, url], [2, 1], seed=5, shuffle_rows=True, workers_count=2, **options) as reader:
+            mixed = sizes(reader, 9)
+        with make_reader(url, workers_count=2, seed=1, transform_spec=TransformSpec(doubled), **options) as reader:
+            return of_windows, mixed, [len(row.a) for row in reader]
+
+    assert all_of(memory_budget=200 * MB) == all_of()
+
+
+def test_reading_goes_on_in_the_middle_of_a_span_that_comes_in_parts(url: str) -> None:
+    with make_reader(url, workers_count=1, seed=0) as reader:
+        expected = sizes(reader, 4)
+    for steps in range(0, 75, 6):
+        with make_reader(url, workers_count=1, seed=0, memory_budget=80 * MB) as reader:
+            batches = reader.batches(4)
+            for _ in range(steps):
+                next(batches)
+            state = reader.state_dict()
+        with make_reader(url, workers_count=1, seed=0, memory_budget=80 * MB) as reader:
+            reader.load_state_dict(state)
+            assert sizes(reader, 4) == expected[steps:]
+
+
+def test_rows_are_read_within_a_budget_too(url: str) -> None:
+    with make_reader(url, workers_count=2, seed=0, memory_budget=80 * MB) as reader:
+        found = [len(row.a) for row in reader]
+    with make_reader(url, workers_count=2, seed=0) as reader:
+        assert [len(row.a) for row in reader] == found
+
+
+def test_who_stops_while_a_part_is_made_is_done(url: str) -> None:
+    with make_reader(url, workers_count=2, memory_budget=64 * MB) as reader:
+        batches = reader.batches(4)
+        next(batches)
+        reader.stop()
+        assert reader.stopped
+
+
+def test_the_largest_cell_of_a_batch_without_room_is_named(tmp_path: Path) -> None:
+    cells = [bombs.npz(size * MB) for size in (1, 1, 2, 1, 90, 1)]
+    url = bombs.write_cells(tmp_path, ARRAY, cells, rows_per_row_group=2)
+    options: dict[str, Any] = {"workers_count": 1, "memory_budget": 100 * MB, "shuffle_row_groups": False}
+    with make_reader(url, **options) as reader, pytest.raises(DecodeError) as refused:
+        list(reader.batches(3))
+    error = refused.value
+    assert (error.column, error.file, error.row_group, error.row) == ("a", "part-0.parquet", 2, 0)
+    assert "batch of 3 rows" in str(error)
+    assert "memory_budget=100,000,000" in str(error)
+    windows = NGram({0: ["a"], 1: ["a"]}, delta_threshold=1, timestamp_field="id")
+    with make_reader(url, windows, **options) as reader, pytest.raises(DecodeError) as refused:
+        list(reader)
+    assert "batch of 2 rows" in str(refused.value)
+    assert (refused.value.row_group, refused.value.row) == (2, 0)
