@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import struct
 import subprocess
@@ -20,7 +21,19 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs.registry import codec_of
 from petastore.schema.document import DOCUMENT_KEY, dump_document
 
-__all__ = ["grown_by", "jpeg", "npy_header", "npz", "npz_by_zipfile", "png", "png_chunk", "write_cells"]
+__all__ = [
+    "grown_by",
+    "jpeg",
+    "npy_header",
+    "npz",
+    "npz_by_zipfile",
+    "png",
+    "png_chunk",
+    "png_film",
+    "png_size",
+    "write_cells",
+    "zlib_zeros",
+]
 
 _ZEROS = bytes(1 << 20)
 
@@ -124,6 +137,23 @@ def png(
 def png_chunk(kind: bytes, content: bytes) -> bytes:
     """A chunk of a PNG."""
     return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def png_size(height: int, width: int) -> bytes:
+    """How a PNG says its size, from its 17th byte on."""
+    return struct.pack(">II", width, height)
+
+
+def png_film(height: int, width: int) -> bytes:
+    """The chunks by which a PNG says that it is the first picture of a film."""
+    frame = struct.pack(">IIIIIHHBB", 0, width, height, 0, 0, 1, 1, 0, 0)
+    return png_chunk(b"acTL", struct.pack(">II", 100, 0)) + png_chunk(b"fcTL", frame)
+
+
+@functools.cache
+def zlib_zeros(size: int) -> bytes:
+    """So many zeros, compressed."""
+    return zlib.compress(bytes(size), 9)
 
 
 def jpeg(height: int, width: int, *, scans: str = "one") -> bytes:

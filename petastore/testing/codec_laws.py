@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import json
 import math
 import pickle
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -22,8 +24,9 @@ from hypothesis import strategies as st
 
 from petastore.codecs.registry import codec_from_json, codec_of
 from petastore.errors import DecodeError, EncodeError
-from petastore.schema.codec import BytesCodec, ViewingCodec
+from petastore.schema.codec import BytesCodec, MeasuringCodec, ViewingCodec
 from petastore.schema.field import UnischemaField
+from petastore.testing.memory import grown_in_child
 
 __all__ = ["Case", "CodecLaws", "empty_column", "read_golden", "write_golden"]
 
@@ -34,6 +37,19 @@ _LAW = settings(
     suppress_health_check=[HealthCheck.differing_executors, HealthCheck.too_slow],
 )
 _MOST_TRUNCATIONS = 2048
+
+_FEW = settings(_LAW, max_examples=15)
+
+_MOST_DECODED_BYTES = 48 * 1024 * 1024
+"""Cells that say that they become larger are not decoded: readers refuse them."""
+
+_OTHER_BYTES = 24 * 1024 * 1024
+"""What decoding may take for anything but values: libraries that are loaded, and memory that allocators keep."""
+
+_LIES = [
+    struct.pack(form, number) for form in ("<I", ">I", "<Q", ">Q", "<H", ">H") for number in (2**15, 2**16 - 1)
+] + [struct.pack(form, number) for form in ("<I", ">I", "<Q", ">Q") for number in (2**20, 2**26, 2**31 - 1, 2**32 - 1)]
+"""Large numbers as headers have them."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,6 +96,14 @@ class CodecLaws(abc.ABC):
     @abc.abstractmethod
     def golden_values(self, name: str) -> Sequence[Any]:
         """The values that the committed cells of a case decode to."""
+
+    def bombs(self, field: UnischemaField) -> st.SearchStrategy[Any] | None:  # noqa: ARG002 - for who overrides it
+        """Cells of a few bytes that hold, or say that they hold, very much; the codec's own knowledge of its format.
+
+        None tests with cells in which some bytes were replaced by large numbers. Only codecs that measure
+        (`petastore.schema.codec.MeasuringCodec`) are tested.
+        """
+        return None
 
     def assert_same(self, field: UnischemaField, expected: Any, found: Any) -> None:
         """Fail unless a value came back as it was; override it for a codec that is lossy."""
@@ -245,6 +269,24 @@ class CodecLaws(abc.ABC):
             damaged[data.draw(st.integers(0, len(cell) - 1))] = data.draw(st.integers(0, 255))
         assert_refused_or_declared(case.field, bytes(damaged))
 
+    @_FEW
+    @given(data=st.data())
+    def test_a_cell_takes_no_more_memory_than_it_says(self, data: st.DataObject) -> None:
+        """Measuring takes none for values; decoding takes what was measured and twice as much besides, at most."""
+        case = self._drawn_case(data)
+        codec, field = codec_of(case.field), case.field
+        if not isinstance(codec, MeasuringCodec):
+            return
+        honest, bombs = codec.encode(field, data.draw(case.values)), self.bombs(field)
+        codec.decode(field, honest)  # what a codec loads once is not counted
+        cell = data.draw(_lying(honest) if bombs is None else bombs | _lying(honest))
+        column = pa.array([cell], codec.storage_type(field))
+        (said, measuring, refused), grown = grown_in_child(functools.partial(_measured, codec, cell, column, field))
+        stored = _OTHER_BYTES + 4 * column.nbytes
+        assert measuring <= stored, f"measuring took {measuring:,} bytes"
+        assert set(refused) <= {"", "DecodeError"}, refused
+        assert not refused or grown <= 3 * said + stored, f"the cell says {said:,} bytes, and it took {grown:,}"
+
     def _all_cases(self) -> Mapping[str, Case]:
         cases = self.cases()
         assert cases, f"{type(self).__name__}.cases() gives none, so nothing would be tested"
@@ -260,6 +302,39 @@ def empty_column(field: UnischemaField, rows: int) -> Any:
         return np.full(rows, "never written", object)
     shape = (rows, *(size or 0 for size in field.shape))
     return np.ones(math.prod(shape) * field.dtype.itemsize, np.uint8).view(field.dtype).reshape(shape)
+
+
+@st.composite
+def _lying(draw: st.DrawFn, cell: Any) -> Any:
+    """The cell with large numbers in some places, most of them near the beginning or the end, where sizes stand."""
+    if not isinstance(cell, bytes) or not cell:
+        return cell
+    lying = bytearray(cell)
+    for _ in range(draw(st.integers(1, 3))):
+        lie = draw(st.sampled_from(_LIES))
+        at = draw(st.integers(-min(len(cell), 64), min(len(cell), 96) - 1)) % len(cell)
+        lying[at : at + len(lie)] = lie
+    return bytes(lying)
+
+
+def _measured(
+    codec: MeasuringCodec, cell: Any, column: Any, field: UnischemaField, growth: Callable[[], int]
+) -> tuple[int | None, int, list[str]]:
+    """What a cell says that it takes, what asking it took, and how both faces refused it, if it was not too large."""
+    sizes = codec.decoded_sizes(column, field)
+    said, measuring = field.decoded_bytes if sizes is None else int(sizes[0]), growth()
+    if said is None or said > _MOST_DECODED_BYTES:
+        return said, measuring, []
+    faces = (lambda: codec.decode(field, cell), lambda: codec.decode_column(column, field, empty_column(field, 1)))
+    return said, measuring, [_refused(face) for face in faces]
+
+
+def _refused(decode: Callable[[], object]) -> str:
+    try:
+        decode()
+    except Exception as problem:  # noqa: BLE001 - which one it is, is the question
+        return type(problem).__name__
+    return ""
 
 
 def assert_declared(field: UnischemaField, value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from petastore.codecs import CompressedNdarrayCodec
 from petastore.codecs.npz import member_of
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema import UnischemaField
-from petastore.testing.codec_laws import Case, CodecLaws
+from petastore.testing.codec_laws import Case, CodecLaws, empty_column
+from petastore.testing.memory import grown_in_child
+from tests import bombs
+from tests.codecs import bombs_of
 
 CODEC = CompressedNdarrayCodec()
 MASK = UnischemaField("mask", "uint8", (8, 8), CODEC)
@@ -70,6 +74,9 @@ class TestCompressedLaws(CodecLaws):
                 [np.array([b"a", b"b"])],
             ),
         }
+
+    def bombs(self, field: UnischemaField) -> st.SearchStrategy[Any]:
+        return bombs_of.archives(field)
 
     def golden_folder(self) -> Path:
         return Path(__file__).parent / "golden" / "compressed_ndarray"
@@ -188,3 +195,18 @@ def test_the_fast_way_finds_what_zipfile_finds() -> None:
     cell = CODEC.encode(MASK, np.arange(64, dtype="uint8").reshape(8, 8))
     with zipfile.ZipFile(io.BytesIO(cell)) as opened:
         assert member_of(np.frombuffer(cell, np.uint8), None) == opened.read("arr.npy")
+
+
+@pytest.mark.parametrize("says", [100, 2**20])
+def test_an_archive_that_holds_more_than_it_says_is_not_inflated_further(says: int) -> None:
+    field, cell = UnischemaField("a", "uint8", (None,), CODEC), bombs.npz(200 * 2**20, says=says)
+
+    def refused(growth: Callable[[], int]) -> list[Any]:
+        with pytest.raises(DecodeError):
+            CODEC.decode(field, cell)
+        with pytest.raises(DecodeError):
+            CODEC.decode_column(pa.array([cell]), field, empty_column(field, 1))
+        return [growth()]
+
+    _, grown = grown_in_child(refused)
+    assert grown < 20 * 2**20

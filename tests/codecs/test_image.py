@@ -24,6 +24,7 @@ from petastore.codecs import CompressedImageCodec
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, CodecLaws, empty_column
+from tests.codecs import bombs_of
 
 PNG, JPEG = CompressedImageCodec("png"), CompressedImageCodec("jpeg", 90)
 
@@ -76,6 +77,9 @@ class TestPngLaws(CodecLaws):
             }.items()
         } | {"any": Case(field_of("uint8", (None, None, None)), images((None, None, 3), "uint8"), [rgba, one])}
 
+    def bombs(self, field: UnischemaField) -> st.SearchStrategy[Any]:
+        return bombs_of.pngs(field)
+
     def golden_folder(self) -> Path:
         return Path(__file__).parent / "golden" / "compressed_image_png"
 
@@ -92,6 +96,9 @@ class TestJpegLaws(CodecLaws):
         return {
             kind: Case(field_of("uint8", shape, JPEG), smooth_images(shape), refused) for kind, shape in shapes.items()
         }
+
+    def bombs(self, field: UnischemaField) -> st.SearchStrategy[Any]:
+        return bombs_of.jpegs(field)
 
     def golden_folder(self) -> Path:
         return Path(__file__).parent / "golden" / "compressed_image_jpeg"

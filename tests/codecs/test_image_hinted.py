@@ -19,6 +19,8 @@ from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError, RequestError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import assert_declared, assert_refused_or_declared, empty_column
+from petastore.testing.memory import grown_in_child
+from tests import bombs
 
 PNG, JPEG = CompressedImageCodec("png"), CompressedImageCodec("jpeg", 90)
 
@@ -285,3 +287,19 @@ def test_a_field_that_is_read_by_a_hint_is_written_as_what_comes_out() -> None:
     written = field_of((8, 9, 3), PNG)
     np.testing.assert_array_equal(PNG.decode(written, codec.encode(field, image)), image)
     assert codec.encode_column([image, None], field).equals(PNG.encode_column([image, None], written))
+
+
+@pytest.mark.parametrize("scans", ["one", "each", "progressive"])
+@pytest.mark.parametrize(
+    "hint", [ImageDecode(size=(64, 64)), ImageDecode(region=(8, 8, 16, 16)), ImageDecode(gray=True), ImageDecode()]
+)
+def test_decoding_a_part_takes_no_more_memory_than_is_said(hint: ImageDecode, scans: str) -> None:
+    field = hinted_field(UnischemaField("i", "uint8", (None, None, 3), CompressedImageCodec("jpeg")), hint)
+    codec, cell = field.codec, bombs.jpeg(4096, 4000, scans=scans)
+    assert isinstance(codec, HintedImageCodec)
+    codec.decode(field, bombs.jpeg(24, 24))  # what is loaded once is not counted
+    (said,) = codec.decoded_sizes(pa.array([cell]), field).tolist()  # type: ignore[union-attr]
+    _, grown = grown_in_child(lambda growth: [codec.decode(field, cell).nbytes, growth()])
+    assert grown <= 2 * said + 24 * 2**20
+    if scans != "one":
+        assert said == 6 * 4096 * 4000  # all frequencies are kept

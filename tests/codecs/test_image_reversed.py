@@ -19,6 +19,7 @@ from petastore.codecs.image_reversed import ReversedImageCodec
 from petastore.errors import RequestError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, CodecLaws
+from tests.codecs import bombs_of
 
 CODEC = ReversedImageCodec("png")
 
@@ -39,6 +40,9 @@ class TestReversedLaws(CodecLaws):
             "gray": Case(field_of((5, 3)), images((5, 3)), refused),
             "free": Case(field_of((None, None, 3)), images((3, 2, 3)), refused),
         }
+
+    def bombs(self, field: UnischemaField) -> st.SearchStrategy[Any]:
+        return bombs_of.pngs(field)
 
     def golden_folder(self) -> Path:
         return Path(__file__).parent / "golden" / "reversed_image"

@@ -20,6 +20,7 @@ from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, CodecLaws, empty_column
 from tests.bombs import npy_header
+from tests.codecs import bombs_of
 
 CODEC = NdarrayCodec()
 NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -84,6 +85,9 @@ class TestNdarrayLaws(CodecLaws):
                 [np.array(["2026-01-01T00:00:00.000000001"], "datetime64[ns]"), np.array([1], "timedelta64[us]")],
             ),
         }
+
+    def bombs(self, field: UnischemaField) -> st.SearchStrategy[Any]:
+        return bombs_of.arrays(field)
 
     def golden_folder(self) -> Path:
         return Path(__file__).parent / "golden" / "ndarray"

@@ -20,6 +20,7 @@ from petastore.codecs.vector_cells import MAX_ELEMENTS, STORED
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, CodecLaws, empty_column
+from tests.codecs import bombs_of
 
 CODEC = VectorCodec()
 FIXED = UnischemaField("v", "float64", (3,), CODEC)
@@ -54,6 +55,9 @@ class TestVectorLaws(CodecLaws):
             "float32": Case(SINGLE, hnp.arrays("float32", 3), [*refused, np.zeros(3, "float64")]),
             "free": Case(FREE, hnp.arrays("float64", hnp.array_shapes(max_dims=1, min_side=0)), [np.zeros((2, 2))]),
         }
+
+    def bombs(self, field: UnischemaField) -> st.SearchStrategy[Any]:
+        return bombs_of.vectors(field)
 
     def golden_folder(self) -> Path:
         return Path(__file__).parent / "golden" / "vector"
