@@ -1,7 +1,7 @@
 """A whole Arrow column of lists into arrays: the leaves are decoded once, as one flat array, and then cut by row.
 
 A value must be a rectangle: all lists of one level inside a row have one length. A fixed-shape tensor column is a list
-of its flat values whose shape the type knows.
+of its flat values; the type knows their shape, and in which order its axes are stored.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import numbers_of
+from petastore.arrow_memory import arrow_numbers, numbers_of
 from petastore.codecs.arrow_to_numpy import decode_scalars, plain_layout, refuse_nulls
 from petastore.errors import DecodeError
+from petastore.schema.arrow import axes_in_storage, tensor_shape
 from petastore.schema.field import UnischemaField
 
 __all__ = ["decode_lists"]
@@ -105,13 +106,16 @@ def _rectangles(cells: pa.Array, field: UnischemaField, depth: int) -> _Rectangl
 
 
 def _tensors(cells: pa.ExtensionArray, field: UnischemaField, depth: int) -> _Rectangles:
-    shape = tuple(cells.type.shape)
+    shape, axes = tensor_shape(cells.type), axes_in_storage(cells.type)
     if len(shape) != depth:
         raise DecodeError(
             f"the column holds tensors of shape {shape}, but {field.shape} is declared", column=field.name
         )
     rows, size = len(cells), math.prod(shape)
     leaves = cells.storage.flatten()
+    if axes != tuple(range(depth)):
+        stored = np.arange(rows * size, dtype=np.int64).reshape(rows, *cells.type.shape)
+        leaves = leaves.take(arrow_numbers(stored.transpose(0, *(axis + 1 for axis in axes)).reshape(-1)))
     return _Rectangles(
         leaves, np.arange(rows + 1, dtype=np.int64) * size, np.tile(np.array(shape, np.int64), (rows, 1))
     )

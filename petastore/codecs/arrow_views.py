@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from petastore.arrow_memory import numbers_of
 from petastore.codecs.arrow_to_numpy import plain_layout
+from petastore.schema.arrow import axes_in_storage, tensor_shape
 from petastore.schema.field import UnischemaField
 
 __all__ = ["view_lists", "view_scalars"]
@@ -39,20 +40,29 @@ def view_scalars(cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
 
 def view_lists(cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
     """The values of a column of lists that all have the declared sizes and no nulls, shape (rows, *field.shape)."""
-    rows, leaves = len(cells), cells
     if isinstance(cells, pa.ExtensionArray):
-        if not isinstance(cells.type, pa.FixedShapeTensorType) or tuple(cells.type.shape) != field.shape:
-            return None
-        leaves = None if cells.null_count or cells.type.permutation else cells.storage.flatten()
-    else:
-        for size in field.shape:
-            leaves = _items(leaves, size)
-            if leaves is None:
-                break
+        return _view_tensors(cells, field)
+    rows, leaves = len(cells), cells
+    for size in field.shape:
+        leaves = _items(leaves, size)
+        if leaves is None:
+            break
     if leaves is None or leaves.null_count:
         return None
     values = view_scalars(leaves, field)
     return None if values is None else values.reshape(rows, *field.shape)
+
+
+def _view_tensors(cells: pa.ExtensionArray, field: UnischemaField) -> NDArray[Any] | None:
+    """`view_lists` of a tensor column: its logical axes over the stored ones, so the view need not be contiguous."""
+    if not isinstance(cells.type, pa.FixedShapeTensorType) or tensor_shape(cells.type) != field.shape:
+        return None
+    leaves = None if cells.null_count else cells.storage.flatten()
+    values = None if leaves is None or leaves.null_count else view_scalars(leaves, field)
+    if values is None:
+        return None
+    stored = values.reshape(len(cells), *cells.type.shape)
+    return stored.transpose(0, *(axis + 1 for axis in axes_in_storage(cells.type)))
 
 
 def _items(lists: pa.Array, size: int | None) -> pa.Array | None:

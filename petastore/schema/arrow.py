@@ -17,7 +17,14 @@ import pyarrow as pa
 from petastore.errors import SchemaError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["field_from_arrow", "natural_storage_type", "storage_schema", "storage_type"]
+__all__ = [
+    "axes_in_storage",
+    "field_from_arrow",
+    "natural_storage_type",
+    "storage_schema",
+    "storage_type",
+    "tensor_shape",
+]
 
 _NATURAL_STORAGE: dict[Any, pa.DataType] = {
     np.bool_: pa.bool_(),
@@ -81,8 +88,9 @@ def field_from_arrow(arrow_field: pa.Field) -> UnischemaField:
     Numbers keep their dtype, unsigned and half precision too. Text of every layout is `str`, binary is `bytes`,
     decimals are `Decimal`. Dates and time stamps are `datetime64` of the stored unit; a time stamp with a zone is the
     instant in UTC. Times of day and durations are `timedelta64` of the stored unit. Dictionaries are their values.
-    Lists add a free dimension, fixed-size lists and tensors a fixed one. Structs, maps and lists of them are Python
-    objects (dicts, lists of pairs), dtype `object`.
+    Lists add a free dimension, fixed-size lists and tensors a fixed one; tensors have their logical axes, whatever the
+    order in which they are stored. Structs, maps and lists of them are Python objects (dicts, lists of pairs), dtype
+    `object`.
 
     Raises:
         SchemaError: No value of ours has that type (unions, run-end encoding).
@@ -91,11 +99,33 @@ def field_from_arrow(arrow_field: pa.Field) -> UnischemaField:
     return UnischemaField(arrow_field.name, dtype, shape, None, arrow_field.nullable)
 
 
+def axes_in_storage(tensor: pa.FixedShapeTensorType) -> tuple[int, ...]:
+    """Of each logical axis of a tensor: which axis of the stored one it is.
+
+    Example:
+        >>> axes_in_storage(pa.fixed_shape_tensor(pa.uint8(), [3, 128, 64], permutation=[1, 2, 0]))
+        (1, 2, 0)
+        >>> axes_in_storage(pa.fixed_shape_tensor(pa.uint8(), [128, 64]))
+        (0, 1)
+    """
+    return tuple(tensor.permutation or range(len(tensor.shape)))
+
+
+def tensor_shape(tensor: pa.FixedShapeTensorType) -> tuple[int, ...]:
+    """The logical shape of a tensor.
+
+    Example:
+        >>> tensor_shape(pa.fixed_shape_tensor(pa.uint8(), [3, 128, 64], permutation=[1, 2, 0]))
+        (128, 64, 3)
+    """
+    return tuple(tensor.shape[axis] for axis in axes_in_storage(tensor))
+
+
 def _dtype_and_shape(arrow_type: pa.DataType, name: str) -> tuple[Any, tuple[int | None, ...]]:
     types = pa.types
     if isinstance(arrow_type, pa.FixedShapeTensorType):
         dtype, inner = _dtype_and_shape(arrow_type.value_type, name)
-        return dtype, (*arrow_type.shape, *inner)
+        return dtype, (*tensor_shape(arrow_type), *inner)
     if isinstance(arrow_type, pa.BaseExtensionType):
         return _dtype_and_shape(arrow_type.storage_type, name)
     if types.is_dictionary(arrow_type):
