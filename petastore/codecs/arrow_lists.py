@@ -52,6 +52,7 @@ def decode_lists(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> N
     scalar = dataclasses.replace(field, shape=(), codec=None)
     flat = _flat_target(field, out)
     try:
+        refuse_nulls(found.leaves, field, inside=True)
         decoded = np.empty(len(found.leaves), field.dtype) if flat is None else flat
         decode_scalars(found.leaves, scalar, decoded)
     except DecodeError as problem:
@@ -87,7 +88,7 @@ def _rectangles(cells: pa.Array, field: UnischemaField, depth: int) -> _Rectangl
     if depth == 1:
         return _Rectangles(leaves, starts, np.diff(starts)[:, None])
     try:
-        refuse_nulls(leaves, field)
+        refuse_nulls(leaves, field, inside=True)
         inner = _rectangles(leaves, field, depth - 1)
     except DecodeError as problem:
         if problem.row is not None:
@@ -148,8 +149,8 @@ def _refuse_ragged(starts: NDArray[np.int64], inner: NDArray[np.int64], field: U
     bad[filled] = changes[last[filled]] != changes[first[filled]]
     if bad.any():
         raise DecodeError(
-            "the lists inside the cell have different lengths, and a value is a rectangle; leave this column out, or "
-            "declare it as dtype object without a shape to get Python lists",
+            "the lists inside the cell have different lengths, and an array is a rectangle; leave the column out with "
+            "schema_fields, or write the file again with lists of one length",
             column=field.name,
             row=int(np.argmax(bad)),
         )

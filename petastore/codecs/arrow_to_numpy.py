@@ -19,20 +19,29 @@ from petastore.codecs.scalars import InexactError, decode_scalar, exact_time
 from petastore.errors import DecodeError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["decode_scalars", "plain_layout", "put_numbers", "refuse_nulls"]
+__all__ = ["decode_scalars", "plain_layout", "put_numbers", "refuse_nulls", "times_of"]
 
 _TIME_UNITS_OF_DATES = {pa.date32(): "D", pa.date64(): "ms"}
 
 
-def refuse_nulls(cells: pa.Array, field: UnischemaField) -> None:
+def refuse_nulls(cells: pa.Array, field: UnischemaField, *, inside: bool = False) -> None:
     """Refuse a column with missing cells: they are taken out before a codec sees them.
+
+    Args:
+        cells: The column.
+        field: What was declared.
+        inside: Whether they are values inside the cells of a column of lists.
 
     Raises:
         DecodeError: There is one; names the first.
     """
-    if cells.null_count:
-        row = pc.index(cells.is_null(), True).as_py()
-        raise DecodeError("the cell is null, and nulls have no value to decode", column=field.name, row=row)
+    if not cells.null_count:
+        return
+    problem = "the cell is null, and nulls have no value to decode"
+    if inside:
+        problem = "a value inside the cell is null, and an array has no place for that; leave the column out with "
+        problem += "schema_fields, or write the file again without it"
+    raise DecodeError(problem, column=field.name, row=pc.index(cells.is_null(), True).as_py())
 
 
 def plain_layout(cells: pa.Array) -> pa.Array:
@@ -56,8 +65,6 @@ def decode_scalars(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) ->
         return
     if isinstance(cells, pa.DictionaryArray):
         _decode_dictionary(cells, field, out)
-    elif field.numpy_dtype is np.object_:
-        _put_objects(cells.to_pylist(), out)
     elif field.numpy_dtype in (np.str_, np.bytes_):
         _decode_text(cells, field, out)
     elif field.numpy_dtype is Decimal:
@@ -140,16 +147,13 @@ def _decode_decimals(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) 
 
 
 def _decode_times(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-    types, stored, kind = pa.types, cells.type, field.dtype.kind
-    if kind == "M" and types.is_date(stored):
-        source = _integers(cells).view(f"datetime64[{_TIME_UNITS_OF_DATES[stored]}]")
-    elif kind == "M" and types.is_timestamp(stored):
-        source = _integers(cells).view(f"datetime64[{stored.unit}]")
-    elif kind == "m" and (types.is_time(stored) or types.is_duration(stored)):
-        source = _integers(cells).view(f"timedelta64[{stored.unit}]")
-    elif kind == "m" and stored == pa.int64():
-        source = _integers(cells).view(field.dtype)
+    if field.dtype.kind == "m" and cells.type == pa.int64():
+        source: NDArray[Any] = numbers_of(cells).view(field.dtype)
+    elif pa.types.is_temporal(cells.type) and not pa.types.is_interval(cells.type):
+        source = times_of(cells)
     else:
+        raise _wrong_kind(cells, field)
+    if source.dtype.kind != field.dtype.kind:
         raise _wrong_kind(cells, field)
     if source.dtype == out.dtype:
         np.copyto(out, source)
@@ -169,10 +173,21 @@ def _fits_unit(time: Any, dtype: np.dtype[Any]) -> bool:
     return True
 
 
-def _integers(cells: pa.Array) -> NDArray[np.int64]:
-    """The 64-bit (or widened 32-bit) integers under dates and times."""
-    width = pa.int32() if cells.type.bit_width == 32 else pa.int64()
-    return numbers_of(cells.view(width)).astype(np.int64, copy=False)
+def times_of(cells: pa.Array) -> NDArray[Any]:
+    """Dates, time stamps, times of day and durations as `datetime64` or `timedelta64` of the stored unit.
+
+    Values under nulls are arbitrary.
+
+    Example:
+        >>> times_of(pa.array([0, 1], pa.timestamp("ms", "UTC")))[1], times_of(pa.array([5], pa.time32("s")))[0]
+        (np.datetime64('1970-01-01T00:00:00.001'), np.timedelta64(5,'s'))
+    """
+    types, stored = pa.types, cells.type
+    width = pa.int32() if stored.bit_width == 32 else pa.int64()
+    integers = numbers_of(cells.view(width)).astype(np.int64, copy=False)
+    if types.is_date(stored):
+        return integers.view(f"datetime64[{_TIME_UNITS_OF_DATES[stored]}]")
+    return integers.view(f"{'datetime' if types.is_timestamp(stored) else 'timedelta'}64[{stored.unit}]")
 
 
 def _decode_numbers(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:

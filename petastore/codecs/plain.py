@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.codecs.arrow_lists import decode_lists
+from petastore.codecs.arrow_objects import decode_objects
 from petastore.codecs.arrow_to_numpy import decode_scalars
 from petastore.codecs.arrow_views import view_lists, view_scalars
 from petastore.codecs.declared import shape_below_empty, shape_fits
@@ -125,7 +126,9 @@ class PlainCodec:
         Raises:
             DecodeError: As `decode`, with `row` set.
         """
-        if field.is_scalar:
+        if field.numpy_dtype is np.object_:
+            decode_objects(cells, field, out)
+        elif field.is_scalar:
             decode_scalars(cells, field, out)
         else:
             decode_lists(cells, field, out)

@@ -90,7 +90,7 @@ def field_from_arrow(arrow_field: pa.Field) -> UnischemaField:
     instant in UTC. Times of day and durations are `timedelta64` of the stored unit. Dictionaries are their values.
     Lists add a free dimension, fixed-size lists and tensors a fixed one; tensors have their logical axes, whatever the
     order in which they are stored. Structs, maps and lists of them are Python objects (dicts, lists of pairs), dtype
-    `object`.
+    `object`; times inside them are `datetime64` and `timedelta64`, too.
 
     Raises:
         SchemaError: No value of ours has that type (unions, run-end encoding).
