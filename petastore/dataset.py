@@ -17,7 +17,7 @@ from petastore.arrow_memory import arrow_numbers
 from petastore.codecs.image_hint import ImageDecode
 from petastore.codecs.image_hinted import hinted_field
 from petastore.codecs.registry import codec_from_json, codec_of
-from petastore.errors import RequestError
+from petastore.errors import RequestError, SchemaError
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
@@ -25,6 +25,7 @@ from petastore.plan.plan import Plan
 from petastore.plan.request import SHARDED_DEFAULT_SEED, Order, ReadRequest, Shard, Tail, whole_number
 from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit
+from petastore.schema.arrow import field_from_arrow
 from petastore.schema.document import parse_document
 from petastore.schema.field import UnischemaField
 from petastore.schema.select import select_fields
@@ -72,6 +73,9 @@ class Dataset:
     has_schema_document: bool
     """Whether the schema was declared by the writer, or else inferred from plain Parquet."""
 
+    unreadable: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Columns that are not in the schema because nobody reads them, each with the reason."""
+
     footers: FooterCache = dataclasses.field(default_factory=FooterCache, compare=False)
     """Footers that were read already."""
 
@@ -79,6 +83,29 @@ class Dataset:
     def url(self) -> str:
         """The URL for people, without credentials."""
         return self.location.url
+
+    def fields_of(self, columns: Iterable[str | UnischemaField] | None) -> tuple[UnischemaField, ...]:
+        """The fields that are asked for, in schema order.
+
+        Args:
+            columns: Names, regular expressions over whole names, or fields; None is all.
+
+        Raises:
+            RequestError: Something that was asked for matches no field.
+            SchemaError: A column that was asked for cannot be read, and why.
+        """
+        wanted = columns if columns is None or isinstance(columns, (str, UnischemaField)) else list(columns)
+        names: Iterable[Any] = self.unreadable
+        if wanted is not None:
+            names = [item.name if isinstance(item, UnischemaField) else item for item in wanted]
+        for name in names:
+            if name in self.unreadable:
+                known = ", ".join(map(repr, self.schema.fields)) or "none"
+                raise SchemaError(
+                    f"{self.unreadable[name]}; choose other columns with schema_fields: those that can be read are "
+                    f"{known}"
+                )
+        return tuple(self.schema) if wanted is None else select_fields(self.schema, wanted, among=self.url)
 
     @property
     def paths(self) -> list[str]:
@@ -90,7 +117,12 @@ class Dataset:
         """The Arrow schema of the data files, without partition columns; reads one footer if none was read yet."""
         if not self.inventory.files:
             return pa.schema([])
-        return self.footers.get(self.location, self.inventory.files[0]).arrow_schema
+        return self.first_footer.arrow_schema
+
+    @property
+    def first_footer(self) -> Footer:
+        """What the first file says about itself; there is one. Read if it was not yet."""
+        return self.footers.get(self.location, self.inventory.files[0])
 
     @once
     def time_zones(self) -> dict[str, str]:
@@ -133,9 +165,10 @@ class Dataset:
 
         Raises:
             RequestError: Something that was asked for cannot be.
+            SchemaError: A column that was asked for cannot be read, and why.
         """
         shard = shard or Shard()
-        fields = tuple(self.schema) if columns is None else select_fields(self.schema, columns, among=self.url)
+        fields = self.fields_of(columns)
         whole_number(shuffle_memory, name="shuffle_memory", least=1)
         asked = {"seed": seed, "lanes": lanes, "block_rows": block_rows}
         if shuffle_rows:
@@ -288,9 +321,11 @@ def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
             stacklevel=3,
         )
     partitions = partition_fields(manifest.inventory.files)
+    unreadable: dict[str, str] = {}
     if manifest.schema_document is None:
         dataset = Dataset(location, Unischema("", []), manifest.inventory, (), manifest.writer, False)
-        schema = _inferred(dataset.arrow_schema, partitions)
+        unreadable.update(dataset.first_footer.unreadable if manifest.inventory.files else {})
+        schema = _inferred(dataset.arrow_schema, partitions, unreadable)
     else:
         schema = _with_partitions(_declared(manifest.schema_document, location.url), partitions)
     return Dataset(
@@ -300,6 +335,7 @@ def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
         partition_names=tuple(field.name for field in partitions),
         writer=manifest.writer,
         has_schema_document=manifest.schema_document is not None,
+        unreadable=unreadable,
     )
 
 
@@ -309,19 +345,22 @@ def _from_footers(location: Location) -> Dataset:
     partitions = partition_fields([footer.file for footer in footers])
     names = tuple(field.name for field in partitions)
     document, above = _find_document(location, footers)
+    unreadable = {name: why for footer in reversed(footers) for name, why in footer.unreadable.items()}
     if document is None:
-        schema = _inferred(stored, partitions)
+        schema = _inferred(stored, partitions, unreadable)
     else:
         declared = _without(_declared(document, location.url), set(above).difference(stored.names, names))
-        schema = _with_partitions(declared, partitions)
+        unreadable = {name: why for name, why in unreadable.items() if name in declared}
+        schema = _with_partitions(_without(declared, unreadable), partitions)
         check_stored_schema(schema, stored, source=footers[0].file.path, partition_names=names)
     return Dataset(
         location=location,
         schema=schema,
         inventory=inventory_of(footers),
         partition_names=names,
-        writer=str(footers[0].metadata.created_by),
+        writer=footers[0].written_by,
         has_schema_document=document is not None,
+        unreadable=unreadable,
     )
 
 
@@ -341,7 +380,7 @@ def _find_document(location: Location, footers: Sequence[Footer]) -> tuple[str |
 
 
 def _without(schema: Unischema, names: Collection[str]) -> Unischema:
-    """The schema without columns whose values lie in directories above what is read."""
+    """The schema without some columns: their values lie in directories above what is read, or cannot be read."""
     return Unischema(schema.name, [field for field in schema if field.name not in names]) if names else schema
 
 
@@ -355,9 +394,17 @@ def _with_partitions(declared: Unischema, partitions: Sequence[UnischemaField]) 
     return Unischema(declared.name, [*declared, *missing]) if missing else declared
 
 
-def _inferred(stored: pa.Schema, partitions: Sequence[UnischemaField]) -> Unischema:
+def _inferred(stored: pa.Schema, partitions: Sequence[UnischemaField], unreadable: dict[str, str]) -> Unischema:
+    """The schema of plain Parquet; columns without values of ours are noted in `unreadable`."""
     names = {field.name for field in partitions}
-    inside = Unischema.from_arrow_schema(pa.schema([field for field in stored if field.name not in names]))
+    inside = []
+    for field in stored:
+        if field.name in names:
+            continue
+        try:
+            inside.append(field_from_arrow(field))
+        except SchemaError as problem:
+            unreadable[field.name] = str(problem)
     return Unischema("inferred_schema", [*inside, *partitions])
 
 

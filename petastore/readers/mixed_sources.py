@@ -17,7 +17,6 @@ from petastore.plan.request import whole_number
 from petastore.readers.filter import select_rows
 from petastore.readers.mixed import agreed_schema
 from petastore.readers.options import Workers
-from petastore.schema.select import select_fields
 from petastore.schema.unischema import Unischema
 
 __all__ = ["MixedSource", "open_sources", "plan_mixture"]
@@ -121,9 +120,9 @@ def _agreed_columns(datasets: Sequence[Dataset], wanted: Any) -> list[str]:
     """The columns that are meant, which all datasets must have alike."""
     first = datasets[0]
     if wanted is None:
-        views = [dataset.schema for dataset in datasets]
+        views = [Unischema(dataset.schema.name, dataset.fields_of(None)) for dataset in datasets]
     else:
-        names = [field.name for field in select_fields(first.schema, wanted, among=first.url)]
+        names = [field.name for field in first.fields_of(wanted)]
         views = [
             Unischema(dataset.schema.name, [field for field in dataset.schema if field.name in names])
             for dataset in datasets

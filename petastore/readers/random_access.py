@@ -25,7 +25,6 @@ from petastore.readers.recent_row_groups import CacheInfo, RecentRowGroups
 from petastore.readers.reopen import reopened
 from petastore.readers.transform import TransformSpec, takes_frames, transform_columns, transform_schema
 from petastore.schema.field import UnischemaField
-from petastore.schema.select import select_fields
 from petastore.schema.unischema import Unischema
 
 __all__ = ["DEFAULT_CACHE_BYTES", "RandomAccess"]
@@ -73,7 +72,7 @@ class RandomAccess:
         transform: TransformSpec | None = None,
         selection: Selection | None = None,
     ) -> None:
-        fields = tuple(dataset.schema) if columns is None else select_fields(dataset.schema, columns, among=dataset.url)
+        fields = dataset.fields_of(columns)
         self.dataset = dataset
         """The dataset that is read."""
         self.selection = selection

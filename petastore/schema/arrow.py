@@ -93,7 +93,8 @@ def field_from_arrow(arrow_field: pa.Field) -> UnischemaField:
     `object`; times inside them are `datetime64` and `timedelta64`, too.
 
     Raises:
-        SchemaError: No value of ours has that type (unions, run-end encoding).
+        SchemaError: No value of ours has that type (unions, run-end encoding, structs of which two members have one
+            name), or the column has no name.
     """
     dtype, shape = _dtype_and_shape(arrow_field.type, arrow_field.name)
     return UnischemaField(arrow_field.name, dtype, shape, None, arrow_field.nullable)
@@ -135,8 +136,22 @@ def _dtype_and_shape(arrow_type: pa.DataType, name: str) -> tuple[Any, tuple[int
         size = arrow_type.list_size if types.is_fixed_size_list(arrow_type) else None
         return (np.object_, ()) if dtype is np.object_ else (dtype, (size, *inner))
     if types.is_struct(arrow_type) or types.is_map(arrow_type) or types.is_null(arrow_type):
+        _check_members(arrow_type, name)
         return np.object_, ()
     return _scalar_dtype(arrow_type, name), ()
+
+
+def _check_members(arrow_type: pa.DataType, name: str) -> None:
+    """Refuses what no dict can be: members of one name, at any depth."""
+    members = [arrow_type.field(number) for number in range(arrow_type.num_fields)]
+    names = [member.name for member in members]
+    if pa.types.is_struct(arrow_type) and len(set(names)) < len(names):
+        raise SchemaError(
+            f"column {name!r}: of the members {', '.join(map(repr, names))} of a struct two have one name, and its "
+            "values are dicts"
+        )
+    for member in members:
+        _check_members(member.type, name)
 
 
 def _is_list(arrow_type: pa.DataType) -> bool:

@@ -30,6 +30,7 @@ from petastore.storage.listing import list_data_files
 from petastore.storage.location import Location
 from petastore.storage.partitions import parse_partitions
 from petastore.storage.row_group_counts import row_group_counts
+from petastore.storage.unreadable import unreadable_columns
 from petastore.storage.watched_file import open_to_read
 
 __all__ = [
@@ -64,10 +65,13 @@ class Footer:
     """The `pyarrow.parquet.FileMetaData`."""
 
     arrow_schema: Any
-    """The `pyarrow.Schema` of the file's columns, without the file's key-value metadata."""
+    """The `pyarrow.Schema` of the columns that can be read, without the file's key-value metadata."""
 
     leaves: Mapping[str, range]
-    """Of each top-level column: its leaf columns, half-open."""
+    """Of each of them: its leaf columns, half-open."""
+
+    unreadable: Mapping[str, str]
+    """Of each other column: why it cannot be read."""
 
     encoded: bytes = dataclasses.field(repr=False)
     """The footer as it lies in the file."""
@@ -83,6 +87,14 @@ class Footer:
     def as_asked(self) -> dict[tuple[str, ...], Any]:
         """Of columns that were read: the `pyarrow.Schema` of their tables, if they come just as they are handed on."""
         return {}
+
+    @property
+    def written_by(self) -> str:
+        """Who wrote the file, for people, as it says itself."""
+        try:
+            return str(self.metadata.created_by)
+        except UnicodeDecodeError:
+            return "a writer whose name is no UTF-8"
 
     @property
     def schema_document(self) -> str | None:
@@ -150,7 +162,7 @@ def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
     source.seek(max(0, size - _TAIL_BYTES))
     tail = source.read(min(size, _TAIL_BYTES))
     if tail[-4:] == _ENCRYPTED_MAGIC:
-        raise MetadataError(f"{path} has an encrypted footer, which petastore does not read")
+        raise MetadataError(f"{path} has an encrypted footer, and petastore reads no encrypted files; decrypt it first")
     if tail[-4:] != _MAGIC:
         raise MetadataError(f"{path} is no Parquet, or was cut short: it ends with {tail[-4:]!r} instead of {_MAGIC!r}")
     length = int.from_bytes(tail[-8:-4], "little")
@@ -170,11 +182,32 @@ def _parsed(path: str, size: int, footer: bytes) -> Footer:
     framed = b"".join([_MAGIC, footer, len(footer).to_bytes(4, "little"), _MAGIC])
     try:
         metadata = pq.read_metadata(pa.BufferReader(framed))
-        schema = metadata.schema.to_arrow_schema().remove_metadata()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
+        schema = _arrow_schema(path, metadata)
+    except MetadataError:
+        raise
+    except UnicodeDecodeError as problem:
+        raise MetadataError(f"{path}: the name of a column is no UTF-8: {problem}") from problem
+    except (pa.ArrowException, OSError) as problem:
         raise MetadataError(f"{path}: the footer is damaged: {problem}") from problem
+    leaves = leaves_by_column(schema, metadata.num_columns, source=path)
+    unreadable = unreadable_columns(schema, leaves, metadata, footer, source=path)
+    if unreadable:
+        schema = pa.schema([field for field in schema if field.name not in unreadable])
+        leaves = {name: own for name, own in leaves.items() if name not in unreadable}
     file = DataFile(path, size, hashlib.sha256(footer).hexdigest()[:32], parse_partitions(path))
-    return Footer(file, metadata, schema, leaves_by_column(schema, metadata.num_columns, source=path), footer)
+    return Footer(file, metadata, schema, leaves, unreadable, footer)
+
+
+def _arrow_schema(path: str, metadata: Any) -> pa.Schema:
+    try:
+        schema = metadata.schema.to_arrow_schema().remove_metadata()
+        _ = schema.names  # which are not decoded before
+    except (pa.ArrowException, OSError) as problem:
+        raise MetadataError(
+            f"{path}: the footer declares columns that Apache Arrow does not read: {problem}. If the file is not "
+            "damaged, write it again with another writer"
+        ) from problem
+    return schema
 
 
 def read_footers(location: Location, paths: Iterable[str]) -> list[Footer]:
@@ -213,7 +246,8 @@ def inventory_of(footers: Iterable[Footer]) -> Inventory:
 def agreed_arrow_schema(footers: Sequence[Footer]) -> pa.Schema:
     """The one schema that all files share; a column is nullable where it is so in some file.
 
-    Columns may stand in another order in other files; the first file's order is kept.
+    Columns may stand in another order in other files; the first file's order is kept. A column that cannot be read in
+    one of them is left out.
 
     Raises:
         SchemaError: A file lacks a column, has one more, or stores it as another type; both files are named.
@@ -221,13 +255,14 @@ def agreed_arrow_schema(footers: Sequence[Footer]) -> pa.Schema:
     if not footers:
         raise SchemaError("there are no files, so there is no schema")
     first = footers[0]
-    fields = {field.name: field for field in first.arrow_schema}
+    hidden = {name for footer in footers for name in footer.unreadable}
+    fields = {field.name: field for field in first.arrow_schema if field.name not in hidden}
     seen = [first.arrow_schema]
     for footer in footers[1:]:
         if any(footer.arrow_schema.equals(known) for known in seen):
             continue
         seen.append(footer.arrow_schema)
-        theirs = {field.name: field for field in footer.arrow_schema}
+        theirs = {field.name: field for field in footer.arrow_schema if field.name not in hidden}
         _check_same_columns(first, fields, footer, theirs)
         for name, field in fields.items():
             fields[name] = _agreed_field(field, theirs[name], first, footer)

@@ -33,7 +33,7 @@ def leaf_count(arrow_type: pa.DataType) -> int:
 
 
 def leaves_by_column(schema: pa.Schema, num_leaves: int, *, source: str) -> dict[str, range]:
-    """Of each top-level column: the half-open range of its leaves.
+    """Of each top-level column that has a name of its own: the half-open range of its leaves.
 
     Args:
         schema: The file's Arrow schema.
@@ -41,7 +41,7 @@ def leaves_by_column(schema: pa.Schema, num_leaves: int, *, source: str) -> dict
         source: The file, for messages.
 
     Raises:
-        MetadataError: Two columns have one name, or the leaves do not add up.
+        MetadataError: The leaves do not add up.
 
     Example:
         >>> schema = pa.schema({"a": pa.struct({"b": pa.int8(), "c": pa.int8()}), "a.b": pa.int8()})
@@ -49,15 +49,18 @@ def leaves_by_column(schema: pa.Schema, num_leaves: int, *, source: str) -> dict
         {'a': range(0, 2), 'a.b': range(2, 3)}
     """
     ranges: dict[str, range] = {}
+    doubled: set[str] = set()
     start = 0
     for field in schema:
-        if field.name in ranges:
-            raise MetadataError(f"{source}: two columns are called {field.name!r}; petastore reads columns by name")
         stop = start + leaf_count(field.type)
+        if field.name in ranges:
+            doubled.add(field.name)
         ranges[field.name] = range(start, stop)
         start = stop
     if start != num_leaves:
         raise MetadataError(f"{source}: the footer has {num_leaves:,} leaf columns, but its schema needs {start:,}")
+    for name in doubled:
+        del ranges[name]
     return ranges
 
 

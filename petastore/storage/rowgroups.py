@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from petastore.errors import DecodeError, PetastoreError, RequestError
+from petastore.errors import DecodeError, PetastoreError, RequestError, SchemaError
 from petastore.inventory import DataFile
 from petastore.storage.failure_kinds import kind_of
 from petastore.storage.failures import RaisedByStorage, failure, raise_alone
@@ -45,6 +45,7 @@ def read_row_group(
 
     Raises:
         RequestError: The file has no such column or row group.
+        SchemaError: The column cannot be read, and why.
         DatasetChangedError: The file is not the one that the inventory describes.
         DecodeError: A page is damaged; file, row group and column are named.
         StorageError: The file is missing or cannot be read.
@@ -98,6 +99,7 @@ def read_row_group_in_parts(
 
     Raises:
         RequestError: The file has no such column or row group; said before anything is read.
+        SchemaError: The column cannot be read, and why; as early.
         DatasetChangedError: The file is not the one that the inventory describes.
         DecodeError: A page is damaged; file, row group and column are named.
         StorageError: The file is missing or cannot be read.
@@ -160,6 +162,9 @@ def _leaves(footer: Footer, ordinal: int, columns: Sequence[str]) -> list[int]:
             f"{path} has {footer.metadata.num_row_groups:,} row groups, so it has no row group {ordinal:,}"
         )
     missing = [name for name in columns if name not in footer.leaves]
+    for name in missing:
+        if name in footer.unreadable:
+            raise SchemaError(f"{footer.unreadable[name]}; leave it out with schema_fields")
     if missing:
         raise RequestError(f"{path} has no column {missing[0]!r}; it has {', '.join(map(repr, footer.leaves))}")
     if len(set(columns)) != len(columns):
@@ -231,6 +236,14 @@ def _explained(
     if _is_of_storage(problem):
         return failure(problem, location, "read", file.path)
     check_unchanged(read_footer(location, file.path).file, footer.file)
+    if isinstance(problem, pa.ArrowNotImplementedError):
+        # Whatever is done again would take as long and as much memory; columns that are not plain come one by one.
+        return DecodeError(
+            f"Apache Arrow does not read it: {problem}; leave the column out with schema_fields",
+            column=columns[0] if len(columns) == 1 else None,
+            file=file.path,
+            row_group=ordinal,
+        )
     column = _first_damaged(location, ordinal, columns, footer)
     if column is None and str(location.filesystem.type_name) != "local":
         return failure(problem, location, "read", file.path)  # the second time it gave what it should

@@ -183,10 +183,11 @@ def test_negative_counts_are_refused(location: Location, put: Put) -> None:
         _ = read_footer(location, "x.parquet").groups
 
 
-def test_two_columns_of_one_name_are_refused(location: Location, put: Put) -> None:
-    put("x.parquet", pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]))
-    with pytest.raises(MetadataError, match="two columns are called 'a'"):
-        read_footer(location, "x.parquet")
+def test_two_columns_of_one_name_cannot_be_read_and_the_others_can(location: Location, put: Put) -> None:
+    put("x.parquet", pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "b", "a"]))
+    footer = read_footer(location, "x.parquet")
+    assert footer.unreadable == {"a": "2 columns of x.parquet are called 'a', and columns are read by name"}
+    assert (footer.arrow_schema.names, footer.leaves) == (["b"], {"b": range(1, 2)})
 
 
 def test_many_footers_come_in_the_order_asked(location: Location, put: Put) -> None:

@@ -1,0 +1,168 @@
+"""A column that cannot be read is refused at the call, in words that say why; the others are read."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+
+import petastore
+from petastore.errors import MetadataError, SchemaError
+
+
+class Keys(pe.KmsClient):  # type: ignore[misc]
+    """Wraps keys in nothing: what is tested has none."""
+
+    def __init__(self, _: Any) -> None:
+        pe.KmsClient.__init__(self)
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+        return base64.b64encode(master_key_identifier.encode() + key_bytes)
+
+    def unwrap_key(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+        return base64.b64decode(wrapped_key)[len(master_key_identifier) :]
+
+
+TABLE = pa.table(
+    {
+        "id": pa.array(range(10), pa.int64()),
+        "secret": pa.array([f"s{n}" for n in range(10)]),
+        "place": pa.array([{"x": n, "y": -n} for n in range(10)]),
+    }
+)
+
+
+def write_encrypted(path: Path, columns: dict[str, list[str]], *, plaintext_footer: bool = True) -> None:
+    config = pe.EncryptionConfiguration(
+        footer_key="footer", column_keys=columns, plaintext_footer=plaintext_footer, cache_lifetime=dt.timedelta(0)
+    )
+    properties = pe.CryptoFactory(Keys).file_encryption_properties(pe.KmsConnectionConfig(), config)
+    with pq.ParquetWriter(path, TABLE.schema, encryption_properties=properties) as writer:
+        writer.write_table(TABLE, row_group_size=4)
+
+
+def read(url: Path, columns: list[str] | None = None) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    with petastore.make_batch_reader(str(url), columns, shuffle_row_groups=False) as reader:
+        for batch in reader:
+            for name, values in batch._asdict().items():
+                found.setdefault(name, []).extend(values.tolist())
+    return found
+
+
+@pytest.mark.parametrize("make", [petastore.make_batch_reader, petastore.make_reader])
+def test_an_encrypted_column_is_refused_at_the_call_and_the_others_are_read(tmp_path: Path, make: Any) -> None:
+    write_encrypted(tmp_path / "a.parquet", {"key": ["secret"]})
+    with pytest.raises(SchemaError, match=r"column 'secret' of a\.parquet is encrypted.*schema_fields.*'id', 'place'"):
+        make(str(tmp_path))
+    with pytest.raises(SchemaError, match=r"'secret' of a\.parquet is encrypted"):
+        make(str(tmp_path), ["id", "secret"])
+    assert read(tmp_path, ["id", "place"]) == TABLE.select(["id", "place"]).to_pydict()
+    assert read(tmp_path, ["i."]) == {"id": list(range(10))}
+    assert petastore.open_dataset(tmp_path).unreadable.keys() == {"secret"}
+
+
+def test_a_member_of_a_struct_that_is_encrypted_makes_the_column_unreadable(tmp_path: Path) -> None:
+    write_encrypted(tmp_path / "a.parquet", {"key": ["place.y"]})
+    assert petastore.open_dataset(tmp_path).unreadable.keys() == {"place"}
+    assert read(tmp_path, ["id", "secret"]) == TABLE.select(["id", "secret"]).to_pydict()
+
+
+def test_a_column_that_is_encrypted_in_one_file_cannot_be_read_in_any(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    write_encrypted(tmp_path / "b.parquet", {"key": ["secret"]})
+    with pytest.raises(SchemaError, match=r"'secret' of b\.parquet is encrypted"):
+        petastore.make_reader(str(tmp_path))
+    assert read(tmp_path, ["id"]) == {"id": [*range(10), *range(10)]}
+
+
+def test_an_encrypted_footer_is_refused_in_words(tmp_path: Path) -> None:
+    write_encrypted(tmp_path / "a.parquet", {"key": ["secret"]}, plaintext_footer=False)
+    with pytest.raises(MetadataError, match=r"a\.parquet has an encrypted footer"):
+        petastore.open_dataset(tmp_path)
+
+
+def test_columns_of_one_name_are_refused_at_the_call_and_the_others_are_read(tmp_path: Path) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "b", "a"])
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(SchemaError, match=r"2 columns of x\.parquet are called 'a'"):
+        petastore.make_reader(str(tmp_path))
+    assert read(tmp_path, ["b"]) == {"b": [2]}
+
+
+def test_a_column_without_a_name_is_refused_at_the_call_and_the_others_are_read(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["", "b"]), tmp_path / "x.parquet")
+    with pytest.raises(SchemaError, match="a field needs a name"):
+        petastore.make_batch_reader(str(tmp_path))
+    assert read(tmp_path, ["b"]) == {"b": [2]}
+
+
+def test_a_struct_with_two_members_of_one_name_is_refused_at_the_call(tmp_path: Path) -> None:
+    doubled = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["m", "m"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), doubled)
+    pq.write_table(pa.table({"x": lists, "b": [2]}), tmp_path / "x.parquet")
+    with pytest.raises(SchemaError, match="column 'x': of the members 'm', 'm' of a struct two have one name"):
+        petastore.make_batch_reader(str(tmp_path))
+    assert read(tmp_path, ["b"]) == {"b": [2]}
+
+
+def changed(data: bytes, *texts: tuple[bytes, bytes]) -> bytes:
+    """A file in whose footer other bytes stand in some places."""
+    length = int.from_bytes(data[-8:-4], "little")
+    footer = data[-8 - length : -8]
+    for old, new in texts:
+        assert old in footer
+        footer = footer.replace(old, new)
+    return data[: -8 - length] + footer + len(footer).to_bytes(4, "little") + data[-4:]
+
+
+def written(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, store_schema=False)
+    return bytes(sink.getvalue())
+
+
+def test_a_writer_whose_name_is_no_utf_8_is_one_like_others(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(
+        changed(written(pa.table({"a": [1]})), (b"parquet-cpp", b"parquet\xff\xfe\xfd\xfc"))
+    )
+    assert petastore.open_dataset(tmp_path).writer == "a writer whose name is no UTF-8"
+    assert read(tmp_path) == {"a": [1]}
+
+
+def test_a_column_whose_name_is_no_utf_8_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_bytes(changed(written(pa.table({"abcd": [1]})), (b"abcd", b"ab\xff\xfe")))
+    with pytest.raises(MetadataError, match=r"x\.parquet: the name of a column is no UTF-8"):
+        petastore.open_dataset(tmp_path)
+
+
+def test_more_text_inside_values_than_arrow_reads_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    lists = pa.array([["x" * 1_000_000]])
+    data = written(pa.table({"words": lists, "word": lists.flatten(), "id": [7]}))
+    group = pq.read_metadata(pa.BufferReader(data)).row_group(0)
+    size = group.column(0).total_uncompressed_size
+    assert size not in (group.column(1).total_uncompressed_size, group.column(2).total_uncompressed_size)
+    (tmp_path / "fits.parquet").write_bytes(data)
+    assert read(tmp_path, ["words"]) == {"words": lists.to_pylist()}
+    (tmp_path / "fits.parquet").unlink()
+    # What a file says that has 2 GiB of text; to find that out by reading takes half a minute and twice the memory.
+    claimed = changed(data, (_number(size), _number(2**31 + 9)), (_number(group.total_byte_size), _number(2**31 + 99)))
+    (tmp_path / "x.parquet").write_bytes(claimed)
+    with pytest.raises(SchemaError, match=r"column 'words' of x\.parquet has some 2,147,483,649 bytes of text inside"):
+        petastore.make_reader(str(tmp_path))
+    assert read(tmp_path, ["id"]) == {"id": [7]}
+
+
+def _number(value: int) -> bytes:
+    """As the footer has it: zigzag, seven bits a byte."""
+    value, found = 2 * value, bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
