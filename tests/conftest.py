@@ -17,6 +17,9 @@ settings.register_profile("dev", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+PARQUET_TESTING = Path(
+    os.environ.get("PETASTORE_PARQUET_TESTING", REPOSITORY.parent / "shared" / "fixtures" / "parquet-testing")
+)
 _pace = Pace()
 
 
@@ -48,6 +51,18 @@ def fixtures_root() -> Path:
             pytrace=False,
         )
     return root
+
+
+@pytest.fixture(scope="session")
+def parquet_testing() -> Path:
+    """The files that Apache keeps for testing readers of Parquet; they lie beside the repository."""
+    if not (PARQUET_TESTING / "data").is_dir():
+        pytest.fail(
+            f"there is no {PARQUET_TESTING}: put https://github.com/apache/parquet-testing there, or name its folder "
+            "with PETASTORE_PARQUET_TESTING",
+            pytrace=False,
+        )
+    return PARQUET_TESTING
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -122,7 +122,8 @@ def _check_counts(counts: NDArray[np.int64], num_rows: int, path: str) -> None:
         raise MetadataError(f"{path}: the footer says that row group {number} has {counts[kind, number]:,} {name}")
     # Python's integers cannot wrap around, whatever the footer says.
     total = sum(counts[0].tolist())
-    if total != num_rows:
+    # Some writers do not count: what is read are row groups.
+    if num_rows not in (0, total):
         raise MetadataError(f"{path}: the footer says {num_rows:,} rows, but its row groups have {total:,}")
 
 
@@ -182,11 +183,15 @@ def _parsed(path: str, size: int, footer: bytes) -> Footer:
     framed = b"".join([_MAGIC, footer, len(footer).to_bytes(4, "little"), _MAGIC])
     try:
         metadata = pq.read_metadata(pa.BufferReader(framed))
-        schema = _arrow_schema(path, metadata)
-    except MetadataError:
-        raise
+        schema = metadata.schema.to_arrow_schema().remove_metadata()
+        _ = schema.names  # which are not decoded before
     except UnicodeDecodeError as problem:
         raise MetadataError(f"{path}: the name of a column is no UTF-8: {problem}") from problem
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
+        raise MetadataError(
+            f"{path}: the footer declares columns that Apache Arrow does not read: {problem}. If the file is not "
+            "damaged, write it again with another writer"
+        ) from problem
     except (pa.ArrowException, OSError) as problem:
         raise MetadataError(f"{path}: the footer is damaged: {problem}") from problem
     leaves = leaves_by_column(schema, metadata.num_columns, source=path)
@@ -196,18 +201,6 @@ def _parsed(path: str, size: int, footer: bytes) -> Footer:
         leaves = {name: own for name, own in leaves.items() if name not in unreadable}
     file = DataFile(path, size, hashlib.sha256(footer).hexdigest()[:32], parse_partitions(path))
     return Footer(file, metadata, schema, leaves, unreadable, footer)
-
-
-def _arrow_schema(path: str, metadata: Any) -> pa.Schema:
-    try:
-        schema = metadata.schema.to_arrow_schema().remove_metadata()
-        _ = schema.names  # which are not decoded before
-    except (pa.ArrowException, OSError) as problem:
-        raise MetadataError(
-            f"{path}: the footer declares columns that Apache Arrow does not read: {problem}. If the file is not "
-            "damaged, write it again with another writer"
-        ) from problem
-    return schema
 
 
 def read_footers(location: Location, paths: Iterable[str]) -> list[Footer]:
