@@ -44,6 +44,7 @@ from petastore.storage.manifest import Manifest, read_manifest, read_schema_docu
 from petastore.storage.open_files import OpenFiles
 from petastore.storage.partitions import parse_partitions, partition_fields, partition_value
 from petastore.storage.rowgroups import Part, read_row_group, read_row_group_in_parts
+from petastore.stored_keys import StoredKey, held_against_directory
 
 __all__ = ["Dataset", "open_dataset"]
 
@@ -65,7 +66,7 @@ class Dataset:
     """What exists."""
 
     partition_names: tuple[str, ...]
-    """Columns that come from directory names, outermost first."""
+    """Columns that come from directory names alone, outermost first."""
 
     writer: str
     """Who wrote it, for people."""
@@ -75,6 +76,9 @@ class Dataset:
 
     unreadable: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Columns that are not in the schema because nobody reads them, each with the reason."""
+
+    stored_keys: tuple[str, ...] = ()
+    """Partition keys that the files store, too: read from the files, and held against the directories."""
 
     footers: FooterCache = dataclasses.field(default_factory=FooterCache, compare=False)
     """Footers that were read already."""
@@ -229,13 +233,21 @@ class Dataset:
 
         Raises:
             DatasetChangedError: The file is not the one that the inventory describes.
-            DecodeError: Its pages are damaged.
+            DecodeError: Its pages are damaged, or a partition key that the file stores contradicts its directory.
             StorageError: It cannot be read.
         """
         columns = [name for name in unit.columns if name not in self.partition_names]
         if not columns:
             return pa.table({})
-        return read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers)
+        table = read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers)
+        (held,) = self._held(iter([table]), unit)
+        return held
+
+    def _held(self, tables: Iterator[pa.Table], unit: ReadUnit) -> Iterator[pa.Table]:
+        """The tables; refused where a stored partition key contradicts the directory."""
+        if not self.stored_keys:
+            return tables
+        return held_against_directory(tables, [StoredKey(self.schema[name]) for name in self.stored_keys], unit)
 
     def read_in_parts(
         self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True, files: OpenFiles | None = None
@@ -250,22 +262,27 @@ class Dataset:
 
         Raises:
             DatasetChangedError: The file is not the one that the inventory describes.
-            DecodeError: Its pages are damaged.
+            DecodeError: Its pages are damaged, or a partition key that the file stores contradicts its directory.
             StorageError: It cannot be read.
         """
-        return read_row_group_in_parts(
+        tables = read_row_group_in_parts(
             self.location, unit.file, unit.row_group, parts, footers=self.footers, verify=verify, files=files
         )
+        return self._held(tables, unit)
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Of each partition column among `columns`: its stored cell for each row group, as one Arrow array."""
-        values = {}
-        for level, name in enumerate(self.partition_names):
-            if name in columns:
-                field = self.schema[name]
-                of_files = [partition_value(file.partitions[level][1], field) for file in self.inventory.files]
-                values[name] = codec_of(field).encode_column(of_files, field).take(arrow_numbers(self.inventory.file))
-        return values
+        return {name: self.directory_values(name) for name in self.partition_names if name in columns}
+
+    def directory_values(self, key: str) -> pa.Array:
+        """What the directories say of a partition key: its cell for each row group, as one Arrow array.
+
+        Raises:
+            SchemaError: A directory has a name that is no value of the key's field.
+        """
+        field = self.schema[key]
+        of_files = [partition_value(dict(file.partitions)[key], field) for file in self.inventory.files]
+        return codec_of(field).encode_column(of_files, field).take(arrow_numbers(self.inventory.file))
 
     def __repr__(self) -> str:
         return f"Dataset({self.url!r}, {len(self.schema)} fields, {self.inventory!r})"
@@ -322,28 +339,38 @@ def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
         )
     partitions = partition_fields(manifest.inventory.files)
     unreadable: dict[str, str] = {}
+    footers = FooterCache()
+    stored = pa.schema([])
+    if manifest.inventory.files and (partitions or manifest.schema_document is None):
+        first = footers.get(location, manifest.inventory.files[0])
+        stored = first.arrow_schema
+        unreadable.update(first.unreadable if manifest.schema_document is None else {})
     if manifest.schema_document is None:
-        dataset = Dataset(location, Unischema("", []), manifest.inventory, (), manifest.writer, False)
-        unreadable.update(dataset.first_footer.unreadable if manifest.inventory.files else {})
-        schema = _inferred(dataset.arrow_schema, partitions, unreadable)
+        schema = _inferred(stored, partitions, unreadable)
     else:
         schema = _with_partitions(_declared(manifest.schema_document, location.url), partitions)
     return Dataset(
         location=location,
         schema=schema,
         inventory=manifest.inventory,
-        partition_names=tuple(field.name for field in partitions),
+        partition_names=tuple(field.name for field in partitions if field.name not in stored.names),
         writer=manifest.writer,
         has_schema_document=manifest.schema_document is not None,
         unreadable=unreadable,
+        stored_keys=_stored_keys(schema, stored, partitions),
+        footers=footers,
     )
+
+
+def _stored_keys(schema: Unischema, stored: pa.Schema, partitions: Sequence[UnischemaField]) -> tuple[str, ...]:
+    return tuple(field.name for field in partitions if field.name in stored.names and field.name in schema)
 
 
 def _from_footers(location: Location) -> Dataset:
     footers = read_footers(location, list_data_files(location))
     stored = agreed_arrow_schema(footers)
     partitions = partition_fields([footer.file for footer in footers])
-    names = tuple(field.name for field in partitions)
+    names = tuple(field.name for field in partitions if field.name not in stored.names)
     document, above = _find_document(location, footers)
     unreadable = {name: why for footer in reversed(footers) for name, why in footer.unreadable.items()}
     if document is None:
@@ -361,6 +388,7 @@ def _from_footers(location: Location) -> Dataset:
         writer=footers[0].written_by,
         has_schema_document=document is not None,
         unreadable=unreadable,
+        stored_keys=_stored_keys(schema, stored, partitions),
     )
 
 
@@ -396,16 +424,15 @@ def _with_partitions(declared: Unischema, partitions: Sequence[UnischemaField]) 
 
 def _inferred(stored: pa.Schema, partitions: Sequence[UnischemaField], unreadable: dict[str, str]) -> Unischema:
     """The schema of plain Parquet; columns without values of ours are noted in `unreadable`."""
-    names = {field.name for field in partitions}
-    inside = []
+    inside = {}
     for field in stored:
-        if field.name in names:
-            continue
         try:
-            inside.append(field_from_arrow(field))
+            inside[field.name] = field_from_arrow(field)
         except SchemaError as problem:
             unreadable[field.name] = str(problem)
-    return Unischema("inferred_schema", [*inside, *partitions])
+    # Of a partition key that the files store, too, theirs is the type; keys come last.
+    keys = [inside.pop(field.name, field) for field in partitions if field.name not in unreadable]
+    return Unischema("inferred_schema", [*inside.values(), *keys])
 
 
 def _fitting(selection: Selection | None, inventory: Inventory) -> Selection | None:

@@ -126,12 +126,12 @@ def _check(dataset: Dataset) -> None:
             f"{location.url}/{_SUMMARY} has row groups, and Petastorm would believe it instead; delete it, and export "
             "again"
         )
-    for level, name in enumerate(dataset.partition_names):
-        _check_partition(dataset, level, name)
+    for name in dataset.partition_names:
+        _check_partition(dataset, name)
 
 
-def _check_partition(dataset: Dataset, level: int, name: str) -> None:
-    texts = {file.partitions[level][1] for file in dataset.inventory.files}
+def _check_partition(dataset: Dataset, name: str) -> None:
+    texts = {dict(file.partitions)[name] for file in dataset.inventory.files}
     raw = {part for file in dataset.inventory.files for part in file.path.split("/")[:-1]}
     trouble = ""
     if None in texts:

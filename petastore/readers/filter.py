@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from petastore.arrow_memory import arrow_numbers, flags_of
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
-from petastore.errors import DecodeError, TransformError
+from petastore.errors import DecodeError, SchemaError, TransformError
 from petastore.expressions import ColumnStatistics, Expression, bind, parse_filters
 from petastore.plan.prune import Verdict, prune
 from petastore.plan.selection import Pruned, Selection
@@ -37,6 +38,7 @@ from petastore.readers.pools import Pool
 from petastore.readers.pools.waiting import in_order
 from petastore.readers.predicate import RowPredicate, parse_predicate
 from petastore.readers.remembered import RememberedSelections, selection_directory, selection_of
+from petastore.readers.retired import frames_inside_petastore
 from petastore.readers.selected_groups import selected_groups
 from petastore.readers.selection_file import Kept, as_kept
 from petastore.readers.shared_scan import SharedScan
@@ -46,7 +48,7 @@ from petastore.storage.statistics import read_statistics
 
 __all__ = ["select_rows"]
 
-_VERSION = 2  # of what filters mean and what is remembered: a change makes all remembered selections foreign
+_VERSION = 3  # of what filters mean and what is remembered: a change makes all remembered selections foreign
 _log = logging.getLogger(__name__)
 
 Look = Callable[[int], Kept]
@@ -81,7 +83,8 @@ def select_rows(
         batched: Whether the predicate is that of a batch reader: `do_include` is then given pandas DataFrames.
 
     Returns:
-        The selection for `dataset.plan(selection=…)`; None where nothing was asked.
+        The selection for `dataset.plan(selection=…)`; None where nothing was asked. Where no row is kept of a dataset
+        that has rows, a `UserWarning` says so.
 
     Raises:
         RequestError: The filter cannot be: unknown column, a literal of another kind, a column without an order.
@@ -133,7 +136,29 @@ def select_rows(
         known = key is not None and included.cache_key is not None
         key = _key(dataset, ["predicate", key, included.cache_key, names], names) if known else None
         selection = search.included(included, selection, key)
+    if dataset.inventory.num_rows and not selection.counts.any():
+        _tell_of_nothing(dataset, filters=filters, predicate=predicate, rowgroup_selector=rowgroup_selector)
     return selection
+
+
+def _tell_of_nothing(dataset: Dataset, **asked: Any) -> None:
+    said = " and ".join(f"{name}={_named(value):.300}" for name, value in asked.items() if value is not None)
+    warnings.warn(
+        f"none of the {dataset.inventory.num_rows:,} rows of {dataset.url} is kept by {said}: nothing is read. "
+        "Look whether the values are spelled as in the data",
+        UserWarning,
+        stacklevel=frames_inside_petastore() + 1,
+    )
+
+
+def _named(asked: Any) -> str:
+    """A filter, or what stands for one, for people: not where it lies in memory."""
+    shown = repr(asked)
+    if " at 0x" not in shown:
+        return shown
+    tell = getattr(asked, "get_fields", getattr(asked, "get_index_names", None))
+    of = f" of {', '.join(sorted(map(str, tell())))}" if tell is not None else ""
+    return getattr(asked, "__qualname__", type(asked).__name__) + of
 
 
 def _key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:
@@ -199,9 +224,31 @@ class _Search:
         def look(group: int) -> Kept:
             return as_kept(true_rows(bound, self._cells(group, fields, partitions), fields))
 
-        undecided = ~(verdict.none | verdict.all)
+        disputed = self._disputed(known, by_partition.undecided)
+        undecided = ~(verdict.none | verdict.all) | disputed
         question = _Question("filter", self._pruned(by_partition, verdict), np.where(undecided, self.rows, 0), look)
-        return self._settled(key, question, whole=dict.fromkeys(np.flatnonzero(verdict.all).tolist(), True))
+        whole = np.flatnonzero(verdict.all & ~disputed).tolist()
+        return self._settled(key, question, whole=dict.fromkeys(whole, True))
+
+    def _disputed(self, known: Mapping[str, ColumnStatistics], groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Where statistics do not show that a partition key which the files store is what the directory says.
+
+        Those are looked at, whatever the filter makes of them: reading holds each cell against the directory.
+        """
+        agreed = np.ones(len(self.rows), np.bool_)
+        for name in known.keys() & set(self.dataset.stored_keys):
+            field, stored = self.dataset.schema[name], known[name]
+            try:
+                said = _constant(field, self.dataset.directory_values(name), self.rows)
+            except SchemaError:
+                agreed[:] = False
+                continue
+            is_value = stored.has_minimum & stored.has_maximum & (stored.nulls == 0) & (said.nulls == 0)
+            is_value &= (stored.minimum == said.minimum) & (stored.maximum == said.maximum) & ~stored.may_be_nan
+            agreed &= is_value | (stored.nulls == self.rows) & (said.nulls == self.rows)
+        disputed = np.zeros_like(agreed)
+        disputed[groups] = ~agreed[groups]
+        return disputed & (self.among > 0)
 
     def _pruned(self, by_partition: Verdict, by_statistics: Verdict | None = None) -> tuple[Pruned, ...]:
         """What was left out before anything was looked at."""

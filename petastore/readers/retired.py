@@ -85,7 +85,7 @@ def tell_retired(given: Mapping[str, Any]) -> None:
             if name in _told:
                 continue
         message = f"{name}={value!r} has no effect: {_INSTEAD[name]}"
-        warnings.warn(message, RetiredWarning, stacklevel=_frames_inside_petastore() + 1)
+        warnings.warn(message, RetiredWarning, stacklevel=frames_inside_petastore() + 1)
         with _lock:  # only now: a warning that is an error is told again
             _told.add(name)
 
@@ -105,7 +105,7 @@ def _check(name: str, value: Any) -> None:
         whole_number(value, name=name, least=1)
 
 
-def _frames_inside_petastore() -> int:
+def frames_inside_petastore() -> int:
     """How many calls up the caller outside petastore is, seen from `tell_retired`."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - what `warnings` itself counts
     depth = 0

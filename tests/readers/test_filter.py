@@ -113,6 +113,7 @@ def wanted(test: Any) -> list[int]:
     ],
     ids=repr,
 )
+@pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 def test_exactly_the_rows_that_match_are_read(url: str, filters: Any, test: Any) -> None:
     assert ids(url, filters=filters) == wanted(test)
     assert ids(url, filters=filters, reader_pool_type="dummy", selection_cache=False) == wanted(test)
@@ -122,6 +123,7 @@ def test_exactly_the_rows_that_match_are_read(url: str, filters: Any, test: Any)
     assert found == wanted(test)
 
 
+@pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 @given(filtered_rows(max_rows=20))
 @settings(max_examples=60)
 def test_whatever_is_written_is_filtered_as_row_by_row(
@@ -271,12 +273,38 @@ def test_partition_columns_and_others_are_filtered_together(partitioned: str) ->
     assert ids(partitioned, filters=filters) == [7, 113, 114, 115, 116, 117, 118, 119]
 
 
+@pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 def test_no_rows_are_no_batches(url: str) -> None:
     for call in (make_reader, make_batch_reader):
         with call(url, filters=col("id") < 0, cur_shard=0, shard_count=2) as reader:
             assert (reader.num_rows, reader.steps_per_epoch(4), len(reader)) == (0, 0, 0)
             assert list(reader) == []
             assert list(reader.batches(4)) == []
+
+
+NOTHING = petastore.predicates.in_lambda(["id"], lambda number: number < 0)
+
+
+@pytest.mark.parametrize("asked", [{"filters": col("id") < 0}, {"predicate": NOTHING}], ids=["filter", "predicate"])
+@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
+def test_a_filter_that_keeps_no_row_is_told_once_a_reader_on_each_rank(url: str, make: Any, asked: Any) -> None:
+    for rank in (0, 1):
+        with (
+            pytest.warns(UserWarning, match="none of") as told,
+            make(url, cur_shard=rank, shard_count=2, **asked) as reader,
+        ):
+            assert list(reader) == list(reader.batches(4)) == []
+        (warning,) = told
+        (name,) = asked
+        said = f"none of the {open_dataset(url).inventory.num_rows} rows of {reader.dataset.url} is kept by {name}="
+        assert str(warning.message).startswith(said)
+        assert warning.filename == __file__
+
+
+def test_a_filter_over_a_dataset_without_rows_is_not_to_blame(tmp_path: Path) -> None:
+    petastore.write_dataset(tmp_path / "empty", SCHEMA, [])
+    with make_reader(tmp_path / "empty", filters=col("id") < 0) as reader:
+        assert list(reader) == []
 
 
 def test_fewer_rows_than_ranks_are_refused_with_both_numbers(url: str) -> None:

@@ -330,5 +330,5 @@ def test_a_dataset_that_is_not_there_is_refused(urls: list[str]) -> None:
 
 
 def test_a_source_without_selected_rows_is_refused(urls: list[str]) -> None:
-    with pytest.raises(NoDataAvailableError, match="source 1"):
+    with pytest.warns(UserWarning, match="none of the 25 rows"), pytest.raises(NoDataAvailableError, match="source 1"):
         mixed([urls[0], urls[1]], [1, 1], filters=[("id", "<", 50)], selection_cache=False)

@@ -126,6 +126,7 @@ def same(found: Any, row: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("name", PREDICATES)
+@pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 def test_defect_2_shuffled_rows_under_a_predicate_stay_whole(url: str, name: str) -> None:
     predicate, test = PREDICATES[name]
     for seed in (None, 0, 7):
@@ -142,6 +143,7 @@ def test_defect_2_shuffled_rows_under_a_predicate_stay_whole(url: str, name: str
 
 
 @pytest.mark.parametrize("name", PREDICATES)
+@pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 def test_shards_divide_the_rows_that_a_predicate_includes(url: str, name: str) -> None:
     predicate, test = PREDICATES[name]
     for make in (make_reader, make_batch_reader):
@@ -197,6 +199,7 @@ def test_defect_13_a_predicate_leaves_integers_integers_and_time_zones_alone(tmp
 
 
 @pytest.mark.parametrize("name", PREDICATES)
+@pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 def test_defect_14_each_predicate_works_in_batch_readers(url: str, name: str) -> None:
     predicate, test = PREDICATES[name]
     with make_batch_reader(url, ["id"], predicate=predicate, shuffle_row_groups=False) as reader:

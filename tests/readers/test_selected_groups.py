@@ -57,6 +57,7 @@ def of_groups(groups: Sequence[int]) -> list[int]:
     return [10 * group + place for group in groups for place in range(10)]
 
 
+@pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])
 def test_all_rows_of_the_row_groups_that_hold_a_value_are_read(url: str, make: Any) -> None:
     assert ids(url, make, rowgroup_selector=EVERY_THIRD) == of_groups([0, 3, 6])

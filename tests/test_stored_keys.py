@@ -1,0 +1,186 @@
+"""A partition key that the files store, too: their values are given, and nobody contradicts a directory unheard."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import petastore
+from petastore import UnischemaField, col, make_batch_reader, make_reader, open_dataset
+from petastore.adapters.torch import DataLoader
+from petastore.errors import DecodeError
+from petastore.predicates import in_lambda, in_set
+from petastore.schema.arrow import field_from_arrow
+from petastore.stored_keys import StoredKey
+
+NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def write(folder: Path, files: dict[str, list[Any]], stored: Any = None, **options: Any) -> str:
+    """A file under each directory `day=…`, with a column `day` of these values, in row groups of two rows."""
+    for text, values in files.items():
+        (folder / f"day={text}").mkdir(parents=True)
+        table = pa.table({"id": np.arange(len(values)), "day": pa.array(values, stored)})
+        pq.write_table(table, folder / f"day={text}" / "x.parquet", row_group_size=2, **options)
+    return str(folder)
+
+
+def days(url: str, **asked: Any) -> list[Any]:
+    with make_batch_reader(url, shuffle_row_groups=False, selection_cache=False, **asked) as reader:
+        return [day for batch in reader for day in batch.day.tolist()]
+
+
+AGREEING: dict[str, tuple[Any, dict[str, list[Any]]]] = {
+    "integers": (pa.int32(), {"01": [1, 1, 1], "-2": [-2]}),
+    "unsigned": (pa.uint64(), {str(2**64 - 1): [2**64 - 1]}),
+    "text": (pa.string(), {"mon": ["mon", "mon"], quote("a/b c", safe=""): ["a/b c"]}),
+    "large text": (pa.large_string(), {"mon": ["mon"]}),
+    "words of few kinds": (pa.dictionary(pa.int8(), pa.string()), {"mon": ["mon", "mon"], "tue": ["tue"]}),
+    "text like numbers": (pa.string(), {"01": ["01", "01"]}),
+    "bytes": (pa.binary(), {"mon": [b"mon"]}),
+    "dates": (pa.date32(), {"2026-01-31": [dt.date(2026, 1, 31)]}),
+    "instants": (pa.timestamp("us"), {quote("2026-01-31 12:00:00"): [dt.datetime(2026, 1, 31, 12)]}),  # noqa: DTZ001
+    "decimals": (pa.decimal128(5, 2), {"1.5": [Decimal("1.50")]}),
+    "floats": (pa.float32(), {"0.1": [0.1, 0.1], "nan": [float("nan")]}),
+    "flags": (pa.bool_(), {"true": [True], "false": [False]}),
+    "missing": (pa.int64(), {NULL: [None, None, None], "7": [7]}),
+}
+
+
+@pytest.mark.parametrize("name", AGREEING)
+def test_a_key_that_agrees_by_value_has_the_type_of_the_files(tmp_path: Path, name: str) -> None:
+    stored, files = AGREEING[name]
+    url = write(tmp_path, files, stored)
+    dataset = open_dataset(url)
+    assert (dataset.stored_keys, dataset.partition_names) == (("day",), ())
+    field = dataset.schema["day"]
+    assert field == UnischemaField("day", field_from_arrow(pa.field("day", stored)).numpy_dtype, nullable=True)
+    expected = [value for text in sorted(files) for value in pa.array(files[text], stored).to_pylist()]
+    found = days(url)
+    assert len(found) == len(expected)
+    assert all(one == wanted or one != one for one, wanted in zip(found, expected, strict=True))
+
+
+CONTRADICTING: dict[str, tuple[Any, dict[str, list[Any]], str, int, str]] = {
+    "integers": (pa.int32(), {"1": [1, 1, 1], "2": [2, 2, 2, 3]}, "day=2/x.parquet", 3, "the cell is 3, .* day='2'"),
+    "text": (pa.string(), {"mon": ["mon", "Mon"]}, "day=mon/x.parquet", 1, "the cell is 'Mon', .* day='mon'"),
+    "no number": (pa.int64(), {"mon": [1]}, "day=mon/x.parquet", 0, "the cell is 1, .* day='mon'"),
+    "a null": (pa.int64(), {"1": [1, 1, None]}, "day=1/x.parquet", 2, "the cell is null, .* day='1'"),
+    "no null": (pa.int64(), {NULL: [None, 5]}, f"day={NULL}/x.parquet", 1, "the cell is 5, .* day=null"),
+    "dates": (pa.date32(), {"2026-01-31": [dt.date(2026, 1, 30)]}, "day=2026-01-31/x.parquet", 0, "2026-01-30"),
+    "lists": (pa.list_(pa.int8()), {"1": [[1]]}, "day=1/x.parquet", 0, r"the cell is \[1\]"),
+}
+
+
+@pytest.mark.parametrize("shuffle_rows", [False, True])
+@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
+@pytest.mark.parametrize("name", CONTRADICTING)
+def test_a_cell_that_contradicts_its_directory_is_refused_with_both_values_and_its_place(
+    tmp_path: Path, name: str, make: Any, shuffle_rows: bool
+) -> None:
+    stored, files, path, row, words = CONTRADICTING[name]
+    url = write(tmp_path, files, stored)
+    with make(url, shuffle_rows=shuffle_rows, seed=1) as reader, pytest.raises(DecodeError, match=words) as caught:
+        list(reader)
+    place = caught.value.column, caught.value.file, caught.value.row_group, caught.value.row
+    assert place == ("day", path, row // 2, row % 2)
+    assert "schema_fields" in str(caught.value)
+
+
+def test_who_does_not_ask_for_the_key_reads_on(tmp_path: Path) -> None:
+    url = write(tmp_path, CONTRADICTING["integers"][1])
+    with make_batch_reader(url, ["id"], shuffle_row_groups=False) as reader:
+        assert [number for batch in reader for number in batch.id.tolist()] == [0, 1, 2, 0, 1, 2, 3]
+
+
+def test_a_loader_says_so_too(tmp_path: Path) -> None:
+    url = write(tmp_path, CONTRADICTING["integers"][1])
+    with make_batch_reader(url) as reader, pytest.raises(DecodeError, match="lies under the partition day='2'"):
+        list(DataLoader(reader, batch_size=100, nulls={"day": 0, "id": 0}))
+
+
+@pytest.mark.parametrize("statistics", [False, True])
+@pytest.mark.parametrize("value", [1, 2, 3, 9])
+def test_a_filter_on_the_key_loses_no_row_of_a_contradicting_file_in_silence(
+    tmp_path: Path, value: int, statistics: bool
+) -> None:
+    url = write(tmp_path, CONTRADICTING["integers"][1], write_statistics=statistics)
+    for asked in (
+        {"filters": col("day") == value},
+        {"filters": [("day", "!=", value)]},
+        {"predicate": in_set({value}, "day")},
+        {"predicate": in_lambda(["day"], lambda day: day == value)},
+    ):
+        with pytest.raises(DecodeError, match="lies under the partition day='2'"):
+            make_reader(url, ["id"], selection_cache=False, **asked)
+
+
+@pytest.mark.parametrize("statistics", [False, True])
+def test_filters_on_a_key_that_agrees_are_exact(tmp_path: Path, statistics: bool) -> None:
+    url = write(tmp_path, {"1": [1, 1, 1], "2": [2, 2], NULL: [None]}, pa.int8(), write_statistics=statistics)
+    assert days(url, filters=col("day") == 1) == [1, 1, 1]
+    assert days(url, filters=col("day") >= 2) == [2, 2]
+    assert days(url, filters=col("day").is_null()) == [None]
+    assert days(url, predicate=in_lambda(["day"], lambda day: day == 2)) == [2, 2]
+
+
+def test_statistics_that_show_it_agrees_spare_reading_the_key(tmp_path: Path) -> None:
+    url = write(tmp_path, {"1": [1, 1, 1], "2": [2, 2]})
+    for file in tmp_path.rglob("*.parquet"):  # who read a page now would stumble
+        data = file.read_bytes()
+        file.write_bytes(data[:4] + bytes(len(data) - 4 - _footer_bytes(data)) + data[-_footer_bytes(data) :])
+    selection = petastore.select_rows(open_dataset(url), filters=col("day") == 1, selection_cache=False)
+    assert selection is not None
+    assert selection.counts.sum() == 3
+
+
+def _footer_bytes(data: bytes) -> int:
+    return int.from_bytes(data[-8:-4], "little") + 8
+
+
+def test_keys_that_no_file_stores_are_read_from_the_directories_alone(tmp_path: Path) -> None:
+    (tmp_path / "day=01").mkdir()
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "day=01" / "x.parquet")
+    dataset = open_dataset(tmp_path)
+    assert (dataset.stored_keys, dataset.partition_names) == ((), ("day",))
+    assert days(str(tmp_path)) == ["01", "01"]
+
+
+def test_one_key_of_two_may_be_stored(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "year=2026" / "day=1"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.table({"day": pa.array([1, 1], pa.int8()), "id": [5, 6]}), folder / "x.parquet")
+    dataset = open_dataset(tmp_path / "data")
+    assert (dataset.partition_names, dataset.stored_keys) == (("year",), ("day",))
+    with make_reader(str(tmp_path / "data")) as reader:
+        assert sorted((row.id, row.year, row.day) for row in reader) == [(5, 2026, 1), (6, 2026, 1)]
+
+
+TYPES: list[tuple[Any, Any]] = [
+    (pa.int16(), st.integers(-3, 3)),
+    (pa.string(), st.text("ab=/%", max_size=3).filter(bool)),
+    (pa.bool_(), st.booleans()),
+    (pa.date32(), st.dates(dt.date(2000, 1, 1), dt.date(2000, 1, 4))),
+]
+
+
+@given(st.data())
+def test_the_first_cell_of_another_value_is_found(data: st.DataObject) -> None:
+    stored, values = data.draw(st.sampled_from(TYPES))
+    said = data.draw(st.none() | values)
+    rows = data.draw(st.lists(st.none() | values | st.just(said), max_size=6))
+    text = None if said is None else str(said).lower() if isinstance(said, bool) else str(said)
+    key = StoredKey(field_from_arrow(pa.field("day", stored)))
+    expected = next((row for row, value in enumerate(rows) if value != said or type(value) is not type(said)), None)
+    for kind in (stored, pa.dictionary(pa.int8(), stored)) if stored == pa.string() else (stored,):
+        assert key.first_contradiction(pa.array(rows, kind), text) == expected
