@@ -40,6 +40,11 @@ def _pickable_type(stored: pa.DataType) -> pa.DataType:
         return pa.large_binary()
     if types.is_struct(stored):
         return pa.struct([field.with_type(_pickable_type(field.type)) for field in stored])
+    if types.is_map(stored):
+        pickable_map: pa.DataType = pa.map_(
+            _pickable_field(stored.key_field), _pickable_field(stored.item_field), stored.keys_sorted
+        )
+        return pickable_map
     if types.is_large_list(stored):
         return pa.large_list(_pickable_field(stored.value_field))
     if types.is_fixed_size_list(stored):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from petastore.storage.layouts import pickable
+from petastore.storage.layouts import is_pickable, pickable
 
 WORDS = ["a", None, "a word that is longer than twelve bytes", ""]
 COLUMNS = {
@@ -31,3 +31,13 @@ def test_rows_can_be_picked_and_are_the_same(name: str) -> None:
 def test_a_table_without_views_is_given_back_as_it_is() -> None:
     table = pa.table({"id": [1], "words": [["a"]]})
     assert pickable(table) is table
+
+
+def test_views_inside_maps_are_laid_out_too() -> None:
+    rows = [[("a", b"x"), ("b", None)], None, []]
+    table = pa.table({"x": pa.array(rows, pa.map_(pa.string(), pa.binary_view()))})
+    laid = pickable(table)
+    assert laid.schema.field("x").type == pa.map_(pa.string(), pa.large_binary())
+    assert laid.column("x").to_pylist() == rows
+    assert laid.column("x").take([2, 0]).to_pylist() == [rows[2], rows[0]]
+    assert is_pickable(pa.map_(pa.string(), pa.binary()))
