@@ -23,7 +23,7 @@ def frame_of(columns: Mapping[str, NDArray[Any]], zones: Mapping[str, str]) -> A
 
     Args:
         columns: Arrays of shape (rows, …), masked where values are missing; arrays in rows become objects.
-        zones: Time zone of each column of instants that has one.
+        zones: Time zone of each column of instants that has one; where no such zone is known here, they are in UTC.
 
     Raises:
         MissingExtraError: pandas is not installed.
@@ -41,8 +41,16 @@ def frame_of(columns: Mapping[str, NDArray[Any]], zones: Mapping[str, str]) -> A
     series = {name: pd.Series(_values(column, pd), copy=False) for name, column in columns.items()}
     for name, zone in zones.items():
         if name in series:
-            series[name] = series[name].dt.tz_localize("UTC").dt.tz_convert(zone)
+            series[name] = _in_zone(series[name].dt.tz_localize("UTC"), zone)
     return pd.DataFrame(series, copy=False)
+
+
+def _in_zone(instants: Any, zone: str) -> Any:
+    """The same instants, told in a zone; in UTC where nobody here knows it, as files name zones of all kinds."""
+    try:
+        return instants.dt.tz_convert(zone)
+    except (KeyError, ValueError):
+        return instants
 
 
 def _values(column: NDArray[Any], pandas: Any) -> Any:

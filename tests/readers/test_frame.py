@@ -44,3 +44,10 @@ def test_answers_are_booleans_or_are_left_to_be_refused() -> None:
     assert frame_answers(pd.Series([True, None], dtype="boolean")).dtype == np.bool_
     for other in (pd.Series([1, 0]), pd.Series(["yes", "no"]), True, np.array([True])):
         assert frame_answers(other) is other
+
+
+@pytest.mark.parametrize("zone", ["Nowhere/Land", "+99:99", "a/../b"])
+def test_instants_in_a_zone_that_nobody_knows_are_in_utc(zone: str) -> None:
+    found = frame_of({"at": np.array([1], "datetime64[us]")}, {"at": zone})["at"]
+    assert str(found.dtype) == "datetime64[us, UTC]"
+    assert found[0] == pd.Timestamp("1970-01-01T00:00:00.000001Z")
