@@ -49,11 +49,36 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
         base = selector.base_dir
         if not self.fs.isdir(base) and not self._is_directory(base, missing_is_fine=selector.allow_not_found):
             return []
-        found = self.fs.find(
-            base, maxdepth=None if selector.recursive else 1, withdirs=True, detail=True, **self._raising()
-        )
         here = base.strip("/")  # which some list too
+        found = self._walked(base) if selector.recursive and self._walks_itself else self._found(base, selector)
         return [self._create_file_info(path, info) for path, info in found.items() if path.strip("/") != here]
+
+    def _found(self, base: str, selector: Any) -> dict[str, Any]:
+        if not selector.recursive:
+            return {info["name"]: info for info in self.fs.ls(base, detail=True)}
+        found: dict[str, Any] = self.fs.find(base, maxdepth=None, withdirs=True, detail=True)
+        return found
+
+    @property
+    def _walks_itself(self) -> bool:
+        """Whether `find` is that of fsspec, which leaves out directories that it cannot list."""
+        if isinstance(self.fs, AsyncFileSystem):
+            return type(self.fs)._find is AsyncFileSystem._find  # noqa: SLF001
+        return getattr(self.fs.find, "__func__", None) is AbstractFileSystem.find
+
+    def _walked(self, base: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        waiting = [base]
+        while waiting:
+            try:
+                listed = self.fs.ls(waiting.pop(), detail=True)
+            except FileNotFoundError as problem:  # it was removed while others were listed
+                _refuse_unless_missing(problem)
+                continue
+            new = [info for info in listed if info["name"] not in found]
+            found.update({info["name"]: info for info in new})
+            waiting += [info["name"] for info in new if info["type"] == "directory"]
+        return found
 
     def _is_directory(self, path: str, *, missing_is_fine: bool) -> bool:
         try:
@@ -67,20 +92,25 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
             raise NotADirectoryError(path)
         return True
 
-    def _raising(self) -> dict[str, Any]:
-        """What makes `find` say that a directory below cannot be listed, where it is the one of fsspec itself."""
-        found = getattr(self.fs.find, "__func__", None)
-        mirrored = isinstance(self.fs, AsyncFileSystem) and type(self.fs)._find is AsyncFileSystem._find  # noqa: SLF001
-        return {"on_error": _unless_gone} if found is AbstractFileSystem.find or mirrored else {}
-
     def delete_file(self, path: str) -> None:
-        """Delete a file.
+        """Delete a file; some object stores say nothing where there is none.
 
         Raises:
             FileNotFoundError: There is none.
         """
-        self.fs.info(path)
-        self.fs.rm(path)
+        try:
+            self.fs.rm_file(path)
+        except NotImplementedError:
+            self.fs.rm(path)
+
+    def move(self, src: str, dest: str) -> None:
+        """Give a file or a directory another name."""
+        if getattr(self.fs.mv, "__func__", None) is not AbstractFileSystem.mv or self.fs.info(src)["type"] != "file":
+            self.fs.mv(src, dest, recursive=True)
+            return
+        # That of fsspec asks what there is to copy, and copies nothing where it gets no answer.
+        self.fs.cp_file(src, dest)
+        self.delete_file(src)
 
     def open_input_file(self, path: str) -> Any:
         """The file, open for reading at any place.
@@ -97,13 +127,6 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
             FileNotFoundError: There is none.
         """
         return self.open_input_file(path)
-
-
-def _unless_gone(problem: Exception) -> None:
-    """Directories may be removed while others are listed."""
-    if not isinstance(problem, FileNotFoundError):
-        raise problem
-    _refuse_unless_missing(problem)
 
 
 def _refuse_unless_missing(problem: FileNotFoundError) -> None:

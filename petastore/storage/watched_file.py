@@ -6,6 +6,7 @@ page. What a file system raises while Arrow reads leaves it as a `RaisedByStorag
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -61,10 +62,9 @@ class _WatchedFile:
         return bool(self._file.closed)
 
     def close(self) -> None:
-        try:
-            self._file.close()
-        except Exception:  # noqa: BLE001 - what was to be read was read; nothing is lost with what is thrown away
-            return
+        # What was to be read was read: nothing is lost with a file that cannot be thrown away.
+        with contextlib.suppress(RaisedByStorage):
+            _watched(self._file.close)
 
 
 def _watched(call: Callable[..., Any], *arguments: Any) -> Any:
