@@ -6,8 +6,8 @@ spans                    batches being assembled, ready, and in the trainer's ha
 work                     what each worker needs besides: pages, compressed and decoded, and one stack to be permuted
 ```
 
-The first is a matter of the order, and so of `shuffle_memory`, and cannot be made less without another order. The
-others are a matter of speed: a budget makes spans smaller, and fewer of them, down to single batches one by one.
+The first is a matter of the order, of which `petastore.plan.kept` tells, and cannot be made less without another order.
+The others are a matter of speed: a budget makes spans smaller, and fewer of them, down to single batches one by one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import dataclasses
 from collections.abc import Callable
 
 from petastore.errors import RequestError
+from petastore.plan.kept import Kept
 
 __all__ = ["ROUNDED", "Budget", "Needs", "fitted"]
 
@@ -78,6 +79,9 @@ class Budget:
         )
 
 
+_NOTHING_KEPT = Kept()
+
+
 def fitted(
     needs: Needs,
     at_hand_bytes: Callable[[int], int],
@@ -86,6 +90,7 @@ def fitted(
     rows_per_span: int,
     workers: int,
     limit: int | None,
+    kept: Kept = _NOTHING_KEPT,
 ) -> Budget:
     """The fastest way to run that keeps to a limit.
 
@@ -96,6 +101,7 @@ def fitted(
         rows_per_span: Rows that would be assembled in one go without a limit.
         workers: Tasks that run at a time; 0 where they run in the consumer's thread.
         limit: Bytes; None is as many as are useful.
+        kept: Why row groups are at hand; what a refusal advises depends on it.
 
     Raises:
         RequestError: Even single batches, one by one, need more.
@@ -113,10 +119,12 @@ def fitted(
             budget = Budget(rows, ahead, at_hand, *_bytes_on_the_way(needs, rows, ahead, workers))
             if limit is None or budget.total_bytes <= limit:
                 return budget
+    what = "windows" if kept.is_of_windows else "rows"
     raise RequestError(
         f"memory_budget={limit:,} bytes is less than the {budget.total_bytes:,} bytes that batches of {batch_size:,} "
-        f"rows need one by one: {at_hand:,} of them are row groups at hand. Give it more, ask for smaller batches, or "
-        "for less shuffle_memory, which keeps fewer row groups and mixes less"
+        f"{what} need one by one: {budget.at_hand_bytes:,} of row groups at hand, {budget.batch_bytes:,} of batches, "
+        f"{budget.work_bytes:,} of work. Give it {budget.total_bytes:,} or more; or "
+        f"{kept.advice(budget, limit=limit or 0, workers=workers)}"
     )
 
 

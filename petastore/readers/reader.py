@@ -20,6 +20,7 @@ from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.budget import Budget, fitted
 from petastore.plan.cursor import Cursor
+from petastore.plan.kept import Kept
 from petastore.plan.mixture import Mixture
 from petastore.plan.ngram import NGram
 from petastore.plan.plan import Plan, Span
@@ -376,6 +377,20 @@ class Reader:
             rows_per_span=max(self._rows_per_span, batch_size),
             workers=self.workers.at_a_time,
             limit=self.workers.memory_budget,
+            kept=self._kept,
+        )
+
+    @property
+    def _kept(self) -> Kept:
+        """Why row groups are at hand."""
+        sources = self.plan.sources if isinstance(self.plan, Mixture) else (self.plan,)
+        orders = [source.request.order for source in sources]
+        return Kept(
+            largest_group_bytes=int(self._footprint.group_bytes.max(initial=0)),
+            shuffles_rows=any(order.shuffle_rows for order in orders),
+            lanes=max(-(-order.lanes // self.shard.count) for order in orders),
+            sources=len(sources),
+            is_of_windows=self.ngram is not None,
         )
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +22,7 @@ def test_what_fits_is_within_the_limit_and_what_does_not_is_refused(
     row: int, permuted: int, work: int, batch: int, rows: int, workers: int, limit: int
 ) -> None:
     needs = Needs(row, permuted, work, 40)
-    sizes = {"batch_size": batch, "rows_per_span": rows, "workers": workers}
+    sizes: Any = {"batch_size": batch, "rows_per_span": rows, "workers": workers}
     free = fitted(needs, lambda early: 1000 + early, limit=None, **sizes)
     assert (free.rows_per_span, free.ahead) == (max(rows, batch), workers + 1)
     try:
@@ -37,7 +39,8 @@ def test_what_fits_is_within_the_limit_and_what_does_not_is_refused(
 
 def test_a_refusal_says_what_is_needed_and_what_to_do() -> None:
     with pytest.raises(
-        RequestError, match=r"memory_budget=100 bytes is less than the .* 5,000 of them.*shuffle_memory"
+        RequestError,
+        match=r"=100 bytes is less than the 5,200 bytes .* 5,000 of row groups .*5,200 or more",
     ):
         fitted(Needs(10, 0, 0), lambda _: 5000, batch_size=8, rows_per_span=64, workers=2, limit=100)
 

@@ -81,6 +81,19 @@ def test_too_small_a_budget_is_refused_before_anything_is_read(urls: tuple[str, 
         make_reader(urls[0], memory_budget=0)
 
 
+def test_a_refusal_advises_what_fits_the_reader(urls: tuple[str, str]) -> None:
+    def refusal(batch_size: int = 8, budget: int = 10**6, **options: Any) -> str:
+        with make_batch_reader(urls[1], memory_budget=budget, workers_count=1, **options) as reader:
+            with pytest.raises(RequestError) as refused:
+                reader.budget(batch_size)
+            return str(refused.value).partition("; or ")[2]
+
+    assert refusal(shuffle_row_groups=False).startswith("write row groups of fewer rows")
+    assert "shuffle_memory" not in refusal() + refusal(lanes=4) + refusal(batch_size=10**6, budget=10**8)
+    assert "shuffle_memory" in refusal(shuffle_rows=True)
+    assert refusal(batch_size=10**6, budget=10**8).startswith("ask for smaller batches")
+
+
 def test_what_is_foretold_without_a_budget_is_printed_for_people(urls: tuple[str, str]) -> None:
     with make_reader(urls[1], shuffle_rows=True, workers_count=2) as reader:
         budget = reader.budget(64)
