@@ -39,6 +39,7 @@ from petastore.readers.moved_cells import are_movable, moved_cells
 from petastore.readers.resident import Resident
 from petastore.readers.shelf import Place, Shelf
 from petastore.schema.field import UnischemaField
+from petastore.storage.dictionaries import MOST_BYTES
 from petastore.storage.rowgroups import Part
 
 __all__ = ["Admission", "Intake", "Read"]
@@ -92,6 +93,9 @@ class Admission:
     buffers: Buffers
     """Where the memory of stacks comes from."""
 
+    most_bytes: int = dataclasses.field(default=MOST_BYTES, kw_only=True)
+    """What the rows of a column of a row group may take that the file holds as a dictionary."""
+
     known_as_one: dict[Stack, Any] = dataclasses.field(default_factory=dict, kw_only=True)
     """Of stacks: the `pyarrow.Schema` of tables that are known to be seen as one array."""
 
@@ -144,10 +148,15 @@ class Admission:
     ) -> None:
         stacks = self.layout.stacks[numbers.start : numbers.stop]
         parts = [
-            Part(tuple(name for name in stack.names if name in self.fields), stack.rows_at_once) for stack in stacks
+            Part(
+                tuple(name for name in stack.names if name in self.fields),
+                stack.rows_at_once,
+                most_bytes=self.most_bytes,
+            )
+            for stack in stacks
         ]
         loose = [
-            Part((name,), self.known_rows_at_once.get(name))
+            Part((name,), self.known_rows_at_once.get(name), most_bytes=self.most_bytes)
             for name in self.layout.loose
             if with_loose and name in self.fields
         ]
@@ -161,7 +170,7 @@ class Admission:
                 else self._piece_by_piece(stack, rows, tables, made.missing, cells, room)
             )
         self._keep_cells(loose, rows, tables, cells)
-        again = [Part((name,)) for name, chunk in cells.items() if chunk is None]
+        again = [Part((name,), most_bytes=self.most_bytes) for name, chunk in cells.items() if chunk is None]
         self._keep_cells(again, rows, read(again) if again else iter(()), cells)
         made.cells.update(cells)
 

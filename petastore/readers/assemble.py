@@ -43,6 +43,9 @@ _TASK_BYTES = 2 * 1024 * 1024
 _TASK_ROWS = 8192
 """Rows of a task whose values have no known size."""
 
+_LARGE_VALUE_BYTES = 16 * 1024
+"""Smaller values are decoded by many more at a time, whatever their size: to give out a task costs as much as some."""
+
 Residents: TypeAlias = Mapping[int, Resident]
 Task: TypeAlias = Callable[[], None]
 _Made = TypeVar("_Made")
@@ -203,7 +206,7 @@ class Assembler:
         values = empty_column(field, rows, self.buffers, most_rows=span.most_rows)
         missing = None if values.dtype == np.dtype(object) else np.zeros(rows, dtype=np.bool_)
         columns[field.name] = Decoded(values, missing)
-        size = field.decoded_bytes or _mean_size(field.name, residents)
+        size = _mean_size(field.name, residents) if field.decoded_bytes is None else field.decoded_bytes
         at_once = _TASK_ROWS if size is None else max(_TASK_BYTES // max(size, 1), 1)
         pieces = max(round(rows / at_once), 1)
         borders = [rows * piece // pieces for piece in range(pieces + 1)]
@@ -308,10 +311,11 @@ def _missing(name: str, span: Span, residents: Residents) -> NDArray[np.bool_] |
 
 
 def _mean_size(name: str, residents: Residents) -> int | None:
-    """Bytes of the values of a column in the mean, as their cells tell; None where nobody knows."""
+    """Bytes of the values of a column in the mean, as their cells tell, if that is much; None where nobody knows."""
     known = [resident for resident in residents.values() if name in resident.sizes]
     rows = sum(resident.rows for resident in known)
-    return sum(resident.total_bytes[name] for resident in known) // rows if rows else None
+    mean = sum(resident.total_bytes[name] for resident in known) // max(rows, 1)
+    return mean if mean >= _LARGE_VALUE_BYTES else None
 
 
 def _put_together(

@@ -269,7 +269,7 @@ def _merged(field: UnischemaField, rows: int, pieces: Sequence[tuple[NDArray[np.
     return Decoded(values, missing)
 
 
-def admissions_of(assembler: MixedAssembler) -> Callable[[int], Admission]:
+def admissions_of(assembler: MixedAssembler, most_bytes: int) -> Callable[[int], Admission]:
     """Who takes in a row group for an assembler, given its number among those of all datasets."""
     datasets = assembler.datasets
     admissions = [
@@ -277,6 +277,7 @@ def admissions_of(assembler: MixedAssembler) -> Callable[[int], Admission]:
             assembler.layout,
             {field.name: field for field in part.view if field.name not in part.partition_values},
             assembler.buffers,
+            most_bytes=most_bytes,
         )
         for part in assembler.parts
     ]
@@ -363,7 +364,7 @@ class MixedReader(Reader):
 
     def _make_admissions(self) -> Callable[[int], Admission]:
         assert isinstance(self._assembler, MixedAssembler)  # noqa: S101 - made by the method above
-        return admissions_of(self._assembler)
+        return admissions_of(self._assembler, self.workers.most_copied_bytes)
 
     def _with_source(self, schema: Unischema) -> Unischema:
         name = self._source_column

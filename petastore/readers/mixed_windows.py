@@ -60,4 +60,4 @@ class WeightedSamplingWindows(Windowed, WeightedSamplingReader):
         assembler = self._assembler
         assert isinstance(assembler, WindowAssembler)  # noqa: S101 - made by `Windowed`
         assert isinstance(assembler.rows, MixedRowAssembler)  # noqa: S101 - made by the method above
-        return admissions_of(assembler.rows)
+        return admissions_of(assembler.rows, self.workers.most_copied_bytes)

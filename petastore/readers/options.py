@@ -11,6 +11,7 @@ from petastore.plan.request import whole_number
 from petastore.readers.pools import InlinePool, Pool, ThreadPool
 from petastore.readers.pools.thread import available_cpus
 from petastore.readers.transform_processes import TransformProcesses
+from petastore.storage.dictionaries import MOST_BYTES
 
 __all__ = ["DEFAULT_MAX_CELL_BYTES", "Workers"]
 
@@ -60,6 +61,11 @@ class Workers:
             object.__setattr__(self, "max_cell_bytes", most)
         if self.count is not None:
             object.__setattr__(self, "count", whole_number(self.count, name="workers_count", least=1))
+
+    @property
+    def most_copied_bytes(self) -> int:
+        """What the rows of a column of a row group may take that the file holds as a dictionary, each value once."""
+        return MOST_BYTES if self.memory_budget is None else min(MOST_BYTES, self.memory_budget // 4)
 
     @property
     def at_a_time(self) -> int:

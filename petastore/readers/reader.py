@@ -196,7 +196,8 @@ class Reader:
         """Who takes in a row group, given its number."""
         assembler = self._assembler
         stored = {field.name: field for field in assembler.view if field.name not in assembler.partition_values}
-        admission = Admission(assembler.layout, stored, self._buffers)
+        most = self.workers.most_copied_bytes
+        admission = Admission(assembler.layout, stored, self._buffers, most_bytes=most)
         return lambda _group: admission
 
     @once

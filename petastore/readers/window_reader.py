@@ -87,7 +87,14 @@ class Windowed(Reader):
 
         def of_group(group: int) -> Admission:
             plain = of_rows(group)
-            return ExtendedAdmission(plain.layout, plain.fields, plain.buffers, windows.following(group), heads)
+            return ExtendedAdmission(
+                plain.layout,
+                plain.fields,
+                plain.buffers,
+                windows.following(group),
+                heads,
+                most_bytes=plain.most_bytes,
+            )
 
         return of_group
 

@@ -88,6 +88,12 @@ class Footer:
         """Of columns that were read: the `pyarrow.Schema` of their tables, if they come just as they are handed on."""
         return {}
 
+    @once
+    def byte_leaves(self) -> frozenset[int]:
+        """Numbers of the leaf columns of text or bytes."""
+        columns = self.metadata.schema
+        return frozenset(leaf for leaf in range(len(columns)) if columns.column(leaf).physical_type == "BYTE_ARRAY")
+
     @property
     def written_by(self) -> str:
         """Who wrote the file, for people, as it says itself."""

@@ -47,7 +47,9 @@ class OpenFiles:
         self._idle: collections.OrderedDict[_Opened, None] = collections.OrderedDict()
 
     @contextlib.contextmanager
-    def reader(self, location: Location, footer: Footer, *, verify: bool, whole: bool) -> Iterator[Any]:
+    def reader(
+        self, location: Location, footer: Footer, *, verify: bool, whole: bool, dictionaries: tuple[str, ...] = ()
+    ) -> Iterator[Any]:
         """A `pyarrow.parquet.ParquetReader` of a file, for the calling thread alone.
 
         Args:
@@ -55,17 +57,18 @@ class OpenFiles:
             footer: Of the file; the one of each call for a file has to be the same object for it to be found open.
             verify: Whether the checksums of pages are verified.
             whole: Whether most of each column chunk is going to be read.
+            dictionaries: Paths of leaves that it gives as Arrow's dictionaries.
 
         Raises:
             DatasetChangedError: The file is not the one that the footer is of.
             FileMissingError: It is missing.
             StorageError: It cannot be opened; reading may raise `RaisedByStorage` and what Arrow raises.
         """
-        opened = self._found(footer, verify, whole)
+        opened = self._found(footer, verify, whole, dictionaries)
         if opened is not None and opened.was_touched:
             opened.source.close()
             opened = None
-        opened = opened or _Opened(location, footer, verify=verify, whole=whole)
+        opened = opened or _Opened(location, footer, verify=verify, whole=whole, dictionaries=dictionaries)
         try:
             yield opened.reader
         except Exception:
@@ -75,10 +78,11 @@ class OpenFiles:
             if not opened.source.closed:
                 self._keep(opened)
 
-    def _found(self, footer: Footer, verify: bool, whole: bool) -> _Opened | None:
+    def _found(self, footer: Footer, verify: bool, whole: bool, dictionaries: tuple[str, ...]) -> _Opened | None:
+        asked = verify, whole, dictionaries
         with self._lock:
             for opened in reversed(self._idle):
-                if opened.footer is footer and (opened.verify, opened.whole) == (verify, whole):
+                if opened.footer is footer and (opened.verify, opened.whole, opened.dictionaries) == asked:
                     del self._idle[opened]
                     return opened
         return None
@@ -105,8 +109,10 @@ class OpenFiles:
 class _Opened:
     """A file and a reader of it."""
 
-    def __init__(self, location: Location, footer: Footer, *, verify: bool, whole: bool) -> None:
-        self.footer, self.verify, self.whole = footer, verify, whole
+    def __init__(
+        self, location: Location, footer: Footer, *, verify: bool, whole: bool, dictionaries: tuple[str, ...]
+    ) -> None:
+        self.footer, self.verify, self.whole, self.dictionaries = footer, verify, whole, dictionaries
         # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from
         # that, and who wants the first rows wants little of each chunk.
         self.is_fetched_ahead = str(location.filesystem.type_name) != "local"
@@ -120,6 +126,7 @@ class _Opened:
             self.reader.open(
                 self.source,
                 metadata=footer.metadata,
+                read_dictionary=list(dictionaries),
                 pre_buffer=together,
                 buffer_size=0 if together else _STREAM_BYTES,
                 page_checksum_verification=verify,

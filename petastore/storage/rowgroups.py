@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from petastore.errors import DecodeError, PetastoreError, RequestError, SchemaError
 from petastore.inventory import DataFile
+from petastore.storage.dictionaries import MOST_BYTES, copied_bytes, swelling_leaves
 from petastore.storage.failure_kinds import kind_of
 from petastore.storage.failures import RaisedByStorage, failure, raise_alone
 from petastore.storage.footers import Footer, FooterCache, check_unchanged, read_footer
@@ -68,6 +69,9 @@ class Part:
     """How many rows are read, from the first row on, in one table; None is all. Of a column chunk little more than
     these rows is fetched and decoded."""
 
+    most_bytes: int = MOST_BYTES
+    """What the rows of one of the columns may take that the file holds as a dictionary, each value once."""
+
 
 def read_row_group_in_parts(
     location: Location,
@@ -112,6 +116,15 @@ def read_row_group_in_parts(
         with _lent(files, location, footer, verify=verify, whole=whole) as reader:
             for part, leaves_of_part in zip(parts, leaves, strict=True):
                 columns = part.columns
+                swelling = swelling_leaves(footer, ordinal, leaves_of_part, part.most_bytes)
+                if swelling:
+                    of_part = ordinal, part, leaves_of_part, tuple(swelling)
+                    lent = _lent(files, location, footer, verify=verify, whole=whole, dictionaries=tuple(swelling))
+                    with lent as of_dictionaries:
+                        copied = _copied(of_dictionaries, footer, *of_part)
+                    if copied is not None:
+                        yield copied
+                        continue
                 yield from _tables(reader, footer, ordinal, part, leaves_of_part)
     except (pa.ArrowException, OSError) as problem:
         raise_alone(_explained(problem, location, file, ordinal, columns, footer))
@@ -135,6 +148,40 @@ def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[
             break
         yield _as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
     _check_rows(found, footer, ordinal, part.columns)
+
+
+def _copied(
+    reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int], swelling: tuple[str, ...]
+) -> pa.Table | None:
+    """The rows of a column of text or bytes, copied out of its dictionary; None where others have to be read as usual.
+
+    Raises:
+        DecodeError: They take more than they may.
+    """
+    of_swelling = [
+        leaf for leaf in leaves if footer.metadata.row_group(ordinal).column(leaf).path_in_schema in swelling
+    ]
+    table = reader.read_row_group(ordinal, column_indices=of_swelling, use_threads=False)
+    _check_rows(table.num_rows, footer, ordinal, part.columns)
+    for name in table.schema.names:
+        try:
+            size = copied_bytes(table.column(name))
+        except DecodeError as problem:
+            raise problem.at(column=name, file=footer.file.path, row_group=ordinal) from None
+        if size > part.most_bytes:
+            raise DecodeError(
+                f"its {table.num_rows:,} rows take {size:,} bytes of memory, though the file has each value once; at "
+                f"most {part.most_bytes:,} may be taken (1 GiB, or a quarter of memory_budget). Leave the column out "
+                "by schema_fields, or write smaller row groups",
+                column=name,
+                file=footer.file.path,
+                row_group=ordinal,
+            )
+    is_flat = len(leaves) == 1 and pa.types.is_dictionary(table.schema.types[0])
+    if not is_flat or part.rows_at_once is not None or part.first is not None:
+        return None
+    stored = table.schema.types[0].value_type
+    return _as_asked(table.cast(pa.schema([(table.schema.names[0], stored)])), footer, ordinal, part.columns)
 
 
 def _first_rows(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> pa.Table:
@@ -173,10 +220,19 @@ def _leaves(footer: Footer, ordinal: int, columns: Sequence[str]) -> list[int]:
 
 
 @contextlib.contextmanager
-def _lent(files: OpenFiles | None, location: Location, footer: Footer, *, verify: bool, whole: bool) -> Iterator[Any]:
+def _lent(
+    files: OpenFiles | None,
+    location: Location,
+    footer: Footer,
+    *,
+    verify: bool,
+    whole: bool,
+    dictionaries: tuple[str, ...] = (),
+) -> Iterator[Any]:
     lender = files or OpenFiles()
     try:
-        with lender.reader(location, footer, verify=verify, whole=whole) as reader:
+        lent = lender.reader(location, footer, verify=verify, whole=whole, dictionaries=dictionaries)
+        with lent as reader:
             yield reader
     finally:
         if files is None:
