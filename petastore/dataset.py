@@ -40,7 +40,7 @@ from petastore.storage.footers import (
     read_footers,
 )
 from petastore.storage.location import Location, open_location
-from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, unlisted_files
+from petastore.storage.manifest import Manifest, dubious_files, read_manifest, read_schema_document, unlisted_files
 from petastore.storage.open_files import OpenFiles
 from petastore.storage.partitions import parse_partitions, partition_fields, partition_value
 from petastore.storage.rowgroups import Part, read_row_group, read_row_group_in_parts
@@ -81,7 +81,10 @@ class Dataset:
     """Partition keys that the files store, too: read from the files, and held against the directories."""
 
     footers: FooterCache = dataclasses.field(default_factory=FooterCache, compare=False)
-    """Footers that were read already."""
+    """Footers that were read already, each held against the inventory when it was."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "footers", self.footers.holding_against(self.inventory))
 
     @property
     def url(self) -> str:
@@ -250,15 +253,15 @@ class Dataset:
         return held_against_directory(tables, [StoredKey(self.schema[name]) for name in self.stored_keys], unit)
 
     def read_in_parts(
-        self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True, files: OpenFiles | None = None
+        self, unit: ReadUnit, parts: Sequence[Part], *, files: OpenFiles | None = None
     ) -> Iterator[pa.Table]:
         """The stored cells of a work item, part after part; one chunk a column.
 
         Args:
             unit: What is read; which of its columns is for `parts` to say.
             parts: What is read of it; no partition columns.
-            verify: Whether the checksums of pages are verified.
-            files: Keeps files open from call to call; None closes the file after the last part.
+            files: Keeps files open from call to call, and knows which checksums of pages were found right; None closes
+                the file after the last part, and verifies all.
 
         Raises:
             DatasetChangedError: The file is not the one that the inventory describes.
@@ -266,7 +269,7 @@ class Dataset:
             StorageError: It cannot be read.
         """
         tables = read_row_group_in_parts(
-            self.location, unit.file, unit.row_group, parts, footers=self.footers, verify=verify, files=files
+            self.location, unit.file, unit.row_group, parts, footers=self.footers, files=files
         )
         return self._held(tables, unit)
 
@@ -339,7 +342,7 @@ def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
         )
     partitions = partition_fields(manifest.inventory.files)
     unreadable: dict[str, str] = {}
-    footers = FooterCache()
+    footers = FooterCache(inventory=manifest.inventory)
     stored = pa.schema([])
     if manifest.inventory.files and (partitions or manifest.schema_document is None):
         first = footers.get(location, manifest.inventory.files[0])
@@ -349,7 +352,7 @@ def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
         schema = _inferred(stored, partitions, unreadable)
     else:
         schema = _with_partitions(_declared(manifest.schema_document, location.url), partitions)
-    return Dataset(
+    dataset = Dataset(
         location=location,
         schema=schema,
         inventory=manifest.inventory,
@@ -360,6 +363,8 @@ def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
         stored_keys=_stored_keys(schema, stored, partitions),
         footers=footers,
     )
+    dataset.footers.check(location, dubious_files(manifest))
+    return dataset
 
 
 def _stored_keys(schema: Unischema, stored: pa.Schema, partitions: Sequence[UnischemaField]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ arrays, not objects, so that a million of them are cheap to plan over.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import hashlib
 from collections.abc import Sequence
@@ -128,6 +129,18 @@ class Inventory:
     def num_row_groups(self) -> int:
         """Row groups of all files."""
         return len(self.rows)
+
+    def rows_of(self, path: str) -> NDArray[np.int64] | None:
+        """Rows of each row group of a file, shape (row groups of the file,), a view; None where it is not listed.
+
+        Example:
+            >>> Inventory.of_rows([3, 5]).rows_of("part-00000.parquet").tolist()
+            [3, 5]
+        """
+        place = bisect.bisect_left(self.files, path, key=lambda file: file.path)
+        if place == len(self.files) or self.files[place].path != path:
+            return None
+        return self.rows[slice(*np.searchsorted(self.file, [place, place + 1]))]
 
     @once
     def num_rows(self) -> int:

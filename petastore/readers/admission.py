@@ -42,7 +42,7 @@ from petastore.schema.field import UnischemaField
 from petastore.storage.dictionaries import MOST_BYTES
 from petastore.storage.rowgroups import Part
 
-__all__ = ["Admission", "Intake", "Read"]
+__all__ = ["Admission", "Intake", "Read", "at_least"]
 
 Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 
@@ -161,7 +161,8 @@ class Admission:
             if with_loose and name in self.fields
         ]
         cells: dict[str, Any] = {}
-        tables = read([*parts, *loose])
+        read_tables = read([*parts, *loose])
+        tables = at_least(read_tables, rows)
         for number, stack in zip(numbers, stacks, strict=True):
             room = None if made.place is None else made.place.columns(number)
             made.stacks[number] = (
@@ -170,8 +171,9 @@ class Admission:
                 else self._piece_by_piece(stack, rows, tables, made.missing, cells, room)
             )
         self._keep_cells(loose, rows, tables, cells)
+        _check_no_more(read_tables, rows)
         again = [Part((name,), most_bytes=self.most_bytes) for name, chunk in cells.items() if chunk is None]
-        self._keep_cells(again, rows, read(again) if again else iter(()), cells)
+        self._keep_cells(again, rows, at_least(read(again) if again else iter(()), rows), cells)
         made.cells.update(cells)
 
     def _resident(self, rows: int, turns: NDArray[np.int64] | None, made: _Made) -> Resident:
@@ -339,6 +341,29 @@ def _pieces(tables: Iterator[pa.Table], rows: int) -> Iterator[Any]:
         yield piece
         if found >= rows:
             return
+
+
+def at_least(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The tables of a row group; who asks for more of them than there are is told that rows are lacking.
+
+    Raises:
+        DecodeError: In the place of `StopIteration`, which would end whatever iterates.
+
+    Example:
+        >>> tables = at_least(iter([pa.table({"id": [1]})]), 2)
+        >>> next(tables).num_rows
+        1
+        >>> next(tables)
+        Traceback (most recent call last):
+        petastore.errors.DecodeError: it ends before it has given the 2 rows that were planned for each of its columns
+    """
+    yield from tables
+    raise DecodeError(f"it ends before it has given the {rows:,} rows that were planned for each of its columns")
+
+
+def _check_no_more(tables: Iterator[pa.Table], rows: int) -> None:
+    if next(tables, None) is not None:
+        raise DecodeError(f"it goes on after it has given the {rows:,} rows that were planned for each of its columns")
 
 
 def _only_chunk(column: Any) -> Any:

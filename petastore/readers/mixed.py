@@ -87,11 +87,11 @@ class MixedDatasets:
         )
 
     def read_in_parts(
-        self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True, files: OpenFiles | None = None
+        self, unit: ReadUnit, parts: Sequence[Part], *, files: OpenFiles | None = None
     ) -> Iterator[pa.Table]:
         """The stored cells of a work item of any of the datasets; see `Dataset.read_in_parts`."""
         dataset = self.datasets[self.mixture.source_of(unit.group)]
-        return dataset.read_in_parts(unit, parts, verify=verify, files=files)
+        return dataset.read_in_parts(unit, parts, files=files)
 
     def source_of(self, groups: NDArray[Any]) -> NDArray[np.int64]:
         """The sources of some row groups, shape (n,)."""
@@ -321,7 +321,7 @@ class MixedReader(Reader):
 
     def _open_files(self) -> OpenFiles:
         """What keeps files open during a pass: rows come from one of each source at least, and from the next one."""
-        return OpenFiles(most_idle=4 * len(self._mixed.datasets))
+        return OpenFiles(most_idle=4 * len(self._mixed.datasets), verified=self._verified)
 
     def _make_assembler(self) -> Assembler:
         mixed, columns = self._mixed, self.plan.request.columns

@@ -8,7 +8,8 @@ Where the code disagrees with this, the code is wrong:
 * **There is no room.** A span whose values take more memory than there is for it arrives in parts, each of which is
   begun when it is asked for.
 * **A stage fails.** The error arrives at the consumer in the place of the span that it belongs to, once, with its own
-  traceback; the spans before it arrive first. Afterwards the pipeline is closed.
+  traceback; the spans before it arrive first. Afterwards the pipeline is closed. `StopIteration` is an error here, and
+  arrives as a `WorkerError`: it would end the consumer's loop as if all had been read.
 * **The consumer leaves early.** `close()` starts no further task and forgets what is waiting; `join()` returns when the
   tasks that ran have ended.
 * **`close()` comes from another thread** while one waits in `next()`: that one wakes at once, with `ReaderClosedError`,
@@ -32,7 +33,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from petastore.errors import ReaderClosedError
+from petastore.errors import ReaderClosedError, WorkerError
 from petastore.forks import made_anew_in_children
 from petastore.plan.plan import Span
 from petastore.readers.assemble import AssembledSpan, SpanWork
@@ -176,13 +177,25 @@ class Pipeline(Iterator[AssembledSpan]):
         self._pool.join()
 
 
+def _told(problem: BaseException) -> BaseException:
+    """What the consumer is told of a failure: never `StopIteration`, which would end its loop as if all were read."""
+    if not isinstance(problem, (StopIteration, StopAsyncIteration)):
+        return problem
+    told = WorkerError(
+        f"a task ended with {problem!r}, so rows are lacking that were planned; a function of yours that calls next() "
+        "on something that ended does that, and what petastore itself does not catch is a defect to report"
+    )
+    told.__cause__ = problem
+    return told
+
+
 class _Failed:
     """A span that could not be planned."""
 
     has_more = False
 
     def __init__(self, problem: BaseException) -> None:
-        self._problem = problem
+        self._problem = _told(problem)
 
     def is_done_now(self) -> bool:
         return True
@@ -324,7 +337,7 @@ class _SpanJob:
         """Of several problems the one that comes first in the order of tasks is told, whoever was first to meet one."""
         with self._lock:
             if self._failed is None or number < self._failed[0]:
-                self._failed = number, problem
+                self._failed = number, _told(problem)
 
     @property
     def has_more(self) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore import forks
-from petastore.errors import ReaderClosedError, RequestError
+from petastore.errors import DecodeError, ReaderClosedError, RequestError
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.budget import Budget, fitted
@@ -48,6 +48,7 @@ from petastore.schema.row import row_type
 from petastore.schema.unischema import Unischema
 from petastore.storage.open_files import OpenFiles
 from petastore.storage.rowgroups import Part
+from petastore.storage.verified import Verified
 
 __all__ = ["Readable", "Reader"]
 
@@ -73,13 +74,19 @@ class Readable(Protocol):
     def inventory(self) -> Inventory:
         """What exists; row groups are numbered as the plan numbers them."""
 
-    def read_in_parts(
-        self, unit: ReadUnit, parts: Sequence[Part], *, verify: bool = True, files: OpenFiles | None = None
-    ) -> Iterator[Any]:
+    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, files: OpenFiles | None = None) -> Iterator[Any]:
         """The stored cells of a work item, some columns after the other: `pyarrow.Table`s with one chunk a column."""
 
     def partition_values(self, columns: Sequence[str]) -> Mapping[str, Any]:
         """Of each partition column among some columns: its cell for each row group, as one `pyarrow.Array`."""
+
+
+def _placed(task: Callable[[], None], unit: ReadUnit) -> None:
+    """Runs a task that reads a row group; what it raises says of which file."""
+    try:
+        task()
+    except DecodeError as problem:
+        raise problem.at(file=unit.file.path, row_group=unit.row_group) from problem.__cause__
 
 
 class Reader:
@@ -141,7 +148,7 @@ class Reader:
         self._buffers = Buffers()
         self._processes: TransformProcesses | None = None
         self._calls_functions = False
-        self._verified: set[int] = set()  # row groups whose checksums were found right: once is enough
+        self._verified = Verified()
         self._assembler = self._make_assembler()
         if self._processes is None:
             workers.say_that_threads_will_do()
@@ -190,7 +197,7 @@ class Reader:
 
     def _open_files(self) -> OpenFiles:
         """What keeps files open during a pass."""
-        return OpenFiles()
+        return OpenFiles(verified=self._verified)
 
     def _make_admissions(self) -> Callable[[int], Admission]:
         """Who takes in a row group, given its number."""
@@ -311,20 +318,16 @@ class Reader:
         # Tasks hold what they need and not the reader: a worker must never be the last one to hold it, and so end it.
         dataset, plan, admission_of = self.dataset, self.plan, self._admission_of
 
-        verified, files, shelf = self._verified, self._open_files(), self._shelf
+        files, shelf = self._open_files(), self._shelf
         # Before what waits: somebody is waiting for the rest of a row group that was begun.
         submit = functools.partial(pool.submit, priority=-1)
 
         def fetched(group: int, turns: NDArray[np.int64] | None) -> Resident | Future[Resident]:
             unit = plan.unit(group)
-            read = functools.partial(dataset.read_in_parts, unit, verify=group not in verified, files=files)
+            read = functools.partial(dataset.read_in_parts, unit, files=files)
             intake = admission_of(group).intake(unit.rows[1], turns, read, shelf, most=pool.workers)
-
-            def finish() -> Resident:
-                verified.add(group)
-                return intake.finish()
-
-            made = together(intake.tasks, finish, submit)
+            tasks = [functools.partial(_placed, task, unit) for task in intake.tasks]
+            made = together(tasks, intake.finish, submit)
             return made.result() if made.done() else made
 
         rows_per_span, ahead = self._pace(batch_size)

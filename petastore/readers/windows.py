@@ -28,7 +28,7 @@ from petastore.plan.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.plan.unit import ReadUnit
 from petastore.plan.windows import Following, Windows
-from petastore.readers.admission import Admission, Intake, Read
+from petastore.readers.admission import Admission, Intake, Read, at_least
 from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork, then
 from petastore.readers.batch import Columns
 from petastore.readers.buffers import Buffers
@@ -92,7 +92,8 @@ class ExtendedAdmission(Admission):
 
     def _extended(self, rows: int, read: Read, parts: Sequence[Part]) -> Iterator[pa.Table]:
         """The tables of the row group's parts, each followed by those of the rows that follow."""
-        tables = read(parts)
+        left = read(parts)
+        tables = at_least(left, rows)
         for part in parts:
             found = 0
             own: list[pa.Table] = []
@@ -106,6 +107,7 @@ class ExtendedAdmission(Admission):
                 yield from after
             else:
                 yield pa.concat_tables([*own, *after], promote_options="permissive").combine_chunks()
+        yield from left  # there is none; whoever reads to the end has all of the row group checked
 
     def _rest(self, rest: Following, part: Part) -> pa.Table:
         # Not a slice: whoever looks into the buffers finds the rows alone.

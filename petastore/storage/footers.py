@@ -83,6 +83,12 @@ class Footer:
         _check_counts(counts, self.metadata.num_rows, self.file.path)
         return dict(zip(("rows", "stored_bytes", "decoded_bytes"), counts, strict=True))
 
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Rows of each row group, shape (row groups,), without a look at its columns."""
+        groups = range(self.metadata.num_row_groups)
+        return np.array([self.metadata.row_group(group).num_rows for group in groups], dtype=np.int64)
+
     @once
     def as_asked(self) -> dict[tuple[str, ...], Any]:
         """Of columns that were read: the `pyarrow.Schema` of their tables, if they come just as they are handed on."""
@@ -330,10 +336,12 @@ class FooterCache:
 
     Args:
         max_bytes: Bytes of footers to keep; the one asked for last is kept whatever its size.
+        inventory: What is said of the files elsewhere; each footer is held against it when it is read.
     """
 
-    def __init__(self, max_bytes: int = 128 * 1024 * 1024) -> None:
+    def __init__(self, max_bytes: int = 128 * 1024 * 1024, inventory: Inventory | None = None) -> None:
         self._max_bytes = max_bytes
+        self._inventory = inventory
         self.make_anew()
         made_anew_in_children(self)
 
@@ -349,7 +357,7 @@ class FooterCache:
         Raises:
             DatasetChangedError: The file has another size or digest.
             StorageError: The file is missing or cannot be read.
-            MetadataError: The footer is damaged.
+            MetadataError: The footer is damaged, or has other row groups than the inventory says.
         """
         key = (location.url, location.root, file.path, file.size, file.digest)
         with self._lock:
@@ -369,6 +377,9 @@ class FooterCache:
     def _read(self, key: _Key, mine: Future[Footer], location: Location, file: DataFile) -> Footer:
         try:
             footer = read_footer(location, file.path)
+            if self._inventory is not None:
+                check_unchanged(footer.file, file)
+                check_row_groups(footer, self._inventory, location.url)
         except BaseException as problem:
             self._forget(key)
             mine.set_exception(problem)
@@ -388,11 +399,54 @@ class FooterCache:
             if entry is not None and entry.done() and entry.exception() is None:
                 self._bytes -= entry.result().metadata.serialized_size
 
+    def check(self, location: Location, files: Sequence[DataFile]) -> None:
+        """Reads the footers of some files, by up to 16 threads.
+
+        Raises:
+            StorageError: As `get`, for the first file in order that fails.
+        """
+        if not files:
+            return
+        with ThreadPoolExecutor(min(_THREADS, len(files)), "petastore-footers") as threads:
+            pending = [threads.submit(self.get, location, file) for file in files]
+            try:
+                for footer in pending:
+                    footer.result()
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+
     def __len__(self) -> int:
         return len(self._footers)
 
+    def holding_against(self, inventory: Inventory) -> FooterCache:
+        """This cache if its footers are held against an inventory, else an empty one whose footers will be."""
+        return self if self._inventory is inventory else FooterCache(self._max_bytes, inventory)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return FooterCache, (self._max_bytes,)
+        return FooterCache, (self._max_bytes, self._inventory)
+
+
+def check_row_groups(footer: Footer, inventory: Inventory, url: str) -> None:
+    """Refuse a file that has other row groups than an inventory says; one that it does not list is not compared.
+
+    Raises:
+        MetadataError: The number of row groups, or the rows of one of them, differ.
+    """
+    said, found, path = inventory.rows_of(footer.file.path), footer.rows, footer.file.path
+    if said is None or np.array_equal(said, found):
+        return
+    again = "the inventory is damaged; `petastore generate-metadata` writes it anew from the files"
+    if len(said) != len(found):
+        raise MetadataError(
+            f"{url}: the inventory says that {path} has {len(said):,} row groups, but its footer has {len(found):,}: "
+            f"{again}"
+        )
+    group = int(np.flatnonzero(said != found)[0])
+    raise MetadataError(
+        f"{url}: the inventory says that row group {group:,} of {path} has {said[group]:,} rows, but its footer says "
+        f"{found[group]:,}: {again}"
+    )
 
 
 def check_unchanged(found: DataFile, expected: DataFile) -> None:

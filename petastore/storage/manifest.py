@@ -1,8 +1,9 @@
 """The manifest `_petastore/inventory.arrow`: the one truth about a dataset, and `_common_metadata` for other tools.
 
 The manifest is an Arrow IPC file with one record per data file and the row groups of the file as lists, so that it is
-read without Python code per row group. Its metadata holds the format's name and version, who wrote it, and the schema
-document. `docs/reference/file-format.md` describes it; nothing in it is trusted.
+read without Python code per row group. Its metadata holds the format's name and version, who wrote it, the schema
+document, and a digest of the file (`petastore.storage.seal`). `docs/reference/file-format.md` describes it; nothing in
+it is trusted: what it says of a file is held against the file's footer (`petastore.storage.footers`).
 
 Order of writing: data files, `_common_metadata`, manifest, each renamed into place whole. Readers believe the manifest
 alone, so a write that stops anywhere leaves the dataset as it was before or as it is after.
@@ -30,6 +31,7 @@ from petastore.schema.document import DOCUMENT_KEY
 from petastore.storage.footers import document_in, footer_if_there, list_data_files, read_footer
 from petastore.storage.location import Location
 from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
+from petastore.storage.seal import SEAL_KEY, UNSEALED, is_sealed, sealed
 from petastore.storage.whole_files import delete_quietly, read_whole, replace_whole
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "MANIFEST",
     "MANIFEST_VERSION",
     "Manifest",
+    "dubious_files",
     "manifest_token",
     "read_manifest",
     "read_schema_document",
@@ -66,6 +69,9 @@ _COLUMNS: dict[str, pa.DataType] = {
     **dict.fromkeys(_GROUP_COLUMNS, _COUNTS),
 }
 _DIGEST = re.compile(r"(?:[0-9a-f]{32})?")
+_MOST_IN_ALL = 2**62
+_AGAIN = "`petastore generate-metadata` writes it anew from the files"
+_UNREADABLE = (LookupError, ValueError, TypeError, ArithmeticError, RecursionError)  # what a damaged one may end in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +86,9 @@ class Manifest:
 
     writer: str
     """Who wrote it, for people: `"petastore 0.1.0 write_dataset"`."""
+
+    is_sealed: bool = dataclasses.field(default=False, compare=False)
+    """Whether it was read from a file that carries its digest; a bit of any other may have flipped."""
 
 
 def write_manifest(location: Location, manifest: Manifest) -> None:
@@ -112,6 +121,19 @@ def manifest_token(location: Location) -> str | None:
     return None if data is None else hashlib.sha256(data).hexdigest()
 
 
+def dubious_files(manifest: Manifest) -> list[DataFile]:
+    """Files of which the manifest says what has to be held against their footers before anything is planned.
+
+    That is more rows than there can be bits, of which nothing may take memory; and, where no digest says that the
+    manifest is as it was written, no rows at all: such a file would never be opened, and its rows never missed.
+    """
+    inventory = manifest.inventory
+    rows = np.bincount(inventory.file, inventory.rows, minlength=len(inventory.files))  # float64: nothing overflows
+    bits = 8.0 * np.array([file.size for file in inventory.files], dtype=np.float64)
+    dubious = (rows > bits) | ((rows == 0) & (not manifest.is_sealed))
+    return [inventory.files[place] for place in np.flatnonzero(dubious).tolist()]
+
+
 def unlisted_files(location: Location, manifest: Manifest) -> list[str]:
     """Data files that lie in the directory but not in the manifest, sorted; they are not part of the dataset.
 
@@ -142,7 +164,7 @@ def _encoded(manifest: Manifest) -> bytes:
     sink = pa.BufferOutputStream()
     with ipc.new_file(sink, schema) as writer:
         writer.write_table(pa.table(columns, schema=schema))
-    data: bytes = sink.getvalue().to_pybytes()
+    data: bytes = sealed(sink.getvalue().to_pybytes(), "the manifest")
     if len(data) > _MAX_BYTES:
         raise MetadataError(f"the manifest would have {len(data):,} bytes; at most {_MAX_BYTES:,} are read back")
     return data
@@ -154,22 +176,25 @@ def _metadata(manifest: Manifest) -> dict[str, str]:
         "petastore.version": str(MANIFEST_VERSION),
         "petastore.needs": "petastore 0.1.0",
         "petastore.writer": manifest.writer,
+        SEAL_KEY: UNSEALED,
     }
     return metadata if manifest.schema_document is None else {**metadata, DOCUMENT_KEY: manifest.schema_document}
 
 
 def _decoded(data: bytes, source: str) -> Manifest:
+    seal = is_sealed(data, source, again=_AGAIN)
     try:
         reader = ipc.open_file(pa.BufferReader(data))
         metadata = _checked_metadata(reader.schema, source)
         _check_columns(reader.schema, source)
         table = reader.read_all().select(list(_COLUMNS)).combine_chunks()
         table.validate(full=True)
-        return Manifest(_inventory(table, source), metadata.get(DOCUMENT_KEY), metadata.get("petastore.writer", ""))
-    except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as problem:
+        inventory, writer = _inventory(table, source), metadata.get("petastore.writer", "")
+        return Manifest(inventory, metadata.get(DOCUMENT_KEY), writer, seal)
+    except (pa.ArrowException, OSError, MemoryError, *_UNREADABLE) as problem:
         if isinstance(problem, PetastoreError):
             raise
-        raise MetadataError(f"{source} is damaged: {problem}") from problem
+        raise MetadataError(f"{source} is damaged: {problem}; {_AGAIN}") from problem
 
 
 def _checked_metadata(schema: pa.Schema, source: str) -> dict[str, str]:
@@ -227,6 +252,9 @@ def _counts(column: pa.ListArray, name: str, source: str) -> NDArray[np.int64]:
     counts: NDArray[np.int64] = numbers_of(values)
     if len(counts) and counts.min() < 0:
         raise MetadataError(f"{source}: {name!r} has {counts.min():,}; it counts from 0")
+    total = float(counts.sum(dtype=np.float64))
+    if total > _MOST_IN_ALL:
+        raise MetadataError(f"{source}: {name!r} adds up to {total:.3g}, which no dataset has; {_AGAIN}")
     return counts
 
 

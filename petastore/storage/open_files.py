@@ -1,27 +1,29 @@
-"""Files that stay open from one row group to the next.
+"""Files that stay open from one row group to the next, and are read without verifying what was found right before.
 
 Opening a file and making a reader of its pages are a handful of short calls into Arrow, each of which lets go of the
-interpreter lock and has to get it again: with several threads at work that costs more than what they do.
+interpreter lock and has to get it again: with several threads at work that costs more than what they do. Verifying the
+checksums of pages costs more than decoding them, where cells are not compressed.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
-import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
 from petastore import forks
-from petastore.errors import DatasetChangedError
+from petastore.errors import DatasetChangedError, DecodeError
 from petastore.inventory import DataFile
-from petastore.storage.footers import Footer
+from petastore.storage.footers import Footer, check_unchanged, read_footer
 from petastore.storage.location import Location
+from petastore.storage.page_headers import check_pages
+from petastore.storage.verified import Asked, Verified, Version, tells_of_writes, version_of
 from petastore.storage.watched_file import open_to_read
 
-__all__ = ["OpenFiles"]
+__all__ = ["OpenFiles", "Reading"]
 
 _STREAM_BYTES = 256 * 1024
 """Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
@@ -33,29 +35,40 @@ _MOST_IDLE = 8
 class OpenFiles:
     """Lends readers of files, each to one thread at a time, and keeps the last ones open. Thread-safe.
 
-    Only files of the local file system are kept open: a reader of any other holds the bytes that it fetched ahead. One
-    that was written to meanwhile is opened anew, and so refused if it has another size.
+    Only files of the local file system are kept open, and believed: a reader of any other holds the bytes that it
+    fetched ahead, and nothing tells whether others wrote to it. One that was written to meanwhile is opened anew, and
+    refused unless its footer is the same.
 
     Args:
         most_idle: Files that stay open while nobody reads them.
+        verified: What was found right before; outlives this, where files are read again.
     """
 
-    def __init__(self, *, most_idle: int = _MOST_IDLE) -> None:
+    def __init__(self, *, most_idle: int = _MOST_IDLE, verified: Verified | None = None) -> None:
         self._most_idle = most_idle
+        self._verified = Verified() if verified is None else verified
         self._lock = forks.Lock()
         self._closed = False
         self._idle: collections.OrderedDict[_Opened, None] = collections.OrderedDict()
 
     @contextlib.contextmanager
-    def reader(
-        self, location: Location, footer: Footer, *, verify: bool, whole: bool, dictionaries: tuple[str, ...] = ()
-    ) -> Iterator[Any]:
-        """A `pyarrow.parquet.ParquetReader` of a file, for the calling thread alone.
+    def reading(
+        self,
+        location: Location,
+        footer: Footer,
+        ordinal: int,
+        asked: Asked,
+        *,
+        whole: bool = True,
+        dictionaries: tuple[str, ...] = (),
+    ) -> Iterator[Reading]:
+        """A file that is read by the calling thread alone.
 
         Args:
             location: Where the dataset lies.
             footer: Of the file; the one of each call for a file has to be the same object for it to be found open.
-            verify: Whether the checksums of pages are verified.
+            ordinal: The row group that is read.
+            asked: What is read of it.
             whole: Whether most of each column chunk is going to be read.
             dictionaries: Paths of leaves that it gives as Arrow's dictionaries.
 
@@ -64,32 +77,41 @@ class OpenFiles:
             FileMissingError: It is missing.
             StorageError: It cannot be opened; reading may raise `RaisedByStorage` and what Arrow raises.
         """
-        opened = self._found(footer, verify, whole, dictionaries)
-        if opened is not None and opened.was_touched:
-            opened.source.close()
-            opened = None
-        opened = opened or _Opened(location, footer, verify=verify, whole=whole, dictionaries=dictionaries)
+        reading = Reading(
+            self, self._verified, location, footer, ordinal, asked, whole=whole, dictionaries=dictionaries
+        )
         try:
-            yield opened.reader
+            yield reading
         except Exception:
-            opened.source.close()
+            reading.opened.source.close()
             raise
         finally:
-            if not opened.source.closed:
-                self._keep(opened)
+            if not reading.opened.source.closed:
+                self.keep(reading.opened)
 
-    def _found(self, footer: Footer, verify: bool, whole: bool, dictionaries: tuple[str, ...]) -> _Opened | None:
-        asked = verify, whole, dictionaries
+    def found(self, footer: Footer, version: Version | None, settings: Settings) -> _Opened | None:
+        """A file that nobody reads, to be read as asked; what is open of an older version of it is closed."""
+        stale = []
+        found = None
         with self._lock:
             for opened in reversed(self._idle):
-                if opened.footer is footer and (opened.verify, opened.whole, opened.dictionaries) == asked:
-                    del self._idle[opened]
-                    return opened
-        return None
+                if opened.footer is not footer:
+                    continue
+                if opened.version != version:
+                    stale.append(opened)
+                elif opened.settings == settings:
+                    found = opened
+                    break
+            for opened in stale if found is None else [*stale, found]:
+                del self._idle[opened]
+        for opened in stale:
+            opened.source.close()
+        return found
 
-    def _keep(self, opened: _Opened) -> None:
+    def keep(self, opened: _Opened) -> None:
+        """Takes back a file that was lent."""
         with self._lock:
-            if opened.is_fetched_ahead or self._closed:
+            if opened.version is None or self._closed:
                 dropped: _Opened | None = opened
             else:
                 self._idle[opened] = None
@@ -106,48 +128,125 @@ class OpenFiles:
             opened.source.close()
 
 
+class Settings(NamedTuple):
+    """How a file is read."""
+
+    verify: bool
+    """Whether checksums of pages are verified."""
+
+    whole: bool
+    """Whether most of each column chunk is going to be read."""
+
+    dictionaries: tuple[str, ...]
+    """Paths of leaves that come as Arrow's dictionaries."""
+
+
+class Reading:
+    """One row group of a file that is being read: by whom it was found right, and whether somebody writes to it."""
+
+    def __init__(
+        self,
+        files: OpenFiles,
+        verified: Verified,
+        location: Location,
+        footer: Footer,
+        ordinal: int,
+        asked: Asked,
+        *,
+        whole: bool,
+        dictionaries: tuple[str, ...],
+    ) -> None:
+        self._files, self._verified = files, verified
+        self._location, self._footer, self._whole, self._dictionaries = location, footer, whole, dictionaries
+        self._ordinal, self._asked = ordinal, asked
+        self._path = location.join(footer.file.path)
+        # Nothing tells whether a file elsewhere was written to: it is opened anew each time, and verified.
+        self._version = version_of(self._path) if str(location.filesystem.type_name) == "local" else None
+        self._is_settled = False
+        self.opened = self._open()
+
+    def _open(self, *, believe: bool = True) -> _Opened:
+        version = self._version
+        if version is not None:
+            if not self._verified.is_known(self._path, version):
+                check_unchanged(read_footer(self._location, self._footer.file.path).file, self._footer.file)
+                self._verified.see(self._path, version)
+            believe = believe and self._verified.is_believed(self._path, version, self._ordinal, self._asked)
+            self._is_settled = not believe and self._verified.is_settled(version)
+        settings = Settings(version is None or not believe, self._whole, self._dictionaries)
+        found = None if version is None else self._files.found(self._footer, version, settings)
+        return found or _Opened(self._location, self._footer, version, settings)
+
+    @property
+    def reader(self) -> Any:
+        """A `pyarrow.parquet.ParquetReader`."""
+        return self.opened.reader
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether what was read was believed, but somebody has written to the file since; looks at the file."""
+        return not self.opened.settings.verify and version_of(self._path) != self._version
+
+    def verify(self) -> None:
+        """Opens the file anew, to verify what is read from now on.
+
+        Raises:
+            DatasetChangedError: The file is not the one that the footer is of any more.
+            StorageError: It is gone, or cannot be opened.
+        """
+        self.opened.source.close()
+        self._version = version_of(self._path)
+        self.opened = self._open(believe=False)
+
+    def check_pages(self, leaves: Iterable[int]) -> None:
+        """Checks the page headers of some leaf columns that were read and verified; of a local file only.
+
+        Raises:
+            DecodeError: One contradicts the footer, or itself.
+        """
+        if self._version is None or not self.opened.settings.verify:
+            return  # elsewhere each of them would be a request
+        metadata = self._footer.metadata
+        try:
+            check_pages(self.opened.source.read_at, metadata.row_group(self._ordinal), metadata.schema, leaves)
+        except ValueError as problem:
+            raise DecodeError(
+                f"the data is damaged: {problem}", file=self._footer.file.path, row_group=self._ordinal
+            ) from None
+
+    def found_right(self) -> None:
+        """Says that all that was asked for was read; if it was verified in a version that tells, that is noted."""
+        version = self._version
+        if not self._is_settled or version is None or version_of(self._path) != version:
+            return
+        if tells_of_writes(self._path, version):
+            groups = self._footer.metadata.num_row_groups
+            self._verified.note(self._path, version, self._ordinal, groups, self._asked)
+
+
 class _Opened:
     """A file and a reader of it."""
 
-    def __init__(
-        self, location: Location, footer: Footer, *, verify: bool, whole: bool, dictionaries: tuple[str, ...]
-    ) -> None:
-        self.footer, self.verify, self.whole, self.dictionaries = footer, verify, whole, dictionaries
+    def __init__(self, location: Location, footer: Footer, version: Version | None, settings: Settings) -> None:
+        self.footer, self.version, self.settings = footer, version, settings
         # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from
         # that, and who wants the first rows wants little of each chunk.
-        self.is_fetched_ahead = str(location.filesystem.type_name) != "local"
-        together = whole and self.is_fetched_ahead
-        self._path = location.join(footer.file.path)
+        together = settings.whole and str(location.filesystem.type_name) != "local"
         self.source = open_to_read(location, footer.file.path)
         try:
-            self._version = None if self.is_fetched_ahead else _version(self._path)
             _check_size(self.source, footer.file)
             self.reader = pq.ParquetReader()  # `ParquetFile` is this and a table of all columns' names
             self.reader.open(
                 self.source,
                 metadata=footer.metadata,
-                read_dictionary=list(dictionaries),
+                read_dictionary=list(settings.dictionaries),
                 pre_buffer=together,
                 buffer_size=0 if together else _STREAM_BYTES,
-                page_checksum_verification=verify,
+                page_checksum_verification=settings.verify,
             )
         except BaseException:
             self.source.close()
             raise
-
-    @property
-    def was_touched(self) -> bool:
-        """Whether somebody wrote to the file, or put another one in its place, since it was opened."""
-        return self._version is not None and self._version != _version(self._path)
-
-
-def _version(path: str) -> tuple[int, int, int] | None:
-    """What changes when a local file is written to; None where there is no file."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a row group is read in less time than a `Path` is made a few times
-    except OSError:  # it is opened anew, which says what is wrong with it
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _check_size(source: Any, file: DataFile) -> None:

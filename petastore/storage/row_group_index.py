@@ -2,7 +2,8 @@
 
 A file has one record for each value: the value as JSON (`petastore.expressions.literal.literal_json`, or null where all
 values are one) and the numbers of the row groups that hold it. Its metadata names the index, its fields, and the
-version of each data file that it was built from. With other data files an index is stale, and refused.
+version of each data file that it was built from, and holds a digest of the file (`petastore.storage.seal`). With other
+data files an index is stale, and refused.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from petastore.indexers import RowGroupIndex, Slices
 from petastore.inventory import Inventory
 from petastore.storage.failures import answered
 from petastore.storage.location import Location
+from petastore.storage.seal import SEAL_KEY, UNSEALED, is_sealed, sealed
 from petastore.storage.whole_files import read_whole, replace_whole
 
 __all__ = ["INDEXES", "INDEX_VERSION", "read_index", "stored_index_names", "write_indexes"]
@@ -47,6 +49,7 @@ _SCHEMA = pa.schema(
 )
 _TIME = re.compile(r"(?P<kind>datetime64|timedelta64)\[(?P<unit>D|s|ms|us|ns|ps|fs|as)\]")
 _MOST_DIGITS = 1000
+_AGAIN = "build it again with petastore.indexing.build_rowgroup_index"
 _UNREADABLE = (LookupError, ValueError, TypeError, ArithmeticError)  # what JSON of another form ends in
 
 
@@ -83,12 +86,13 @@ def _encoded(inventory: Inventory, index: RowGroupIndex) -> bytes:
         "petastore.needs": "petastore 0.1.0",
         "petastore.index": json.dumps({"name": index.index_name, "columns": list(index.column_names)}),
         "petastore.files": json.dumps(_versions(inventory)),
+        SEAL_KEY: UNSEALED,
     }
     sink = pa.BufferOutputStream()
     schema = _SCHEMA.with_metadata(metadata)
     with ipc.new_file(sink, schema) as writer:
         writer.write_table(pa.table(columns, schema=schema))
-    data: bytes = sink.getvalue().to_pybytes()
+    data: bytes = sealed(sink.getvalue().to_pybytes(), f"the index {index.index_name!r}")
     _check_size(index, len(data))
     return data
 
@@ -131,6 +135,7 @@ def read_index(location: Location, inventory: Inventory, name: str) -> RowGroupI
     if data is None:
         return None
     source = f"{location.url}/{relative}"
+    is_sealed(data, source, again=_AGAIN)
     try:
         reader = ipc.open_file(pa.BufferReader(data))
         metadata = _checked_metadata(reader.schema, source)
@@ -141,7 +146,7 @@ def read_index(location: Location, inventory: Inventory, name: str) -> RowGroupI
     except (pa.ArrowException, OSError, MemoryError, RecursionError, *_UNREADABLE) as problem:
         if isinstance(problem, PetastoreError):
             raise
-        raise MetadataError(f"{source} is damaged: {problem}; build the index again") from problem
+        raise MetadataError(f"{source} is damaged: {problem}; {_AGAIN}") from problem
 
 
 def _path(name: str) -> str:
@@ -179,8 +184,7 @@ def _check_version(stored: str, inventory: Inventory, name: str, source: str) ->
     changed = next(path for path in sorted(before.keys() | now.keys()) if before.get(path) != now.get(path))
     what = "was added" if changed not in before else "is gone" if changed not in now else "was rewritten"
     raise DatasetChangedError(
-        f"{source}: the row-group index {name!r} is stale: since it was built, {changed} {what}. Build it again with "
-        "petastore.indexing.build_rowgroup_index"
+        f"{source}: the row-group index {name!r} is stale: since it was built, {changed} {what}; {_AGAIN}"
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +17,12 @@ from petastore.storage.dictionaries import MOST_BYTES, copied_bytes, swelling_le
 from petastore.storage.failure_kinds import kind_of
 from petastore.storage.failures import RaisedByStorage, failure, raise_alone
 from petastore.storage.footers import Footer, FooterCache, check_unchanged, read_footer
+from petastore.storage.in_time import in_time
 from petastore.storage.layouts import is_pickable, pickable
 from petastore.storage.location import Location
-from petastore.storage.open_files import OpenFiles
+from petastore.storage.open_files import OpenFiles, Reading
+from petastore.storage.under_way import waiting_for
+from petastore.threads import is_daemon_of_ours
 
 _CHECKED_COLUMNS = 8
 """For so few columns it is faster to look at the chunks of each than to ask Arrow to put them together."""
@@ -80,7 +85,6 @@ def read_row_group_in_parts(
     parts: Sequence[Part],
     *,
     footers: FooterCache,
-    verify: bool = True,
     files: OpenFiles | None = None,
 ) -> Iterator[pa.Table]:
     """`read_row_group`, part after part: the file is opened once.
@@ -94,9 +98,8 @@ def read_row_group_in_parts(
         ordinal: The row group's number in its file, from 0.
         parts: What is read, in this order.
         footers: Keeps footers from call to call.
-        verify: Whether the checksums of pages are verified, where they have any; for uncompressed cells that costs
-            more than decoding them.
-        files: Keeps files open from call to call; None closes the file after the last part.
+        files: Keeps files open from call to call, and knows which checksums of pages were found right; None closes the
+            file after the last part, and all checksums are verified, where pages have any.
 
     Returns:
         Of each part one table at least, and all its rows in the order of the file.
@@ -106,28 +109,72 @@ def read_row_group_in_parts(
         SchemaError: The column cannot be read, and why; as early.
         DatasetChangedError: The file is not the one that the inventory describes.
         DecodeError: A page is damaged; file, row group and column are named.
+        StorageTimeoutError: Storage did not answer in time; where a thread of ours reads, who waits for it is told.
         StorageError: The file is missing or cannot be read.
     """
+    tables = _tables_of_parts(location, file, ordinal, parts, footers, files)
+    while (table := _in_time(location, file, tables)) is not None:
+        yield table
+
+
+def _in_time(location: Location, file: DataFile, tables: Iterator[pa.Table]) -> pa.Table | None:
+    """The next table; None after the last one.
+
+    A local file is read by the calling thread, whoever that is: a daemon would cost more than most row groups.
+    """
+    if is_daemon_of_ours() or str(location.filesystem.type_name) == "local":
+        with waiting_for(location.url, f"read {file.path}", location.timeout_s):
+            return next(tables, None)
+    what = f"read {file.path}"
+    return in_time(lambda: next(tables, None), url=location.url, what=what, limit_s=location.timeout_s)
+
+
+def _tables_of_parts(
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    parts: Sequence[Part],
+    footers: FooterCache,
+    files: OpenFiles | None,
+) -> Iterator[pa.Table]:
     footer = footers.get(location, file)
     leaves = [_leaves(footer, ordinal, part.columns) for part in parts]
     columns: Sequence[str] = ()
+    asked = tuple(part.columns for part in parts)
     try:
         whole = any(part.first is None for part in parts)
-        with _lent(files, location, footer, verify=verify, whole=whole) as reader:
+        with _lender(files) as lender, lender.reading(location, footer, ordinal, asked, whole=whole) as reading:
             for part, leaves_of_part in zip(parts, leaves, strict=True):
                 columns = part.columns
-                swelling = swelling_leaves(footer, ordinal, leaves_of_part, part.most_bytes)
+                swelling = tuple(swelling_leaves(footer, ordinal, leaves_of_part, part.most_bytes))
                 if swelling:
-                    of_part = ordinal, part, leaves_of_part, tuple(swelling)
-                    lent = _lent(files, location, footer, verify=verify, whole=whole, dictionaries=tuple(swelling))
-                    with lent as of_dictionaries:
-                        copied = _copied(of_dictionaries, footer, *of_part)
+                    of_dictionaries = lender.reading(
+                        location, footer, ordinal, (columns,), whole=whole, dictionaries=swelling
+                    )
+                    copied = _right_copy(of_dictionaries, footer, ordinal, part, leaves_of_part, swelling)
                     if copied is not None:
                         yield copied
                         continue
-                yield from _tables(reader, footer, ordinal, part, leaves_of_part)
+                yield from _right_tables(reading, footer, ordinal, part, leaves_of_part)
+            if whole:
+                reading.check_pages(leaf for of_part in leaves for leaf in of_part)
+                reading.found_right()
     except (pa.ArrowException, OSError) as problem:
         raise_alone(_explained(problem, location, file, ordinal, columns, footer))
+
+
+def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
+    """The tables of a part; one that was read while somebody wrote to the file is read again, and verified."""
+    given = 0
+    for table in _tables(reading.reader, footer, ordinal, part, leaves):
+        if reading.is_in_doubt:
+            break
+        given += 1
+        yield table
+    else:
+        return
+    reading.verify()
+    yield from itertools.islice(_tables(reading.reader, footer, ordinal, part, leaves), given, None)
 
 
 def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
@@ -148,6 +195,25 @@ def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[
             break
         yield _as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
     _check_rows(found, footer, ordinal, part.columns)
+
+
+def _right_copy(
+    of_dictionaries: AbstractContextManager[Reading],
+    footer: Footer,
+    ordinal: int,
+    part: Part,
+    leaves: list[int],
+    swelling: tuple[str, ...],
+) -> pa.Table | None:
+    """`_copied`; what was read while somebody wrote to the file is read again, and verified."""
+    with of_dictionaries as reading:
+        copied = _copied(reading.reader, footer, ordinal, part, leaves, swelling)
+        if reading.is_in_doubt:
+            reading.verify()
+            copied = _copied(reading.reader, footer, ordinal, part, leaves, swelling)
+        reading.check_pages(leaves)
+        reading.found_right()
+    return copied
 
 
 def _copied(
@@ -220,20 +286,10 @@ def _leaves(footer: Footer, ordinal: int, columns: Sequence[str]) -> list[int]:
 
 
 @contextlib.contextmanager
-def _lent(
-    files: OpenFiles | None,
-    location: Location,
-    footer: Footer,
-    *,
-    verify: bool,
-    whole: bool,
-    dictionaries: tuple[str, ...] = (),
-) -> Iterator[Any]:
+def _lender(files: OpenFiles | None) -> Iterator[OpenFiles]:
     lender = files or OpenFiles()
     try:
-        lent = lender.reader(location, footer, verify=verify, whole=whole, dictionaries=dictionaries)
-        with lent as reader:
-            yield reader
+        yield lender
     finally:
         if files is None:
             lender.close()
@@ -314,10 +370,10 @@ def _is_of_storage(problem: Exception) -> bool:
 
 
 def _first_damaged(location: Location, ordinal: int, columns: Sequence[str], footer: Footer) -> str | None:
-    with _lent(None, location, footer, verify=True, whole=False) as reader:
+    with _lender(None) as lender, lender.reading(location, footer, ordinal, (tuple(columns),), whole=False) as reading:
         for name in columns:
             try:
-                reader.read_row_group(ordinal, column_indices=list(footer.leaves[name]), use_threads=False)
+                reading.reader.read_row_group(ordinal, column_indices=list(footer.leaves[name]), use_threads=False)
             except (pa.ArrowException, OSError) as problem:
                 if _is_of_storage(problem):
                     raise_alone(failure(problem, location, "read", footer.file.path))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import petastore
-from petastore.errors import ReaderClosedError
+from petastore.errors import ReaderClosedError, WorkerError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Span
 from petastore.readers.assemble import AssembledSpan, SpanWork
@@ -70,6 +70,35 @@ def test_a_failing_stage_arrives_in_its_place_once_and_closes(make_pool: Callabl
     assert line.is_closed
     with pytest.raises(ReaderClosedError):
         next(line)
+    line.join()
+
+
+@every_pool
+@pytest.mark.parametrize("stage", ["fetch", "begin", "task", "finish"])
+def test_a_stop_iteration_of_a_stage_does_not_end_the_loop(make_pool: Callable[[], Pool], stage: str) -> None:
+    def at(here: str, number: int) -> None:
+        if here == stage and number == 3:
+            raise StopIteration("of somebody's next()")
+
+    def fetch(group: int, _: object) -> int:
+        at("fetch", group)
+        return group
+
+    def begin(span: Span, _: object) -> SpanWork:
+        number = int(span.groups[0])
+        at("begin", number)
+
+        def finish() -> AssembledSpan:
+            at("finish", number)
+            return AssembledSpan(span, Columns({}))
+
+        return SpanWork([lambda: at("task", number)], finish)
+
+    line = Pipeline(spans(), fetch=fetch, begin=begin, pool=make_pool(), ahead=5)
+    with pytest.raises(WorkerError, match=r"a task ended with StopIteration.*rows are lacking") as caught:
+        collections.deque(line, maxlen=0)
+    assert isinstance(caught.value.__cause__, StopIteration)
+    assert line.is_closed
     line.join()
 
 

@@ -17,8 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import ipc
 
+import petastore
 from petastore.errors import MetadataError, StorageError
 from petastore.inventory import DataFile, Inventory
+from petastore.readers.random_access import RandomAccess
+from petastore.storage.footers import inventory_of, read_footers
 from petastore.storage.location import Location, open_location
 from petastore.storage.manifest import (
     COMMON_METADATA,
@@ -140,6 +143,36 @@ def test_a_million_row_groups_open_in_about_a_second(tmp_path: Path) -> None:
     assert taken < 2.0  # 0.1 s when measured; a loop over row groups takes far more
 
 
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize(("name", "is_sealed"), [("with", True), ("without", False)])
+def test_a_manifest_that_was_written_once_is_read_for_ever(
+    location: Location, put: Put, name: str, is_sealed: bool
+) -> None:
+    put(MANIFEST, (GOLDEN / f"inventory-1-{name}-digest.arrow").read_bytes())
+    manifest = read_manifest(location)
+    assert manifest is not None
+    one = DataFile("a=1/one.parquet", 100, "ab" * 16, (("a", "1"),))
+    two = DataFile("a=2/two.parquet", 7, "", (("a", "2"),))
+    found = manifest.inventory
+    assert found.files == (one, two)
+    assert (found.rows.tolist(), found.file.tolist(), found.ordinal.tolist()) == ([5, 4, 3], [0, 0, 1], [0, 1, 0])
+    assert (found.stored_bytes.tolist(), found.decoded_bytes.tolist()) == ([50, 40, 6], [500, 400, 60])
+    assert (manifest.schema_document, manifest.writer) == ('{"x": "é"}', "petastore 0.1.0 by hand")
+    assert manifest.is_sealed is is_sealed
+
+
+def test_each_flip_in_a_manifest_is_refused(location: Location, put: Put) -> None:
+    data = bytearray((GOLDEN / "inventory-1-with-digest.arrow").read_bytes())
+    for place in range(0, len(data), 3):
+        data[place] ^= 1 << place % 8
+        put(MANIFEST, bytes(data))
+        with pytest.raises(MetadataError, match=r"inventory\.arrow is damaged.*generate-metadata"):
+            read_manifest(location)
+        data[place] ^= 1 << place % 8
+
+
 GOOD: dict[str, Any] = {
     "path": pa.array(["a.parquet", "b/c.parquet"]),
     "size": pa.array([10, 20], pa.int64()),
@@ -192,6 +225,7 @@ BAD: dict[str, Callable[[], bytes]] = {
     "'path' has nulls": lambda: encoded(path=pa.array(["a", None])),
     "'size' has nulls": lambda: encoded(size=pa.array([1, None], pa.int64())),
     "'rows' has nulls": lambda: encoded(rows=lists([1, 2], None)),
+    "'rows' adds up to 1.38e.19, which no dataset has": lambda: encoded(rows=lists([2**62, 2**62], [2**62])),
     "'stored_bytes' has -1": lambda: encoded(stored_bytes=lists([1, -1], [3])),
     "lists of row groups that differ in length": lambda: encoded(decoded_bytes=lists([1], [2, 3])),
     "'a' has -1 bytes": lambda: encoded(path=pa.array(["a", "b"]), size=pa.array([-1, 2], pa.int64())),
@@ -298,3 +332,76 @@ def test_a_manifest_is_a_value() -> None:
     one = Manifest(some_inventory("a.parquet"), None, "x")
     assert one == Manifest(some_inventory("a.parquet"), None, "x")
     assert one != dataclasses.replace(one, writer="y")
+
+
+def a_dataset_whose_manifest_says(folder: Path, **changed: Any) -> None:
+    """Two files, with 5 and 4 rows, and with 3; and a manifest without a digest that says something else of them."""
+    for name, rows in (("a.parquet", 9), ("b.parquet", 3)):
+        pq.write_table(pa.table({"id": pa.array(range(rows), pa.int64())}), folder / name, row_group_size=5)
+    location = open_location(folder)
+    inventory = inventory_of(read_footers(location, ["a.parquet", "b.parquet"]))
+    columns = {
+        **GOOD,
+        "path": pa.array([file.path for file in inventory.files]),
+        "size": pa.array([file.size for file in inventory.files], pa.int64()),
+        "digest": pa.array([file.digest for file in inventory.files]),
+        "partitions": pa.array([[], []], GOOD["partitions"].type),
+        "rows": lists([5, 4], [3]),
+        **{name: lists([80, 64], [48]) for name in ("stored_bytes", "decoded_bytes")},
+    }
+    (folder / MANIFEST).parent.mkdir()
+    (folder / MANIFEST).write_bytes(encoded({**columns, **changed}))
+
+
+LIES: dict[str, tuple[dict[str, Any], str]] = {
+    "one row more": ({"rows": lists([5, 5], [3])}, "row group 1 of a.parquet has 5 rows, but its footer says 4"),
+    "one row less": ({"rows": lists([4, 4], [3])}, "row group 0 of a.parquet has 4 rows, but its footer says 5"),
+    "a high bit": ({"rows": lists([65541, 4], [3])}, "has 65,541 rows, but its footer says 5"),
+    "the highest bit": ({"rows": lists([5 + 2**61, 4], [3])}, "rows, but its footer says 5"),
+    "no rows of a file": ({"rows": lists([5, 4], [0])}, "row group 0 of b.parquet has 0 rows, but its footer says 3"),
+    "one row group less": (
+        {name: lists([5], [3]) for name in ("rows", "stored_bytes", "decoded_bytes")},
+        "a.parquet has 1 row groups, but its footer has 2",
+    ),
+    "no row group of a file": (
+        {name: lists([5, 4], []) for name in ("rows", "stored_bytes", "decoded_bytes")},
+        "b.parquet has 0 row groups, but its footer has 1",
+    ),
+    "one row group more": (
+        {name: lists([5, 4, 4], [3]) for name in ("rows", "stored_bytes", "decoded_bytes")},
+        "a.parquet has 3 row groups, but its footer has 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("make", [petastore.make_reader, petastore.make_batch_reader])
+@pytest.mark.parametrize("pool", ["thread", "dummy"])
+@pytest.mark.parametrize("lie", LIES)
+def test_a_manifest_that_lies_about_rows_is_found_out(tmp_path: Path, make: Any, pool: str, lie: str) -> None:
+    changed, message = LIES[lie]
+    a_dataset_whose_manifest_says(tmp_path, **changed)
+    with (
+        pytest.raises(MetadataError, match=f"the inventory says that .*{message}.*generate-metadata"),
+        make(str(tmp_path), reader_pool_type=pool, shuffle_row_groups=False) as reader,
+    ):
+        list(reader)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_manifest_that_lies_about_rows_is_found_out_by_filters_and_random_access(tmp_path: Path, lie: str) -> None:
+    changed, message = LIES[lie]
+    a_dataset_whose_manifest_says(tmp_path, **changed)
+    with pytest.raises(MetadataError, match=message):
+        petastore.make_batch_reader(str(tmp_path), filters=petastore.col("id") < 7, selection_cache=False)
+    with pytest.raises(MetadataError, match=message):
+        RandomAccess(petastore.open_dataset(tmp_path)).take([0, -1])
+
+
+@pytest.mark.parametrize("bytes_said", [0, 1, 2**61])
+def test_a_manifest_that_lies_about_sizes_costs_nothing_but_pace(tmp_path: Path, bytes_said: int) -> None:
+    a_dataset_whose_manifest_says(
+        tmp_path, stored_bytes=lists([bytes_said, 1], [1]), decoded_bytes=lists([bytes_said, 1], [1])
+    )
+    for options in ({"shuffle_rows": True}, {"workers_count": 2}, {"reader_pool_type": "dummy"}):
+        with petastore.make_reader(str(tmp_path), seed=1, **options) as reader:
+            assert sorted(int(row.id) for row in reader) == sorted([*range(9), *range(3)])

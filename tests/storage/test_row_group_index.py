@@ -87,7 +87,7 @@ def test_there_may_be_none(location: Location) -> None:
 )
 def test_an_index_of_other_files_is_refused(location: Location, files: list[DataFile], message: str) -> None:
     write_indexes(location, INVENTORY, [INDEX])
-    with pytest.raises(DatasetChangedError, match=f"'by id' is stale: since it was built, {message}.*Build it again"):
+    with pytest.raises(DatasetChangedError, match=f"'by id' is stale: since it was built, {message}.*build it again"):
         read_index(location, Inventory.concatenate([(file, GROUPS) for file in files]), "by id")
 
 
