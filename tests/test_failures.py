@@ -192,7 +192,7 @@ CALLS: dict[str, Callable[[dict[str, Any]], Any]] = {
         petastore.make_reader("ours", rowgroup_selector=SingleIndexSelector("by_id", [3]), **given)
     ),
     "make_mixed_reader": lambda given: read(
-        petastore.make_mixed_reader(["ours", "petastorms"], [1, 2], **POOLS["dummy"], **given)
+        petastore.make_mixed_reader(["ours", "petastorms"], [999, 1000], **POOLS["dummy"], **given)
     ),
     "select_rows": lambda given: selected(given, filters=petastore.col("id") > 25),
     "column_bytes": lambda given: column_bytes(petastore.open_dataset("plain", **given), ["id"]),

@@ -30,7 +30,7 @@ def migrate(url: _Url, dry_run: _DryRun = False, storage_options: StorageOptions
         _list(found.written, dry_run=dry_run)
         for name, reason in found.left.items():
             _say(f"row-group index {name!r} is not taken over: {reason}", style="yellow")
-        _say(f"{url}: {_outcome(found.written, dry_run=dry_run)}")
+        _say(f"{found.url}: {_outcome(found.written, dry_run=dry_run)}")
 
 
 def export(url: _Url, dry_run: _DryRun = False, storage_options: StorageOptions = "{}", debug: Debug = False) -> None:
@@ -44,7 +44,7 @@ def export(url: _Url, dry_run: _DryRun = False, storage_options: StorageOptions 
 
         found = exported(url, storage_options=json_options(storage_options), dry_run=dry_run)
         _list(found.written, dry_run=dry_run)
-        _say(f"{url}: {_outcome(found.written, dry_run=dry_run)}")
+        _say(f"{found.url}: {_outcome(found.written, dry_run=dry_run)}")
 
 
 def _list(written: Sequence[str], *, dry_run: bool) -> None:

@@ -50,7 +50,7 @@ def open_sources(given: Any, shared: Mapping[str, Any]) -> list[MixedSource]:
         DatasetNotFoundError: There is no dataset there.
     """
     if isinstance(given, (str, bytes, os.PathLike, Mapping)) or not isinstance(given, Sequence) or not given:
-        raise RequestError(f"{given!r:.200} is no list of datasets to mix; give [url, url, …]")
+        raise RequestError(f"a {type(given).__name__} is no list of datasets to mix; give [url, url, …]")
     return [_opened(source, shared) for source in given]
 
 

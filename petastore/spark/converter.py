@@ -22,6 +22,7 @@ from petastore.spark.tensor_columns import FloatDtype
 from petastore.spark.urls import driver_url, spark_url
 from petastore.storage.listing import list_data_files
 from petastore.storage.location import open_location
+from petastore.storage.shown import shown_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -243,7 +244,7 @@ class SparkDatasetConverter:
 
     def __repr__(self) -> str:
         files = len(self.file_urls)
-        return f"SparkDatasetConverter({self.cache_dir_url!r}, {files:,} files, {self.dataset_size:,} rows)"
+        return f"SparkDatasetConverter({shown_url(self.cache_dir_url)!r}, {files:,} files, {self.dataset_size:,} rows)"
 
     def _reader_arguments(
         self, num_epochs: int | None, workers_count: int | None, shuffling: int, further: Mapping[str, Any]

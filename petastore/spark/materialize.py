@@ -27,6 +27,7 @@ from petastore.spark.turns import settings_held
 from petastore.spark.urls import spark_url
 from petastore.spark.writable import check_writable
 from petastore.storage.location import open_location
+from petastore.storage.shown import shown_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,7 +129,7 @@ class DatasetWriter:
         df.write.options(**self.settings).mode(mode).partitionBy(*partition_by).parquet(self.url)
 
     def __repr__(self) -> str:
-        return f"DatasetWriter({self.url!r}, {self.settings!r})"
+        return f"DatasetWriter({shown_url(self.url)!r}, {self.settings!r})"
 
 
 @contextlib.contextmanager

@@ -103,7 +103,10 @@ def files_below(location: Location) -> dict[str, Any]:
             listed = [info] if info.is_file else _below(location.filesystem, info, start)
         if listed is None:
             raise DatasetNotFoundError(f"{location.url}: there is nothing at {relative or 'that path'}")
-        found.update({_relative(location, item.path): item for item in listed if item.is_file})
+        if info.is_file and relative is not None:
+            found[relative] = info
+        else:
+            found.update({_relative(location, item.path): item for item in listed if item.is_file})
     return found
 
 

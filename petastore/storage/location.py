@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import hashlib
 import itertools
 import os
 import posixpath
@@ -17,7 +19,7 @@ from pyarrow import fs
 from petastore.errors import MissingExtraError, RequestError
 from petastore.storage.failure_kinds import attribute
 from petastore.storage.failures import answered, asking, foreign_text, raise_alone
-from petastore.storage.shown import secrets_in_options, secrets_in_url, shown_url
+from petastore.storage.shown import secrets_in_options, secrets_in_url, shown_url, without_query
 from petastore.storage.under_way import DEFAULT_STORAGE_TIMEOUT_S
 
 __all__ = ["Location", "open_location"]
@@ -63,6 +65,9 @@ class Location:
     paths: tuple[str, ...] | None = None
     """Paths relative to `root` where single files or a list were given, else None: all that is in `root`."""
 
+    named: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Of those of `paths` that were given with a query: their paths in `filesystem`, which may hold a signature."""
+
     timeout_s: float | None = dataclasses.field(default=DEFAULT_STORAGE_TIMEOUT_S, compare=False)
     """Seconds that storage may take to answer a request; None is without end."""
 
@@ -80,10 +85,13 @@ class Location:
     def secrets(self) -> frozenset[str]:
         """What messages of the file system may hold and must not be seen: its addresses, and what it was made with."""
         made_with = attribute(self.store, "storage_options")
-        return secrets_in_url(self.root) | secrets_in_options(made_with)
+        of_files = [secret for path in itertools.islice(self.named.values(), 100) for secret in secrets_in_url(path)]
+        return secrets_in_url(self.root) | secrets_in_options(made_with) | frozenset(of_files)
 
     def join(self, relative: str) -> str:
         """The path in `filesystem` of something that lies under `root`."""
+        if relative in self.named:
+            return self.named[relative]
         return f"{self.root.rstrip('/')}/{relative}" if self.root else relative
 
     @property
@@ -132,7 +140,9 @@ def open_location(
         opened, root = _filesystem_and_path(url, storage_options, filesystem)
         return _whole_or_file(opened, root, _shown(url), storage_options)
     if not isinstance(url_or_urls, Iterable) or isinstance(url_or_urls, (bytes, Mapping)):
-        raise RequestError(f"a dataset URL is text, a path or a list of them, but {url_or_urls!r} was given")
+        raise RequestError(
+            f"a dataset URL is text, a path or a list of them, but a {type(url_or_urls).__name__} was given"
+        )
     urls = [_checked_url(url) for url in url_or_urls]
     if not urls:
         raise RequestError("the list of dataset URLs is empty; name at least one")
@@ -143,7 +153,7 @@ def open_location(
 
 def _checked_url(url: Any) -> str:
     if not isinstance(url, (str, os.PathLike)) or isinstance(os.fspath(url), bytes):
-        raise RequestError(f"a dataset URL is text or a path, but {url!r} was given")
+        raise RequestError(f"a dataset URL is text or a path, but a {type(url).__name__} was given")
     text = os.fspath(url)
     if not text.strip():
         raise RequestError("the dataset URL is empty; give a URL such as file:///data/frames or a local path")
@@ -167,8 +177,9 @@ def _whole_or_file(filesystem: Any, root: str, shown: str, storage_options: Mapp
 
     info = answered(location, look)
     if info.type == fs.FileType.File:
-        directory, name = posixpath.split(root)
-        return Location(shown, filesystem, directory, (name,))
+        path = without_query(root)
+        directory, name = posixpath.split(path)
+        return Location(shown, filesystem, directory, (name,), {name: root} if path != root else {})
     return location
 
 
@@ -181,18 +192,30 @@ def _of_many(urls: list[str], storage_options: Mapping[str, Any] | None, filesys
         )
     opened, first = _filesystem_and_path(urls[0], storage_options, filesystem)
     paths = [first, *(_path_in(opened, url, filesystem) for url in urls[1:])]
-    for previous, path in itertools.pairwise(sorted(paths, key=lambda path: path.split("/"))):
+    sorted_paths = sorted(zip(paths, urls, strict=True), key=lambda place: place[0].split("/"))
+    for (previous, around), (path, url) in itertools.pairwise(sorted_paths):
         if path == previous or path.startswith(previous.rstrip("/") + "/"):
             raise RequestError(
-                f"the URLs of one dataset overlap: {shown_url(path)} is or lies in {shown_url(previous)}; name each "
-                "file once"
+                f"the URLs of one dataset overlap: {_shown(url)} is or lies in {_shown(around)}; name each file once"
             )
     # Not `posixpath.commonpath`: it makes one slash of the two in paths that are web addresses.
-    parts = [path.split("/") for path in paths]
+    named = _unlike([without_query(path) for path in paths], paths)
+    parts = [path.split("/") for path in named]
     shared = len(list(itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))))
     relative = tuple("/".join(part[shared:]) for part in parts)
     root = "/".join(parts[0][:shared]) or ("/" if first.startswith("/") else "")
-    return Location(_shown(urls[0])[: -len(relative[0])].rstrip("/"), opened, root, relative)
+    shown = _shown(without_query(urls[0]))[: -len(relative[0])].rstrip("/")
+    with_query = {name: path for name, path, own in zip(relative, paths, named, strict=True) if path != own}
+    return Location(shown, opened, root, relative, with_query)
+
+
+def _unlike(named: list[str], paths: list[str]) -> list[str]:
+    """Names for files whose paths differ in the query alone: told apart by a digest of it."""
+    seen = collections.Counter(named)
+    return [
+        f"{name}~{hashlib.sha256(path.encode()).hexdigest()[:8]}" if seen[name] > 1 else name
+        for name, path in zip(named, paths, strict=True)
+    ]
 
 
 def _scheme_and_host(url: str) -> tuple[str, str]:
@@ -212,7 +235,8 @@ def _scheme(url: str) -> str:
 def _shown(url: str) -> str:
     """The URL as it may be shown, and with a scheme."""
     if _scheme(url) == "file":
-        return "file://" + _local_path(url)
+        local = f"file://{_local_path(url)}"
+        return shown_url(local) if _URL.match(url) else local
     return shown_url(url if url.endswith("://") else url.rstrip("/"))
 
 

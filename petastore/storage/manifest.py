@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pyarrow import ipc
 
 from petastore.arrow_memory import numbers_of
-from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataError, PetastoreError
+from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataError, PetastoreError, StorageAccessError
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.document import DOCUMENT_KEY
 from petastore.storage.footers import document_in, footer_if_there, list_data_files, read_footer
@@ -291,7 +291,12 @@ def read_schema_document(location: Location) -> str | None:
         MetadataError: The file is damaged, or the pickle is no schema of Petastorm's.
         StorageError: The storage refused.
     """
-    footer = footer_if_there(location, COMMON_METADATA)
+    try:
+        footer = footer_if_there(location, COMMON_METADATA)
+    except StorageAccessError:
+        if location.paths is None:
+            raise
+        return None  # who may read some files, as signed URLs allow, may not look at what lies beside them
     if footer is None:
         return None
     source = f"{location.url}/{COMMON_METADATA}"

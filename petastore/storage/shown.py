@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
-__all__ = ["HIDDEN", "secrets_in_options", "secrets_in_url", "shown_text", "shown_url"]
+__all__ = ["HIDDEN", "secrets_in_options", "secrets_in_url", "shown_text", "shown_url", "without_query"]
 
 HIDDEN = "***"
 """What stands where something was left out."""
@@ -31,7 +31,7 @@ _NAME = (
     r"|account[_-]?key|private[_-]?key)|sig|sas|authorization)"
 )
 _SPELLED = re.compile(
-    rf"(?i)(?<![\w])(?P<name>{_NAME}(?:[_-]?id)?)(?P<between>['\"]?\s*(?:=|:(?!/))\s*)(?P<quote>b?['\"]?)"
+    rf"(?i)(?<![\w])(?P<name>{_NAME}(?:[_-]?id)?)(?P<between>['\"]?\s*(?:=|:(?!/))\s*)(?P<quote>(?:b(?=['\"]))?['\"]?)"
     r"(?P<value>(?:(?:bearer|basic|negotiate)\s+)?[^\s'\"&,;)}\]]+)"
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+(?=[A-Za-z0-9._~+/=-]{8,})[A-Za-z0-9._~+/=-]+")
@@ -82,6 +82,25 @@ def shown_text(text: str, secrets: Iterable[str] = ()) -> str:
     text = _URL_IN_TEXT.sub(lambda match: _shown_link(match[0]), text)
     text = _SPELLED.sub(lambda match: f"{match['name']}{match['between']}{match['quote']}{HIDDEN}", text)
     return _BEARER.sub(rf"\1 {HIDDEN}", text)
+
+
+def without_query(path: str) -> str:
+    """A path in a file system without the query that a web address, or a signed URL, has.
+
+    Elsewhere `?` and `#` belong to the name, unless pairs follow.
+
+    Example:
+        >>> without_query("https://host/a.parquet?sig=a/b"), without_query("bucket/a.parquet#token=abc")
+        ('https://host/a.parquet', 'bucket/a.parquet')
+        >>> without_query("bucket/what?.parquet"), without_query("/data/a?b=c.parquet")
+        ('bucket/what?.parquet', '/data/a?b=c.parquet')
+    """
+    if path.startswith("/"):
+        return path
+    mark = re.search("[?#]", path)
+    if mark is None or not (path.startswith(("http://", "https://")) or _PAIRS.fullmatch(path[mark.end() :])):
+        return path
+    return path[: mark.start()]
 
 
 def secrets_in_url(url: str) -> frozenset[str]:

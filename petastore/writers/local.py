@@ -116,7 +116,7 @@ def write_dataset(
 
 def _check_request(url: Any, schema: Any, rows: Any, mode: Any) -> None:
     if not isinstance(url, (str, os.PathLike)):
-        raise RequestError(f"write_dataset takes one URL or path, but {url!r} was given")
+        raise RequestError(f"write_dataset takes one URL or path, but a {type(url).__name__} was given")
     if not isinstance(schema, Unischema) or not len(schema):
         raise RequestError(f"write_dataset takes a Unischema with at least one field, but {schema!r} was given")
     if mode not in _MODES:
