@@ -294,9 +294,9 @@ def read_schema_document(location: Location) -> str | None:
     try:
         footer = footer_if_there(location, COMMON_METADATA)
     except StorageAccessError:
-        if location.paths is None:
+        if location.paths is None or not location.root.startswith(("http://", "https://")):
             raise
-        return None  # who may read some files, as signed URLs allow, may not look at what lies beside them
+        return None  # a server that gives a file, by a signed URL or to all, may forbid to ask what lies beside it
     if footer is None:
         return None
     source = f"{location.url}/{COMMON_METADATA}"
