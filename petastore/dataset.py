@@ -302,8 +302,8 @@ def open_dataset(
     The schema that Petastorm pickled is read as data: nothing that it names is imported or run.
 
     Args:
-        url_or_urls: A directory, one Parquet file, or a list of either with one scheme and host. Plain local paths
-            work.
+        url_or_urls: A directory, one Parquet file, a pattern such as `day=*/part-*.parquet`, or a list of these with
+            one scheme and host. Plain local paths work.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
         filesystem: A pyarrow or fsspec filesystem to use instead.
 
@@ -324,7 +324,7 @@ def open_dataset(
         >>> dataset.schema == schema, dataset.inventory
         (True, Inventory(1 file, 1 row group, 2 rows))
     """
-    location = open_location(url_or_urls, storage_options=storage_options, filesystem=filesystem)
+    location = open_location(url_or_urls, storage_options=storage_options, filesystem=filesystem, patterns=True)
     manifest = read_manifest(location) if location.paths is None else None
     return _from_footers(location) if manifest is None else _from_manifest(location, manifest)
 
@@ -385,7 +385,7 @@ def _from_footers(location: Location) -> Dataset:
         unreadable = {name: why for name, why in unreadable.items() if name in declared}
         schema = _with_partitions(_without(declared, unreadable), partitions)
         check_stored_schema(schema, stored, source=footers[0].file.path, partition_names=names)
-    return Dataset(
+    dataset = Dataset(
         location=location,
         schema=schema,
         inventory=inventory_of(footers),
@@ -395,6 +395,8 @@ def _from_footers(location: Location) -> Dataset:
         unreadable=unreadable,
         stored_keys=_stored_keys(schema, stored, partitions),
     )
+    dataset.footers.know(location, footers)
+    return dataset
 
 
 def _find_document(location: Location, footers: Sequence[Footer]) -> tuple[str | None, list[str]]:

@@ -119,7 +119,7 @@ class Inventory:
         return cls(
             files=tuple(file for file, _ in ordered),
             file=np.repeat(np.arange(len(ordered), dtype=np.int32), counts),
-            ordinal=np.concatenate([np.arange(count, dtype=np.int32) for count in counts] or [np.empty(0, np.int32)]),
+            ordinal=np.arange(sum(counts)) - np.repeat(np.cumsum([0, *counts])[:-1], counts),
             rows=joined("rows"),
             stored_bytes=joined("stored_bytes"),
             decoded_bytes=joined("decoded_bytes"),

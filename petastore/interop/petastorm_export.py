@@ -18,8 +18,8 @@ from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.schema.document import dump_document
-from petastore.storage.footers import document_in, footer_if_there
-from petastore.storage.listing import list_data_files
+from petastore.storage.footers import document_in, footer_if_there, parquet_among
+from petastore.storage.listing import files_beside
 from petastore.storage.manifest import COMMON_METADATA, write_common_metadata
 from petastore.storage.petastorm_index import PETASTORM_INDEX_KEY
 from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
@@ -114,7 +114,7 @@ def _check(dataset: Dataset) -> None:
             f"{location.url} declares no schema; give it one with petastore.writers.generate.generate_metadata, or let "
             "Petastorm's make_batch_reader read it as it is"
         )
-    strangers = sorted(set(list_data_files(location)) - {file.path for file in inventory.files})
+    strangers = parquet_among(location, files_beside(location, {file.path for file in inventory.files}))
     if strangers:
         raise RequestError(
             f"{location.url} holds data files that are not part of the dataset, and Petastorm would stop at them: "

@@ -6,14 +6,16 @@ unlisted before the block was left by a write that failed: it must not slip into
 
 from __future__ import annotations
 
+import functools
 import warnings
 
-from petastore.errors import DatasetNotFoundError, SchemaError
+from petastore.errors import SchemaError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document
-from petastore.storage.footers import inventory_of, read_footers
-from petastore.storage.listing import list_data_files
+from petastore.storage.at_once import at_once
+from petastore.storage.footers import inventory_of, is_parquet, parquet_among, read_footers
+from petastore.storage.listing import files_beside, is_called_parquet, list_data_files
 from petastore.storage.location import Location
 from petastore.storage.manifest import Manifest, read_manifest
 from petastore.storage.partitions import partition_fields
@@ -48,10 +50,7 @@ class BlockCommit:
         Raises:
             StorageError: The storage refused.
         """
-        try:
-            self._before = set(list_data_files(self._location))
-        except DatasetNotFoundError:
-            self._before = set()
+        self._before = set(files_beside(self._location, ()))
 
     def finish(self) -> Inventory:
         """Check the files against the schema and put the next manifest in place.
@@ -82,16 +81,20 @@ class BlockCommit:
         return Manifest(inventory_of(footers), self._document, self._writer)
 
     def _files(self) -> list[str]:
-        """What the manifest lists and is still there, and what the block added; all, where there is no manifest."""
-        found = list_data_files(self._location)
+        """What the manifest lists and is still there, and what the block added; all Parquet, where there is none."""
+        found = files_beside(self._location, ())
         manifest = read_manifest(self._location)
         if manifest is None:
-            return found
+            older = [path for path in found if path in self._before and not is_called_parquet(path)]
+            are_parquet = at_once(functools.partial(is_parquet, self._location), older)
+            self._left_out = [path for path, is_one in zip(older, are_parquet, strict=True) if not is_one]
+            return sorted(set(found) - set(self._left_out))
         listed = {file.path for file in manifest.inventory.files}
         if not listed.isdisjoint(found):
             self._refuse_other_schema(manifest)
-        self._left_out = sorted(self._before.intersection(found) - listed)
-        return sorted(set(found) - set(self._left_out))
+        older = sorted(self._before.intersection(found) - listed)
+        self._left_out = parquet_among(self._location, older)
+        return sorted(set(found) - set(older))
 
     def _refuse_other_schema(self, manifest: Manifest) -> None:
         if manifest.schema_document not in (None, self._document):

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import hashlib
+import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from petastore.errors import DatasetChangedError, MetadataError, SchemaError
+from petastore.errors import DatasetChangedError, DatasetNotFoundError, MetadataError, SchemaError, StorageError
 from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.schema.document import DOCUMENT_KEY
+from petastore.storage.alike_footers import alike_footers
+from petastore.storage.at_once import at_once
 from petastore.storage.failures import answered, asking
 from petastore.storage.leaves import leaves_by_column
-from petastore.storage.listing import list_data_files
+from petastore.storage.listing import is_called_parquet, list_data_files
 from petastore.storage.location import Location
 from petastore.storage.partitions import parse_partitions
 from petastore.storage.row_group_counts import row_group_counts
@@ -40,7 +44,9 @@ __all__ = [
     "agreed_arrow_schema",
     "footer_if_there",
     "inventory_of",
+    "is_parquet",
     "list_data_files",
+    "parquet_among",
     "read_footer",
     "read_footers",
 ]
@@ -52,6 +58,36 @@ _TAIL_BYTES = 64 * 1024
 _MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 _THREADS = 16
+_SHOWN = 5
+_LOOKED_AT = 64
+_ROWS = 0
+_MOST_COUNTED = 1 << 31  # whether larger ones can be read is looked at file by file; sums do not wrap around
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Columns:
+    """The columns of a file, and of all that have the same."""
+
+    arrow_schema: Any
+    """Their `pyarrow.Schema`, without the file's key-value metadata."""
+
+    leaves: Mapping[str, range]
+    """Of each top-level column that can be read: its leaf columns, half-open."""
+
+    unreadable: Mapping[str, str]
+    """Of each other column: why it cannot be read."""
+
+    stored: Any
+    """Their `pyarrow.parquet.ParquetSchema`."""
+
+    as_asked: dict[tuple[str, ...], Any] = dataclasses.field(default_factory=dict)
+    """Of columns that were read: the `pyarrow.Schema` of their tables, if they come just as they are handed on."""
+
+    @once
+    def byte_leaves(self) -> frozenset[int]:
+        """Numbers of the leaf columns of text or bytes."""
+        leaves = range(len(self.stored))
+        return frozenset(leaf for leaf in leaves if self.stored.column(leaf).physical_type == "BYTE_ARRAY")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -61,44 +97,65 @@ class Footer:
     file: DataFile
     """The file with its size and the digest of the footer."""
 
-    metadata: Any
-    """The `pyarrow.parquet.FileMetaData`."""
-
-    arrow_schema: Any
-    """The `pyarrow.Schema` of the columns that can be read, without the file's key-value metadata."""
-
-    leaves: Mapping[str, range]
-    """Of each of them: its leaf columns, half-open."""
-
-    unreadable: Mapping[str, str]
-    """Of each other column: why it cannot be read."""
-
     encoded: bytes = dataclasses.field(repr=False)
     """The footer as it lies in the file."""
+
+    columns: Columns = dataclasses.field(repr=False)
+    """Its columns."""
+
+    counts: NDArray[np.int64] | None = dataclasses.field(default=None, repr=False)
+    """Rows, compressed and uncompressed bytes of each row group, checked, if they were worked out already."""
+
+    @once
+    def metadata(self) -> Any:
+        """The `pyarrow.parquet.FileMetaData`.
+
+        Raises:
+            MetadataError: It is damaged in a way that others with the same columns are not.
+        """
+        return _metadata(self.encoded, self.file.path)
+
+    @property
+    def arrow_schema(self) -> Any:
+        """The `pyarrow.Schema` of the file's columns, without the file's key-value metadata."""
+        return self.columns.arrow_schema
+
+    @property
+    def leaves(self) -> Mapping[str, range]:
+        """Of each top-level column: its leaf columns, half-open."""
+        return self.columns.leaves
+
+    @property
+    def as_asked(self) -> dict[tuple[str, ...], Any]:
+        """Of columns that were read: the `pyarrow.Schema` of their tables, if they come just as they are handed on."""
+        return self.columns.as_asked
 
     @once
     def groups(self) -> dict[str, NDArray[np.int64]]:
         """`rows`, `stored_bytes` and `decoded_bytes` of each row group, arrays of shape (row groups,)."""
-        counts = row_group_counts(self.encoded, source=self.file.path)
-        _check_counts(counts, self.metadata.num_rows, self.file.path)
+        counts = self.counts
+        if counts is None:
+            counts = row_group_counts(self.encoded, source=self.file.path)
+            _check_counts(counts, self.metadata.num_rows, self.file.path)
         return dict(zip(("rows", "stored_bytes", "decoded_bytes"), counts, strict=True))
 
     @property
     def rows(self) -> NDArray[np.int64]:
         """Rows of each row group, shape (row groups,), without a look at its columns."""
+        if self.counts is not None:
+            return self.counts[_ROWS]
         groups = range(self.metadata.num_row_groups)
         return np.array([self.metadata.row_group(group).num_rows for group in groups], dtype=np.int64)
 
-    @once
-    def as_asked(self) -> dict[tuple[str, ...], Any]:
-        """Of columns that were read: the `pyarrow.Schema` of their tables, if they come just as they are handed on."""
-        return {}
+    @property
+    def unreadable(self) -> Mapping[str, str]:
+        """Of each other column: why it cannot be read."""
+        return self.columns.unreadable
 
-    @once
+    @property
     def byte_leaves(self) -> frozenset[int]:
         """Numbers of the leaf columns of text or bytes."""
-        columns = self.metadata.schema
-        return frozenset(leaf for leaf in range(len(columns)) if columns.column(leaf).physical_type == "BYTE_ARRAY")
+        return self.columns.byte_leaves
 
     @property
     def written_by(self) -> str:
@@ -152,9 +209,27 @@ def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BY
         StorageError: The file cannot be read.
         MetadataError: The file is no Parquet, or its footer is damaged; the message says how.
     """
-    with asking(location, "read the footer of", path), open_to_read(location, path) as source:
-        size, footer = _read_tail(source, path, max_bytes)
+    size, footer = read_tail(location, path, max_bytes=max_bytes)
     return _parsed(path, size, footer)
+
+
+def read_tail(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> tuple[int, bytes]:
+    """Bytes of a file, and its footer as it lies there.
+
+    Raises:
+        FileMissingError: There is no such file.
+        StorageError: The file cannot be read.
+        MetadataError: The file is no Parquet.
+    """
+    with asking(location, "read the footer of", path), open_to_read(location, path) as source:
+        return _read_tail(source, path, max_bytes)
+
+
+class NoParquetError(MetadataError):
+    """A file that neither begins nor ends as Parquet does: somebody else's, among the data files."""
+
+    path = ""
+    """Which, relative to the root."""
 
 
 def footer_if_there(location: Location, path: str) -> Footer | None:
@@ -171,13 +246,19 @@ def footer_if_there(location: Location, path: str) -> Footer | None:
 def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
     size = source.size()
     if size < len(_MAGIC) * 2 + 4:
-        raise MetadataError(f"{path} has {size} bytes and is no Parquet: even an empty one has more")
+        raise NoParquetError(f"{path} has {size} bytes and is no Parquet: even an empty one has more")
     source.seek(max(0, size - _TAIL_BYTES))
     tail = source.read(min(size, _TAIL_BYTES))
     if tail[-4:] == _ENCRYPTED_MAGIC:
         raise MetadataError(f"{path} has an encrypted footer, and petastore reads no encrypted files; decrypt it first")
     if tail[-4:] != _MAGIC:
-        raise MetadataError(f"{path} is no Parquet, or was cut short: it ends with {tail[-4:]!r} instead of {_MAGIC!r}")
+        source.seek(0)
+        if source.read(len(_MAGIC)) == _MAGIC:
+            raise MetadataError(
+                f"{path} begins as Parquet, but was cut short or damaged: it ends with {tail[-4:]!r} instead of "
+                f"{_MAGIC!r}. Write it again, or delete it"
+            )
+        raise NoParquetError(f"{path} is no Parquet: it ends with {tail[-4:]!r} instead of {_MAGIC!r}")
     length = int.from_bytes(tail[-8:-4], "little")
     if length > size - 12 or length == 0:
         raise MetadataError(
@@ -192,9 +273,8 @@ def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
 
 
 def _parsed(path: str, size: int, footer: bytes) -> Footer:
-    framed = b"".join([_MAGIC, footer, len(footer).to_bytes(4, "little"), _MAGIC])
+    metadata = _metadata(footer, path)
     try:
-        metadata = pq.read_metadata(pa.BufferReader(framed))
         schema = metadata.schema.to_arrow_schema().remove_metadata()
         _ = schema.names  # which are not decoded before
     except UnicodeDecodeError as problem:
@@ -211,32 +291,113 @@ def _parsed(path: str, size: int, footer: bytes) -> Footer:
     if unreadable:
         schema = pa.schema([field for field in schema if field.name not in unreadable])
         leaves = {name: own for name, own in leaves.items() if name not in unreadable}
-    file = DataFile(path, size, hashlib.sha256(footer).hexdigest()[:32], parse_partitions(path))
-    return Footer(file, metadata, schema, leaves, unreadable, footer)
+    parsed = Footer(_data_file(path, size, footer), footer, Columns(schema, leaves, unreadable, metadata.schema))
+    parsed.__dict__["metadata"] = metadata
+    return parsed
+
+
+def _metadata(footer: bytes, path: str) -> Any:
+    framed = b"".join([_MAGIC, footer, len(footer).to_bytes(4, "little"), _MAGIC])
+    try:
+        reader = pq.ParquetReader()  # not `read_metadata`, which looks at each column besides
+        reader.open(pa.BufferReader(framed))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
+        raise MetadataError(f"{path}: the footer is damaged: {problem}") from problem
+    return reader.metadata
+
+
+def _data_file(path: str, size: int, footer: bytes) -> DataFile:
+    return DataFile(path, size, hashlib.sha256(footer).hexdigest()[:32], parse_partitions(path))
 
 
 def read_footers(location: Location, paths: Iterable[str]) -> list[Footer]:
     """Footers of many files, read by up to 16 threads, in the order of `paths`.
 
     Raises:
-        StorageError: As `read_footer`, for the first file in order that fails.
+        StorageError: As `read_footer`, for the first file in order that fails; files that are no Parquet are named
+            together.
+        DatasetNotFoundError: None of them is Parquet, by its name or by its bytes, and nobody named one.
     """
     wanted = list(paths)
-    if len(wanted) < 2:
-        return [read_footer(location, path) for path in wanted]
-    with ThreadPoolExecutor(min(_THREADS, len(wanted)), "petastore-footers") as threads:
-        pending = [threads.submit(_read_counted, location, path) for path in wanted]
-        try:
-            return [footer.result() for footer in pending]
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+    found = list(at_once(functools.partial(_tail_or_stranger, location), wanted))
+    strangers = [one for one in found if isinstance(one, NoParquetError)]
+    if strangers:
+        _refuse_strangers(location, wanted, strangers)
+    return _all_parsed(wanted, [one for one in found if not isinstance(one, NoParquetError)])
 
 
-def _read_counted(location: Location, path: str) -> Footer:
-    footer = read_footer(location, path)
-    _ = footer.groups  # counted here, in parallel, and kept
-    return footer
+def _all_parsed(paths: Sequence[str], tails: Sequence[tuple[int, bytes]]) -> list[Footer]:
+    """Footers of many files: of those that are alike the first says what all have in common."""
+    parsed: dict[int, Footer] = {}
+    for kind in alike_footers([footer for _, footer in tails]):
+        columns: Columns | None = None
+        is_right = (kind.counts >= 0).all(axis=(1, 2)) & (kind.counts[:, _ROWS].sum(axis=1) == kind.num_rows)
+        is_right &= kind.counts.max(axis=(1, 2), initial=0) < _MOST_COUNTED
+        for number, counts in zip(kind.members[is_right].tolist(), kind.counts[is_right], strict=True):
+            (size, footer), path = tails[number], paths[number]
+            if columns is None:
+                columns = _parsed(path, size, footer).columns
+            parsed[number] = Footer(_data_file(path, size, footer), footer, columns, counts)
+    rest = [number for number in range(len(paths)) if number not in parsed]
+    parsed.update(zip(rest, at_once(lambda number: _counted(paths[number], *tails[number]), rest), strict=True))
+    return [parsed[number] for number in range(len(paths))]
+
+
+def _counted(path: str, size: int, footer: bytes) -> Footer:
+    parsed = _parsed(path, size, footer)
+    _ = parsed.groups  # counted here, in parallel, and kept
+    return parsed
+
+
+def is_parquet(location: Location, path: str) -> bool:
+    """Whether a file ends as Parquet does; False for one that cannot be read.
+
+    Args:
+        location: Where it lies.
+        path: The file, relative to the root; no FIFO or the like, whose opening would wait for a writer.
+    """
+    try:
+        with asking(location, "look at", path), open_to_read(location, path) as source:
+            source.seek(max(source.size() - len(_MAGIC), 0))
+            return source.read(len(_MAGIC)) in {_MAGIC, _ENCRYPTED_MAGIC}
+    except StorageError:
+        return False
+
+
+def parquet_among(location: Location, paths: Sequence[str]) -> list[str]:
+    """Those of some files that are Parquet by their names or, of at most 64 others, by how they end; in their order.
+
+    So people are told of data that nobody lists, and not of a README, at a cost that does not grow with strangers.
+    """
+    others = [path for path in paths if not is_called_parquet(path)]
+    looked_at = others[:: -(-len(others) // _LOOKED_AT) or 1]
+    ends = at_once(functools.partial(is_parquet, location), looked_at)
+    found = {path for path, is_one in zip(looked_at, ends, strict=True) if is_one}
+    return [path for path in paths if path in found or is_called_parquet(path)]
+
+
+def _tail_or_stranger(location: Location, path: str) -> tuple[int, bytes] | NoParquetError:
+    try:
+        return read_tail(location, path)
+    except NoParquetError as problem:
+        problem.path = path
+        return problem
+
+
+def _refuse_strangers(location: Location, paths: Sequence[str], strangers: Sequence[NoParquetError]) -> NoReturn:
+    if len(paths) == 1 and location.paths is not None:
+        raise strangers[0]
+    names = [problem.path for problem in strangers]
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    named = set(location.paths or ()) - location.matched
+    if len(names) == len(paths) and named.isdisjoint(names) and not any(is_called_parquet(name) for name in names):
+        raise DatasetNotFoundError(f"{location.url} has no Parquet file in it; found only {shown}")
+    raise MetadataError(
+        f"{location.url}: {len(names):,} of the {len(paths):,} files there {'is' if len(names) == 1 else 'are'} no "
+        f"Parquet: {shown}. All files are data files but those whose names begin with _ or . or end in .crc: move "
+        "these away, give them such names, or read a pattern such as directory/*.parquet. The first: "
+        f"{strangers[0]}"
+    )
 
 
 def inventory_of(footers: Iterable[Footer]) -> Inventory:
@@ -263,8 +424,8 @@ def agreed_arrow_schema(footers: Sequence[Footer]) -> pa.Schema:
     hidden = {name for footer in footers for name in footer.unreadable}
     fields = {field.name: field for field in first.arrow_schema if field.name not in hidden}
     seen = [first.arrow_schema]
-    for footer in footers[1:]:
-        if any(footer.arrow_schema.equals(known) for known in seen):
+    for last, footer in itertools.pairwise(footers):
+        if footer.columns is last.columns or any(footer.arrow_schema.equals(known) for known in seen):
             continue
         seen.append(footer.arrow_schema)
         theirs = {field.name: field for field in footer.arrow_schema if field.name not in hidden}
@@ -321,6 +482,10 @@ def _agreed_type(ours: pa.DataType, theirs: pa.DataType) -> pa.DataType | None:
 _Key = tuple[str, str, str, int, str]
 
 
+def _key(location: Location, file: DataFile) -> _Key:
+    return location.url, location.root, file.path, file.size, file.digest
+
+
 def _members(arrow_type: pa.DataType) -> list[pa.Field]:
     if pa.types.is_map(arrow_type):
         return [arrow_type.key_field, arrow_type.item_field]
@@ -349,7 +514,9 @@ class FooterCache:
         """Is empty: some of the footers were being read by threads that a forked child does not have."""
         self._bytes = 0
         self._lock = threading.Lock()
-        self._footers: collections.OrderedDict[_Key, Future[Footer]] = collections.OrderedDict()
+        self._kept: collections.OrderedDict[_Key, Footer] = collections.OrderedDict()
+        self._being_read: dict[_Key, Future[Footer]] = {}
+        self._known: dict[_Key, Footer] = {}
 
     def get(self, location: Location, file: DataFile) -> Footer:
         """The footer of a file, which must be the file that the inventory describes.
@@ -359,65 +526,71 @@ class FooterCache:
             StorageError: The file is missing or cannot be read.
             MetadataError: The footer is damaged, or has other row groups than the inventory says.
         """
-        key = (location.url, location.root, file.path, file.size, file.digest)
+        key = _key(location, file)
+        mine: Future[Footer] | None = None
         with self._lock:
-            entry = self._footers.get(key)
-            if entry is not None:
-                self._footers.move_to_end(key)
-            else:
-                mine = self._footers[key] = Future()
-        footer = entry.result() if entry is not None else self._read(key, mine, location, file)
-        try:
-            check_unchanged(footer.file, file)
-        except DatasetChangedError:
-            self._forget(key)
-            raise
+            footer = self._kept.get(key)
+            if footer is not None:
+                self._kept.move_to_end(key)
+                return footer  # it was compared when it was read
+            others = self._being_read.get(key)
+            if others is None:
+                mine = self._being_read[key] = Future()
+        if mine is None:
+            assert others is not None  # noqa: S101 - one of the two is there
+            footer = others.result()
+        else:
+            footer = self._read(key, mine, location, file)
+        check_unchanged(footer.file, file)
         return footer
+
+    def know(self, location: Location, footers: Iterable[Footer]) -> None:
+        """Remember footers that were read some time ago, as far as there is room: they need not be parsed again.
+
+        A file that is asked for is looked at all the same: it may have been rewritten.
+        """
+        room = self._max_bytes
+        for footer in footers:
+            room -= len(footer.encoded)
+            if room < 0:
+                return
+            self._known[_key(location, footer.file)] = footer
 
     def _read(self, key: _Key, mine: Future[Footer], location: Location, file: DataFile) -> Footer:
         try:
-            footer = read_footer(location, file.path)
+            size, encoded = read_tail(location, file.path)
+            known = self._known.pop(key, None)
+            same = known is not None and known.file.size == size and known.encoded == encoded
+            footer = known if known is not None and same else _parsed(file.path, size, encoded)
             if self._inventory is not None:
                 check_unchanged(footer.file, file)
                 check_row_groups(footer, self._inventory, location.url)
         except BaseException as problem:
-            self._forget(key)
+            with self._lock:
+                del self._being_read[key]
             mine.set_exception(problem)
             raise
-        mine.set_result(footer)
         with self._lock:
-            self._bytes += footer.metadata.serialized_size
-            for old in [known for known, entry in self._footers.items() if entry.done() and known != key]:
-                if self._bytes <= self._max_bytes:
-                    break
-                self._bytes -= self._footers.pop(old).result().metadata.serialized_size
+            del self._being_read[key]
+            if _is_unchanged(footer.file, file):
+                self._kept[key] = footer
+                self._bytes += len(encoded)
+                while self._bytes > self._max_bytes and len(self._kept) > 1:
+                    self._bytes -= len(self._kept.popitem(last=False)[1].encoded)
+        mine.set_result(footer)
         return footer
 
-    def _forget(self, key: _Key) -> None:
-        with self._lock:
-            entry = self._footers.pop(key, None)
-            if entry is not None and entry.done() and entry.exception() is None:
-                self._bytes -= entry.result().metadata.serialized_size
-
     def check(self, location: Location, files: Sequence[DataFile]) -> None:
-        """Reads the footers of some files, by up to 16 threads.
+        """Reads the footers of some files, several at once.
 
         Raises:
             StorageError: As `get`, for the first file in order that fails.
         """
-        if not files:
-            return
-        with ThreadPoolExecutor(min(_THREADS, len(files)), "petastore-footers") as threads:
-            pending = [threads.submit(self.get, location, file) for file in files]
-            try:
-                for footer in pending:
-                    footer.result()
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
+        for _ in at_once(functools.partial(self.get, location), files):
+            pass
 
     def __len__(self) -> int:
-        return len(self._footers)
+        return len(self._kept)
 
     def holding_against(self, inventory: Inventory) -> FooterCache:
         """This cache if its footers are held against an inventory, else an empty one whose footers will be."""
@@ -455,9 +628,13 @@ def check_unchanged(found: DataFile, expected: DataFile) -> None:
     Raises:
         DatasetChangedError: Size or digest differ.
     """
-    if found.size != expected.size or (expected.digest and found.digest != expected.digest):
+    if not _is_unchanged(found, expected):
         raise DatasetChangedError(
             f"{expected.path} was rewritten since the dataset was listed: it had {expected.size:,} bytes and footer "
             f"{expected.digest or '(unknown)'}, and has {found.size:,} bytes and footer {found.digest}. Open the "
             "dataset again; if a manifest lists the old file, commit the dataset again"
         )
+
+
+def _is_unchanged(found: DataFile, expected: DataFile) -> bool:
+    return found.size == expected.size and (not expected.digest or found.digest == expected.digest)

@@ -1,21 +1,38 @@
-"""What lies in a dataset's directory: data files, and the marks of writes that have not ended."""
+"""Which of the files in a dataset's directory are its data files, and which are marks of writes that have not ended.
+
+Parquet is known by its first and last bytes, which `petastore.storage.footers` looks at, and never by its name. So
+everything is a data file but what one rule leaves out, at every level: names that begin with `.` or `_` (but
+`_key=value` is a partition), names that end in `.crc`, files without bytes, and the files of a `write_dataset` that has
+not ended. What somebody names is taken whatever it is called.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from pyarrow import fs
 
-from petastore.errors import DatasetNotFoundError, MetadataError
+from petastore.errors import DatasetNotFoundError, MetadataError, StorageError
 from petastore.storage.failures import answered, asking
 from petastore.storage.location import Location
+from petastore.storage.walk import Enter, Entry, Tree, entry_at, trees_at, walk
 
-__all__ = ["files_below", "is_data_file", "list_data_files", "unfinished_writes", "writing_marker"]
+__all__ = [
+    "files_below",
+    "files_beside",
+    "is_called_parquet",
+    "is_hidden",
+    "list_data_files",
+    "unfinished_writes",
+    "writing_marker",
+]
 
-_SUFFIXES = (".parquet", ".parq", ".pq")
-_MARKER = re.compile(r"_petastore/writing-([0-9a-f]{32})")
+_MARKER = re.compile(r"(?:.*/)?_petastore/writing-([0-9a-f]{32})")
+_SUFFIXES = (".parquet", ".parq", ".pqt", ".pq")
+_SHOWN = 5
 
 
 def writing_marker(token: str) -> str:
@@ -34,46 +51,166 @@ def unfinished_writes(location: Location) -> set[str]:
     return {match[1] for info in found if (match := _MARKER.fullmatch(f"_petastore/{info.base_name}"))}
 
 
-def is_data_file(path: str) -> bool:
-    """Whether a path relative to the root is that of a data file by its names alone."""
-    return not _is_hidden(path) and path.endswith(_SUFFIXES)
+def is_hidden(path: str) -> bool:
+    """Whether a file is left out for its names alone, given its path relative to what is read.
 
-
-def list_data_files(location: Location) -> list[str]:
-    """Paths of the data files, relative to the root and sorted.
-
-    Data files end in `.parquet`, `.parq` or `.pq`, or, where there is none such, have no suffix at all, as Hive writes
-    them. Names beginning with `_` or `.` are left out at every level (but `_key=value` is a partition), and so are the
-    files of a `write_dataset` that has not ended. Where `location.paths` names files or directories, only those are
-    listed, and a file that is named is taken whatever it is called.
-
-    Raises:
-        DatasetNotFoundError: Nothing is there, or nothing that is a data file.
-        MetadataError: A `.parquet` file has no bytes.
-        StorageError: The storage refused.
+    Example:
+        >>> [is_hidden(path) for path in ("a/_b/c.parquet", "_key=1/c", "a/.b.crc", "a/b.crc", "a/README")]
+        [True, False, True, True, False]
     """
-    found = files_below(location)
-    unfinished = {match[1] for path in found if (match := _MARKER.fullmatch(path))}
-    named = set(location.paths or ())
-    data = {path: info for path, info in found.items() if path in named or not _is_hidden(path)}
-    written = {path: info for path, info in data.items() if not any(token in path for token in unfinished)}
-    files = {path: info for path, info in written.items() if path in named or path.endswith(_SUFFIXES)}
-    files = files or {path: info for path, info in written.items() if info.size and "." not in info.base_name}
-    for path, info in files.items():
-        if info.size == 0:
-            raise MetadataError(
-                f"{location.url}: {path} has no bytes, so it is no Parquet; delete it or write it again"
-            )
-    if not files:
-        raise DatasetNotFoundError(_nothing_found(location, found, unfinished=len(data) > len(written)))
-    return sorted(files)
+    return path.endswith(".crc") or _has_hidden_part(path)
 
 
-def _is_hidden(path: str) -> bool:
+def is_called_parquet(path: str) -> bool:
+    """Whether a file says by its name that it is Parquet; many that are do not.
+
+    Example:
+        >>> [is_called_parquet(path) for path in ("a.parquet", "A.PQ", "part-00001", "a.parquet.gz", "a.csv")]
+        [True, True, False, False, False]
+    """
+    return path.lower().endswith(_SUFFIXES)
+
+
+def _has_hidden_part(path: str) -> bool:
     return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
 
 
-def _nothing_found(location: Location, found: Mapping[str, Any], *, unfinished: bool) -> str:
+def list_data_files(location: Location) -> list[str]:
+    """Paths of the data files, relative to the root and sorted; whether they are Parquet is for the footers to say.
+
+    Left out are, at every level, names that begin with `_` or `.` (but `_key=value` is a partition), names that end in
+    `.crc`, files without bytes, and files of a `write_dataset` that has not ended. Where `location.paths` names files
+    or directories, only those are listed; a file that is named, and was not found by a pattern, is taken whatever it is
+    called.
+
+    On local file systems links are followed, but for those that lead back to a directory around what is listed, or to
+    one that is listed anyway: each file is listed once.
+
+    Raises:
+        DatasetNotFoundError: Nothing is there, or nothing that is a data file.
+        MetadataError: A file that was named has no bytes.
+        StorageError: The storage refused; or among the data files is something that is no file, such as a link that
+            leads nowhere. It is not opened.
+    """
+    found, written, unfinished = _looked_through(location)
+    _refuse_odd(location, [one for one in written if not one.entry.is_file])
+    for one in written:
+        if one.entry.size == 0:
+            raise MetadataError(
+                f"{location.url}: {one.path} has no bytes, so it is no Parquet; write it again, or leave it out"
+            )
+    if not written:
+        raise DatasetNotFoundError(_nothing_found(location, found, unfinished=unfinished))
+    return sorted(one.path for one in written)
+
+
+def files_beside(location: Location, listed: Collection[str]) -> list[str]:
+    """What would be data files, if `listed` did not say which are; sorted, and nothing where nothing is.
+
+    Raises:
+        StorageError: The storage refused; or what is listed is no file. It is not opened.
+    """
+    try:
+        _, written, _ = _looked_through(location)
+    except DatasetNotFoundError:
+        return []
+    _refuse_odd(location, [one for one in written if one.path in listed and not one.entry.is_file])
+    return sorted(one.path for one in written if one.path not in listed and one.entry.is_file)
+
+
+def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], bool]:
+    """All that is there, what of it belongs to the data, and whether files of unfinished writes do not."""
+    found = list(_found(location, _is_entered).values())
+    unfinished = {match[1] for one in found if (match := _MARKER.fullmatch(one.path))}
+    if location.paths is not None:
+        unfinished |= unfinished_writes(location)
+    data = [one for one in found if one.is_named or not one.is_left_out]
+    written = [one for one in data if one.is_named or not any(token in one.path for token in unfinished)]
+    return found, written, len(data) > len(written)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """Something that lies in the dataset's directory."""
+
+    path: str
+    """Path relative to the root."""
+
+    below: str
+    """Path relative to the directory that is read whole; empty where it was named, or found by a pattern."""
+
+    entry: Entry
+    """What it is."""
+
+    is_named: bool = False
+    """Whether somebody named it."""
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it is no data file, unless it was named."""
+        return self.entry.size == 0 or self.path.endswith(".crc") or is_hidden(self.below)
+
+
+def _is_entered(directory: str) -> bool:
+    above, _, name = directory.rpartition("/")
+    return not _has_hidden_part(above if name == "_petastore" else directory)
+
+
+def files_below(location: Location) -> list[str]:
+    """Each file below the root, hidden ones too, or those that `location.paths` names.
+
+    Raises:
+        DatasetNotFoundError: Nothing is at the root, or at one of the paths.
+        StorageError: The storage refused.
+    """
+    return [path for path, one in _found(location, lambda _: True).items() if one.entry.is_file]
+
+
+def _found(location: Location, enter: Enter) -> dict[str, _Found]:
+    """All that is there but directories, by its path relative to the root."""
+    handler = getattr(location.filesystem, "handler", None)
+    if isinstance(handler, fs.FSSpecHandler):
+        handler.fs.invalidate_cache()  # fsspec remembers listings, and others write too
+    starts = ("",) if location.paths is None else location.paths
+    homes = [location.join(start) if start else location.root for start in starts]
+    trees = functools.cache(lambda: trees_at(location.filesystem, homes))
+    found: dict[str, _Found] = {}
+    for start, home in zip(starts, homes, strict=True):
+        with asking(location, f"list {start or 'the directory'}"):
+            for one in _found_at(location, start, home, enter, trees):
+                if one.path not in found or one.is_named:
+                    found[one.path] = one
+    return found
+
+
+def _found_at(
+    location: Location, start: str, home: str, enter: Enter, trees: Callable[[], Sequence[Tree]]
+) -> Iterator[_Found]:
+    at = entry_at(location.filesystem, home)
+    if at is not None and not at.is_directory:
+        yield _Found(start, "", at, start not in location.matched)
+        return
+    is_empty = True
+    for entry in walk(location.filesystem, home, enter=enter, trees=trees):
+        is_empty = False
+        if not entry.is_directory:
+            yield _Found(f"{start}/{entry.path}" if start else entry.path, entry.path, entry)
+    if is_empty and at is None:
+        raise DatasetNotFoundError(f"{location.url}: there is nothing at {start or 'that path'}")
+
+
+def _refuse_odd(location: Location, odd: Sequence[_Found]) -> None:
+    if odd:
+        shown = ", ".join(
+            f"{one.path or 'it'} is {one.entry.oddity}" for one in sorted(odd, key=lambda one: one.path)[:_SHOWN]
+        )
+        raise StorageError(
+            f"{location.url} holds {len(odd):,} thing(s) among its data files that cannot be read: {shown}"
+            f"{', …' if len(odd) > _SHOWN else ''}. Delete them, or give them names that begin with _"
+        )
+
+
+def _nothing_found(location: Location, found: Sequence[_Found], *, unfinished: bool) -> str:
     if unfinished:
         return (
             f"{location.url} holds only files of a write that has not ended or was interrupted; "
@@ -81,42 +218,5 @@ def _nothing_found(location: Location, found: Mapping[str, Any], *, unfinished: 
         )
     if not found:
         return f"{location.url} is an empty directory; there is no Parquet file in it"
-    shown = ", ".join(sorted(found)[:5]) + (", …" if len(found) > 5 else "")
+    shown = ", ".join(sorted(one.path for one in found)[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
     return f"{location.url} has no Parquet file in it; found only {shown}"
-
-
-def files_below(location: Location) -> dict[str, Any]:
-    """Of each file below the root, hidden ones too, or of those that `location.paths` names: its `pyarrow.fs.FileInfo`.
-
-    Raises:
-        DatasetNotFoundError: Nothing is at the root, or at one of the paths.
-        StorageError: The storage refused.
-    """
-    found: dict[str, Any] = {}
-    handler = getattr(location.filesystem, "handler", None)
-    if isinstance(handler, fs.FSSpecHandler):
-        handler.fs.invalidate_cache()  # fsspec remembers listings, and others write too
-    for relative in (None,) if location.paths is None else location.paths:
-        start = location.root if relative is None else location.join(relative)
-        with asking(location, f"list {relative or 'the directory'}"):
-            info = location.filesystem.get_file_info(start)
-            listed = [info] if info.is_file else _below(location.filesystem, info, start)
-        if listed is None:
-            raise DatasetNotFoundError(f"{location.url}: there is nothing at {relative or 'that path'}")
-        if info.is_file and relative is not None:
-            found[relative] = info
-        else:
-            found.update({_relative(location, item.path): item for item in listed if item.is_file})
-    return found
-
-
-def _below(filesystem: Any, info: Any, start: str) -> list[Any] | None:
-    # An object store has no directories: asking for one that holds objects may find nothing.
-    listed = list(filesystem.get_file_info(fs.FileSelector(start, recursive=True, allow_not_found=True)))
-    return None if not listed and info.type == fs.FileType.NotFound else listed
-
-
-def _relative(location: Location, path: str) -> str:
-    root = location.root.strip("/")
-    path = path.lstrip("/")
-    return path[len(root) :].lstrip("/") if root and path.startswith(root) else path

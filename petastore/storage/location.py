@@ -9,16 +9,17 @@ import itertools
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
-from petastore.errors import MissingExtraError, RequestError
+from petastore.errors import DatasetNotFoundError, MissingExtraError, RequestError, StorageError
 from petastore.storage.failure_kinds import attribute
 from petastore.storage.failures import answered, asking, foreign_text, raise_alone
+from petastore.storage.patterns import pattern_at
 from petastore.storage.shown import secrets_in_options, secrets_in_url, shown_url, without_query
 from petastore.storage.under_way import DEFAULT_STORAGE_TIMEOUT_S
 
@@ -26,6 +27,7 @@ __all__ = ["Location", "open_location"]
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+(?:::[A-Za-z][A-Za-z0-9+.-]+)*)://")
 _USER_AND_PASSWORD = re.compile(r"//([^/@]*:[^/@]*)@")
+_Found = TypeVar("_Found")
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 _HDFS = {"hdfs", "viewfs"}
 # What the filesystems of these schemes need, and the extra of ours that brings it.
@@ -63,7 +65,10 @@ class Location:
     """Path of the dataset's directory in `filesystem`, without a slash at its end."""
 
     paths: tuple[str, ...] | None = None
-    """Paths relative to `root` where single files or a list were given, else None: all that is in `root`."""
+    """Paths relative to `root` where single files, a list or a pattern were given, else None: all that is in `root`."""
+
+    matched: frozenset[str] = frozenset()
+    """Those of `paths` that nobody named: a pattern found them."""
 
     named: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Of those of `paths` that were given with a query: their paths in `filesystem`, which may hold a signature."""
@@ -110,11 +115,14 @@ def open_location(
     *,
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
+    patterns: bool = False,
 ) -> Location:
     """Find the filesystem and the path of a dataset.
 
     Nothing has to exist yet. One URL may name a directory or a file. The URLs of a list share scheme and host, and none
-    lies inside another; their nearest common directory becomes the root, so hive keys below it are seen.
+    lies inside another; their nearest common directory becomes the root, so hive keys below it are seen. Of a pattern
+    such as `day=*/part-?.parquet` the directory before the first wildcard counts, so the root, and with it the
+    partition columns, are the same whatever is found.
 
     Args:
         url_or_urls: A URL of any fsspec scheme (`file`, `s3`, `gs`, `abfs`, `hdfs`, `memory`, …), a local path, or a
@@ -122,10 +130,13 @@ def open_location(
             Spark takes it, and else decoded if that path exists.
         storage_options: Keyword arguments of the fsspec filesystem, such as keys and endpoints.
         filesystem: A pyarrow or fsspec filesystem to use instead; then the URL only gives the path.
+        patterns: Whether `*`, `?`, `[…]` and `**` stand for what is there, as in fsspec's globs. A path that exists
+            with such a character in its name is that path, and `?` begins the query of a web address.
 
     Raises:
         RequestError: There is no URL, it cannot be understood, or the URLs of a list do not belong together.
         StorageError: The storage cannot be reached.
+        DatasetNotFoundError: A pattern matches nothing.
         MissingExtraError: The scheme needs a package that is not installed.
 
     Example:
@@ -138,7 +149,10 @@ def open_location(
     if isinstance(url_or_urls, (str, os.PathLike)):
         url = _checked_url(url_or_urls)
         opened, root = _filesystem_and_path(url, storage_options, filesystem)
-        return _whole_or_file(opened, root, _shown(url), storage_options)
+        place = _place(opened, url, root, storage_options, patterns=patterns)
+        if place.found is not None:
+            return _of_places(opened, [place])
+        return _whole_or_file(opened, place.path, _shown(url), storage_options)
     if not isinstance(url_or_urls, Iterable) or isinstance(url_or_urls, (bytes, Mapping)):
         raise RequestError(
             f"a dataset URL is text, a path or a list of them, but a {type(url_or_urls).__name__} was given"
@@ -147,8 +161,8 @@ def open_location(
     if not urls:
         raise RequestError("the list of dataset URLs is empty; name at least one")
     if len(urls) == 1:
-        return open_location(urls[0], storage_options=storage_options, filesystem=filesystem)
-    return _of_many(urls, storage_options, filesystem)
+        return open_location(urls[0], storage_options=storage_options, filesystem=filesystem, patterns=patterns)
+    return _of_many(urls, storage_options, filesystem, patterns=patterns)
 
 
 def _checked_url(url: Any) -> str:
@@ -164,56 +178,129 @@ def _checked_url(url: Any) -> str:
 
 def _whole_or_file(filesystem: Any, root: str, shown: str, storage_options: Mapping[str, Any] | None) -> Location:
     location = Location(shown, filesystem, root)
+    info = _asked(location, lambda: filesystem.get_file_info(root), storage_options)
+    if info.type == fs.FileType.File:
+        path = without_query(root)
+        directory, name = posixpath.split(path)
+        return Location(shown, filesystem, directory, (name,), named={name: root} if path != root else {})
+    if info.type == fs.FileType.Unknown:
+        raise StorageError(f"{shown} is neither a file nor a directory, and is not opened; name what holds the data")
+    return location
 
-    def look() -> Any:
+
+def _asked(location: Location, look: Callable[[], _Found], storage_options: Mapping[str, Any] | None) -> _Found:
+    """What the first look at a storage finds."""
+
+    def looked() -> _Found:
         try:
-            return filesystem.get_file_info(root)
+            return look()
         except TypeError as problem:
             if not storage_options:
                 raise
             # Some filesystems look at their options only when they connect.
             said = foreign_text(problem, location.secrets)
-            raise_alone(RequestError(f"{shown}: the storage_options are refused: {said}"))
+            raise_alone(RequestError(f"{location.url}: the storage_options are refused: {said}"))
 
-    info = answered(location, look)
-    if info.type == fs.FileType.File:
-        path = without_query(root)
-        directory, name = posixpath.split(path)
-        return Location(shown, filesystem, directory, (name,), {name: root} if path != root else {})
-    return location
+    return answered(location, looked)
 
 
-def _of_many(urls: list[str], storage_options: Mapping[str, Any] | None, filesystem: Any) -> Location:
-    places = {_scheme_and_host(url) for url in urls}
-    if len(places) > 1:
-        shown = ", ".join(sorted(shown_url(f"{scheme}://{host}") for scheme, host in places))
+def _of_many(
+    urls: list[str], storage_options: Mapping[str, Any] | None, filesystem: Any, *, patterns: bool
+) -> Location:
+    schemes = {_scheme_and_host(url) for url in urls}
+    if len(schemes) > 1:
+        shown = ", ".join(sorted(shown_url(f"{scheme}://{host}") for scheme, host in schemes))
         raise RequestError(
             f"the URLs of one dataset must share scheme and host, but these have {shown}; open each alone"
         )
     opened, first = _filesystem_and_path(urls[0], storage_options, filesystem)
     paths = [first, *(_path_in(opened, url, filesystem) for url in urls[1:])]
-    sorted_paths = sorted(zip(paths, urls, strict=True), key=lambda place: place[0].split("/"))
+    places = [
+        _place(opened, url, path, storage_options, patterns=patterns) for url, path in zip(urls, paths, strict=True)
+    ]
+    named = [(place.path, place.url) for place in places if place.found is None]
+    sorted_paths = sorted(named, key=lambda named: named[0].split("/"))
     for (previous, around), (path, url) in itertools.pairwise(sorted_paths):
         if path == previous or path.startswith(previous.rstrip("/") + "/"):
             raise RequestError(
                 f"the URLs of one dataset overlap: {_shown(url)} is or lies in {_shown(around)}; name each file once"
             )
+    return _of_places(opened, places)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Place:
+    """Where one URL leads in its filesystem."""
+
+    url: str
+
+    path: str
+    """The path, or the fixed directory of a pattern."""
+
+    levels: int
+    """Of the path as it was given."""
+
+    found: Sequence[str] | None = None
+    """What matches the pattern, relative to `path`; None where there is no pattern."""
+
+
+def _place(
+    filesystem: Any, url: str, path: str, storage_options: Mapping[str, Any] | None, *, patterns: bool
+) -> _Place:
+    levels = without_query(path).count("/") + 1
+    if not patterns:
+        return _Place(url, path, levels)
+
+    def look() -> _Place | None:
+        for spelling in dict.fromkeys([path, unquote(path) if url.startswith("file:") else path]):
+            pattern = pattern_at(filesystem, spelling)
+            if pattern is None:
+                return _Place(url, spelling, levels)
+            found = pattern.matches(filesystem)
+            if found:
+                return _Place(url, pattern.fixed, levels, found)
+        return None
+
+    place = _asked(Location(_shown(url), filesystem, path), look, storage_options)
+    if place is None:
+        raise DatasetNotFoundError(
+            f"{_shown(url)}: nothing matches this pattern; correct it, or name what is to be read"
+        )
+    return place
+
+
+def _of_places(filesystem: Any, places: Sequence[_Place]) -> Location:
     # Not `posixpath.commonpath`: it makes one slash of the two in paths that are web addresses.
-    named = _unlike([without_query(path) for path in paths], paths)
-    parts = [path.split("/") for path in named]
+    asked = [place.path for place in places]
+    names = _unlike([place.path if place.found is not None else without_query(place.path) for place in places], asked)
+    parts = [name.split("/") for name in names]
     shared = len(list(itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))))
-    relative = tuple("/".join(part[shared:]) for part in parts)
-    root = "/".join(parts[0][:shared]) or ("/" if first.startswith("/") else "")
-    shown = _shown(without_query(urls[0]))[: -len(relative[0])].rstrip("/")
-    with_query = {name: path for name, path, own in zip(relative, paths, named, strict=True) if path != own}
-    return Location(shown, opened, root, relative, with_query)
+    root = "/".join(parts[0][:shared]) or ("/" if places[0].path.startswith("/") else "")
+    named: dict[str, str] = {}
+    matched: set[str] = set()
+    for place, part in zip(places, parts, strict=True):
+        above = "/".join(part[shared:])
+        if place.found is None:
+            named[above] = place.path
+        matched.update(posixpath.join(above, path) for path in place.found or ())
+    matched.difference_update(named)
+    shown = _shown(without_query(places[0].url))
+    if len(places) > 1 and places[0].levels > shared:
+        shown = shown.rsplit("/", places[0].levels - shared)[0]
+    if "" in named:
+        return Location(shown, filesystem, root)
+    paths = (*named, *sorted(matched))
+    with_query = {name: path for name, path in named.items() if without_query(path) != path}
+    return Location(shown, filesystem, root, paths, frozenset(matched), with_query)
 
 
 def _unlike(named: list[str], paths: list[str]) -> list[str]:
     """Names for files whose paths differ in the query alone: told apart by a digest of it."""
-    seen = collections.Counter(named)
+    ways: dict[str, set[str]] = collections.defaultdict(set)
+    for name, path in zip(named, paths, strict=True):
+        ways[name].add(path)
     return [
-        f"{name}~{hashlib.sha256(path.encode()).hexdigest()[:8]}" if seen[name] > 1 else name
+        f"{name}~{hashlib.sha256(path.encode()).hexdigest()[:8]}" if len(ways[name]) > 1 else name
         for name, path in zip(named, paths, strict=True)
     ]
 
@@ -326,7 +413,8 @@ def _path_in(opened: Any, url: str, given: Any) -> str:
     if match is None:
         return url.rstrip("/") or "/"
     parts = urlsplit(url)
-    path = parts.path if scheme in {*_HDFS, "file"} else parts.netloc + parts.path
+    rest = url[match.end() :]  # with what looks like a query or a fragment: it belongs to the path
+    path = rest[len(parts.netloc) :] if scheme in {*_HDFS, "file"} else rest
     if given is None and not path:
         raise RequestError(f"{_shown(url)}: the URL names no path")
     return path.rstrip("/") or "/"
@@ -336,10 +424,11 @@ def _local_path(url: str) -> str:
     match = _URL.match(url)
     if match is None and not url.startswith("file:/"):
         return str(Path(url).expanduser().absolute()) if not url.startswith("/") else os.path.normpath(url)
-    parts = urlsplit(url, allow_fragments=False)
-    literal = parts.path + (f"?{parts.query}" if parts.query else "")
-    if parts.netloc not in {"", "localhost"}:
-        right = shown_url(f"file://{parts.netloc}{literal}").replace("://", ":///", 1)
+    rest = url.partition(":")[2]
+    host, slash, below = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
+    literal = slash + below
+    if host not in {"", "localhost"}:
+        right = shown_url(f"file://{host}{literal}").replace("://", ":///", 1)
         raise RequestError(f"{shown_url(url)}: a file URL has three slashes; write {right}")
     if not literal:
         raise RequestError(f"{shown_url(url)}: the URL names no path")

@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 from pyarrow import ipc
 
 from petastore.arrow_memory import numbers_of
-from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataError, PetastoreError, StorageAccessError
+from petastore.errors import FileMissingError, MetadataError, PetastoreError, StorageAccessError
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.document import DOCUMENT_KEY
-from petastore.storage.footers import document_in, footer_if_there, list_data_files, read_footer
+from petastore.storage.footers import document_in, footer_if_there, parquet_among, read_footer
+from petastore.storage.listing import files_beside
 from petastore.storage.location import Location
 from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
 from petastore.storage.seal import SEAL_KEY, UNSEALED, is_sealed, sealed
@@ -135,15 +136,15 @@ def dubious_files(manifest: Manifest) -> list[DataFile]:
 
 
 def unlisted_files(location: Location, manifest: Manifest) -> list[str]:
-    """Data files that lie in the directory but not in the manifest, sorted; they are not part of the dataset.
+    """Parquet files that lie in the directory but not in the manifest, sorted; they are not part of the dataset.
 
     They come from another writer that did not commit, or from a write that was interrupted between its two last steps.
+    See `petastore.storage.footers.parquet_among` for how they are known.
+
+    Raises:
+        StorageError: The storage refused, or what the manifest lists is no file.
     """
-    try:
-        found = list_data_files(location)
-    except DatasetNotFoundError:
-        return []
-    return sorted(set(found) - {file.path for file in manifest.inventory.files})
+    return parquet_among(location, files_beside(location, {file.path for file in manifest.inventory.files}))
 
 
 def _encoded(manifest: Manifest) -> bytes:

@@ -20,8 +20,8 @@ from petastore.errors import (
 from petastore.inventory import DataFile, Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document
-from petastore.storage.footers import Footer, read_footers
-from petastore.storage.listing import files_below, is_data_file, list_data_files
+from petastore.storage.footers import Footer, is_parquet, read_footers
+from petastore.storage.listing import files_below, is_called_parquet, is_hidden, list_data_files
 from petastore.storage.location import Location
 from petastore.storage.manifest import Manifest, manifest_token, read_manifest, read_schema_document
 from petastore.storage.whole_files import delete_file
@@ -69,13 +69,12 @@ class Target:
                 f"{location.url} is not empty: it holds {min(self._found)} ({len(self._found):,} files in all). Choose "
                 'another URL, or mode="append" or mode="overwrite"'
             )
-        if mode == "append":
-            self._old_parts()
+        self._is_new = mode != "append" or not self._old_parts()
 
     @property
     def needs_a_file(self) -> bool:
         """Whether a write without rows must leave a file, so that the dataset has a schema."""
-        return self._mode != "append" or not any(is_data_file(path) for path in self._found)
+        return self._is_new
 
     @property
     def first_number(self) -> int:
@@ -136,7 +135,7 @@ class Target:
             return
         kept = {file.path for file in inventory.files}
         for path in self._found:
-            if path in kept or not (is_data_file(path) or _LEFTOVER.fullmatch(path)):
+            if path in kept or not (self._is_data_file(path) or _LEFTOVER.fullmatch(path)):
                 continue
             try:
                 delete_file(self._location, path)
@@ -144,6 +143,9 @@ class Target:
                 continue
             except StorageError as problem:
                 warnings.warn(f"the replaced file {path} stays: {problem}", stacklevel=3)
+
+    def _is_data_file(self, path: str) -> bool:
+        return not is_hidden(path) and (is_called_parquet(path) or is_parquet(self._location, path))
 
 
 def _parts(inventory: Inventory) -> list[tuple[DataFile, dict[str, Any]]]:

@@ -47,7 +47,7 @@ def put(location: Location) -> Put:
             content = sink.getvalue().to_pybytes()
         full = location.join(path)
         location.filesystem.create_dir(full.rpartition("/")[0], recursive=True)
-        with location.filesystem.open_output_stream(full) as stream:
+        with location.filesystem.open_output_stream(full, compression=None) as stream:
             stream.write(content)
         return len(content)
 

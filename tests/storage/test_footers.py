@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import pickle
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -112,8 +114,8 @@ def test_a_small_footer_takes_one_read_and_a_large_one_two() -> None:
     ("content", "why"),
     [
         (b"x", "has 1 bytes and is no Parquet"),
-        (b"id,name\n1,one\n2,two\n3,three\n", "is no Parquet, or was cut short"),
-        (parquet_bytes(TEN)[:-20], "is no Parquet, or was cut short"),
+        (b"id,name\n1,one\n2,two\n3,three\n", "is no Parquet: it ends with"),
+        (parquet_bytes(TEN)[:-20], "begins as Parquet, but was cut short or damaged"),
         (parquet_bytes(TEN)[:-4] + b"PARE", "encrypted"),
         (b"PAR1" + b"\0" * 20 + (10**6).to_bytes(4, "little") + b"PAR1", "says that its footer has 1,000,000 bytes"),
         (b"PAR1" + b"\0" * 20 + (0).to_bytes(4, "little") + b"PAR1", "says that its footer has 0 bytes"),
@@ -203,8 +205,16 @@ def test_many_footers_come_in_the_order_asked(location: Location, put: Put) -> N
 
 def test_the_first_bad_footer_stops_the_reading(location: Location, put: Put) -> None:
     for number in range(30):
-        put(f"{number:03d}.parquet", b"no parquet at all" if number in (7, 20) else TEN)
+        put(f"{number:03d}.parquet", b"PAR1, but no more of it" if number in (7, 20) else TEN)
     with pytest.raises(MetadataError, match=r"007\.parquet"):
+        read_footers(location, list_data_files(location))
+
+
+def test_files_that_are_no_parquet_are_named_together(location: Location, put: Put) -> None:
+    for number in range(30):
+        put(f"{number:03d}.parquet", b"no parquet at all" if number % 4 == 3 else TEN)
+    shown = r"7 of the 30 files there are no Parquet: 003\.parquet, .*, 019\.parquet, …\. .* move these away, give them"
+    with pytest.raises(MetadataError, match=shown):
         read_footers(location, list_data_files(location))
 
 
@@ -300,6 +310,105 @@ def test_a_footer_larger_than_the_cache_is_kept_while_it_is_the_last() -> None:
     cache = FooterCache(max_bytes=1)
     assert cache.get(location, file) is cache.get(location, file)
     assert filesystem.opened == 2
+
+
+def test_a_cache_of_many_footers_does_as_much_for_the_last_as_for_the_first() -> None:
+    location, _ = counted({f"{number}.parquet": parquet_bytes(TEN) for number in range(1000)})
+    first = read_footer(location, "0.parquet")
+    cache = FooterCache(max_bytes=900 * len(first.encoded))
+    files = [DataFile(f"{number}.parquet", first.file.size, first.file.digest) for number in range(1000)]
+    work = [calls_in(functools.partial(cache.get, location, file)) for file in files]
+    assert len(cache) == 900
+    assert sum(work[-100:]) <= 1.5 * sum(work[:100])
+
+
+def calls_in(task: Callable[[], Any]) -> int:
+    """How many functions and lines of Python a task runs."""
+    seen = 0
+
+    def note(_frame: Any, _event: str, _argument: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(note)
+    try:
+        task()
+    finally:
+        sys.settrace(before)
+    return seen
+
+
+def test_a_footer_that_is_known_is_not_parsed_again_but_the_file_is_looked_at() -> None:
+    location, filesystem = counted({f"{name}.parquet": parquet_bytes(TEN) for name in "abc"})
+    footers = [read_footer(location, f"{name}.parquet") for name in "abc"]
+    cache = FooterCache(max_bytes=2 * len(footers[0].encoded))
+    cache.know(location, footers)
+    before = filesystem.opened
+    assert [cache.get(location, footer.file) is footer for footer in footers] == [True, True, False]
+    assert filesystem.opened == before + 3
+    again = FooterCache()
+    again.know(location, footers)
+    with location.filesystem.open_output_stream(location.join("a.parquet")) as stream:
+        stream.write(parquet_bytes(TEN.slice(3)))
+    with pytest.raises(DatasetChangedError):
+        again.get(location, footers[0].file)
+
+
+@pytest.mark.parametrize(
+    ("extra", "most"), [("nothing", 5), ("other schema", 15), ("more row groups", 25), ("pandas", 90)]
+)
+def test_footers_read_together_are_those_read_one_by_one(extra: str, most: int, location: Location, put: Put) -> None:
+    generator = np.random.default_rng(7)
+    for number in range(90):
+        rows = int(generator.integers(1, 200_000 if number == 50 else 300))
+        table = pa.table({"id": range(rows), "name": [f"{'x' * (number % 40)} {row}" for row in range(rows)]})
+        options: dict[str, Any] = {"row_group_size": -(-rows // 3)}
+        if extra == "other schema" and number % 9 == 4:
+            table = table.append_column("more", pa.array([None] * rows, pa.list_(pa.int8())))
+        if extra == "more row groups" and number % 5 == 4:
+            options = {"row_group_size": -(-rows // 5)}
+        if extra == "pandas":
+            table = table.replace_schema_metadata({"pandas": f"{number}" * 30})
+        put(f"day={number}/a.parquet", table, **options)
+    paths = list_data_files(location)
+    together, alone = read_footers(location, paths), [read_footer(location, path) for path in paths]
+    assert len({id(footer.columns) for footer in together}) <= most
+    for one, other in zip(together, alone, strict=True):
+        assert (one.file, one.encoded, one.leaves) == (other.file, other.encoded, other.leaves)
+        assert one.arrow_schema.equals(other.arrow_schema, check_metadata=True)
+        assert one.metadata.equals(other.metadata)
+        assert {name: counts.tolist() for name, counts in one.groups.items()} == {
+            name: counts.tolist() for name, counts in other.groups.items()
+        }
+
+
+def test_a_damaged_footer_among_many_that_are_alike_is_found() -> None:
+    data = parquet_bytes(TEN)
+    length = int.from_bytes(data[-8:-4], "little")
+    location, filesystem = counted({f"{number:03d}.parquet": data for number in range(100)})
+    for place in range(len(data) - 8 - length, len(data) - 8, 3):
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << (place % 8)
+        filesystem.pipe_file(location.join("050.parquet"), bytes(flipped))
+        paths = [f"{number:03d}.parquet" for number in range(20, 100)]
+        try:
+            alone = read_footer(location, "050.parquet")
+            expected: Any = alone.groups
+        except MetadataError as problem:
+            expected = problem
+        try:
+            together = read_footers(location, paths)[30]
+        except MetadataError as problem:
+            assert str(problem) == str(expected)  # noqa: PT017 - which of them fails is not known beforehand
+            continue
+        if isinstance(expected, MetadataError):
+            with pytest.raises(MetadataError):
+                _ = together.metadata
+            continue
+        for name, counts in expected.items():
+            np.testing.assert_array_equal(together.groups[name], counts)
 
 
 def change_size(file: DataFile) -> DataFile:

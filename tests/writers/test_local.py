@@ -258,11 +258,12 @@ def test_an_overwritten_dataset_is_gone_and_other_files_stay(tmp_path: Path) -> 
     (tmp_path / "_metadata").write_bytes(b"a summary of old files")
     (tmp_path / "day=1").mkdir()
     pq.write_table(pa.table({"x": [1]}), tmp_path / "day=1" / "other.parquet")
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "part-of-the-old")
     schema = Unischema("other", [UnischemaField("name", "str")])
     write_dataset(tmp_path, schema, [{"name": "Ada"}], mode="overwrite")
     assert stored(str(tmp_path)) == [{"name": "Ada"}]
     left = everything_in(open_location(tmp_path))
-    assert len(list_data_files(open_location(tmp_path))) == 1
+    assert len(list_data_files(open_location(tmp_path))) == 2  # the notes too: a manifest says that they are no data
     assert {"notes.txt", "_common_metadata", "_petastore/inventory.arrow"} == set(left) - {
         path for path in left if path.startswith("part-")
     }
