@@ -70,6 +70,10 @@ laws: $(ALL) ## try the laws of plans for long, on other examples each time (PET
 endurance: $(ALL) ## 50 epochs, 100 readers, with each pool and torch: memory flat, nothing left (PETASTORE_ENDURANCE=4 times as many)
 	@PETASTORE_ENDURANCE=$${PETASTORE_ENDURANCE:-1} $(BIN)/python -m pytest --timeout=0 tests/readers/test_endurance.py $(T)
 
+.PHONY: many-files
+many-files: $(ALL) ## 10,000 files of 100 rows beside pyarrow.dataset, in turns; a few minutes (A=1000 writes fewer)
+	@$(BIN)/python -m benchmarks.many_files $(A)
+
 .PHONY: format
 format: $(ALL) ## rewrite the files as check wants them
 	@$(BIN)/ruff format --quiet .

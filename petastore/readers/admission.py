@@ -109,6 +109,24 @@ class Admission:
             task()
         return intake.finish()
 
+    def admit_together(self, rows: Sequence[int], read: Read) -> list[Resident]:
+        """Reads several small row groups in the order of their files, in the calling thread; one resident of each.
+
+        Args:
+            rows: Of each row group.
+            read: Gives the tables of some parts, each with the rows of all row groups, one after the other.
+        """
+        whole = self.admit(sum(rows), None, read)
+        borders = [0, *itertools.accumulate(rows)]
+        return [self._cut(whole, first, stop) for first, stop in itertools.pairwise(borders)]
+
+    def _cut(self, whole: Resident, first: int, stop: int) -> Resident:
+        stacks = tuple(stack[:, first:stop] for stack in whole.stacks)
+        flags = {name: missing[first:stop] for name, missing in whole.missing.items()}
+        missing = {name: of_rows for name, of_rows in flags.items() if of_rows.any()}
+        cells = {name: column.slice(first, stop - first) for name, column in whole.cells.items()}
+        return self._resident(stop - first, None, _Made(dict(enumerate(stacks)), missing, cells, None))
+
     def intake(
         self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None, *, most: int = 1
     ) -> Intake:
@@ -133,6 +151,8 @@ class Admission:
         """The numbers of the stacks, in runs of about as many bytes."""
         sizes = [rows * len(stack.names) * stack.row_bytes for stack in self.layout.stacks]
         pieces = max(min(most, sum(sizes) // _PIECE_BYTES, len(sizes)), 1)
+        if pieces == 1:
+            return [range(len(sizes))]
         ends = np.cumsum(sizes)
         borders = [int(np.searchsorted(ends, ends[-1] * piece / pieces)) for piece in range(1, pieces)]
         return [range(*pair) for pair in itertools.pairwise([0, *borders, len(sizes)])]

@@ -29,9 +29,12 @@ import collections
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from petastore.errors import ReaderClosedError, WorkerError
 from petastore.forks import made_anew_in_children
@@ -39,6 +42,7 @@ from petastore.plan.plan import Span
 from petastore.readers.assemble import AssembledSpan, SpanWork
 from petastore.readers.pools.pool import Pool
 from petastore.readers.pools.waiting import wait_for
+from petastore.readers.small_groups import FetchTogether, Run, runs
 from petastore.readers.together import flat
 
 __all__ = ["Pipeline"]
@@ -59,14 +63,28 @@ class Pipeline(Iterator[AssembledSpan]):
         begin: Divides the assembly of a span into tasks, given the row groups that it needs.
         pool: Runs both; it is the pipeline's own from now on.
         ahead: Spans that are planned and worked on at a time, the one asked for included; at least 1.
+        sizes: Of each row group of the dataset: its bytes. One task fetches several small ones.
+        fetch_together: Fetches several of them at once, if they can be.
     """
 
-    def __init__(self, spans: Iterator[Span], *, fetch: Fetch, begin: Begin, pool: Pool, ahead: int) -> None:
+    def __init__(
+        self,
+        spans: Iterator[Span],
+        *,
+        fetch: Fetch,
+        begin: Begin,
+        pool: Pool,
+        ahead: int,
+        sizes: NDArray[np.int64] | None = None,
+        fetch_together: FetchTogether | None = None,
+    ) -> None:
         self._spans = spans
         self._fetch = fetch
         self._begin = begin
         self._pool = pool
         self._ahead = ahead
+        self._sizes = sizes
+        self._fetch_together = fetch_together
         self._tables: dict[int, Future[Any]] = {}
         self._jobs: collections.deque[_SpanJob | _Failed] = collections.deque()
         self._planned = 0
@@ -144,16 +162,25 @@ class Pipeline(Iterator[AssembledSpan]):
         self._have_planned()
 
     def _job(self, span: Span) -> _SpanJob:
-        for group, turns in zip(span.fetch, span.turns, strict=True):
-            fetch = functools.partial(self._fetch, group, turns)
-            self._tables[group] = flat(self._pool.submit(fetch, priority=self._planned))
-            if self._tables[group].cancelled():  # the interpreter ends, or the consumer left
-                self.close()
+        asked = list(zip(span.fetch, span.turns, strict=True))
+        for run in _one_by_one(asked) if self._sizes is None else runs(span.fetch, self._sizes, self._pool.workers):
+            self._submit_run(asked[run])
         tables = {group: self._tables[group] for group in span.needed.tolist()}
         for group in span.release:
             del self._tables[group]
         self._planned += 1
         return _SpanJob(span, tables, self._begin, self._pool, self._planned - 1, self._notify)
+
+    def _submit_run(self, asked: Sequence[tuple[int, Any]]) -> None:
+        if len(asked) == 1:
+            futures = [flat(self._pool.submit(functools.partial(self._fetch, *asked[0]), priority=self._planned))]
+        else:
+            run = Run(self._fetch, self._fetch_together, asked, lambda: self._closed)
+            futures = run.futures
+            self._pool.submit(run, priority=self._planned).add_done_callback(run.settled)
+        self._tables.update(zip((group for group, _ in asked), futures, strict=True))
+        if futures[0].cancelled():  # the interpreter ends, or the consumer left
+            self.close()
 
     def _notify(self) -> None:
         with self._changed:
@@ -187,6 +214,10 @@ def _told(problem: BaseException) -> BaseException:
     )
     told.__cause__ = problem
     return told
+
+
+def _one_by_one(asked: Sequence[Any]) -> list[slice]:
+    return [slice(number, number + 1) for number in range(len(asked))]
 
 
 class _Failed:

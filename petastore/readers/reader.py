@@ -41,6 +41,7 @@ from petastore.readers.resident import Resident
 from petastore.readers.room import Room, begin_in_room
 from petastore.readers.shared import End, Shared
 from petastore.readers.shelf import Shelf
+from petastore.readers.small_groups import read_together
 from petastore.readers.together import together
 from petastore.readers.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
 from petastore.readers.transform_processes import TransformProcesses
@@ -327,8 +328,21 @@ class Reader:
             read = functools.partial(dataset.read_in_parts, unit, files=files)
             intake = admission_of(group).intake(unit.rows[1], turns, read, shelf, most=pool.workers)
             tasks = [functools.partial(_placed, task, unit) for task in intake.tasks]
+            if len(tasks) == 1:
+                tasks[0]()
+                return intake.finish()
             made = together(tasks, intake.finish, submit)
             return made.result() if made.done() else made
+
+        def fetched_together(asked: Sequence[tuple[int, NDArray[np.int64] | None]]) -> list[Resident] | None:
+            groups = [group for group, _ in asked]
+            admission = admission_of(groups[0])
+            is_plain = type(admission) is Admission and all(admission_of(group) is admission for group in groups)
+            if shelf is not None or not is_plain or any(turns is not None for _, turns in asked):
+                return None
+            units = [plan.unit(group) for group in groups]
+            read = functools.partial(read_together, [functools.partial(dataset.read_in_parts, unit) for unit in units])
+            return admission.admit_together([unit.rows[1] for unit in units], read)
 
         rows_per_span, ahead = self._pace(batch_size)
         pipeline = Pipeline(
@@ -337,6 +351,9 @@ class Reader:
             begin=self._begin_of(batch_size),
             pool=pool,
             ahead=ahead,
+            # Row groups that were fetched together are in memory until the last of them is not needed any more.
+            sizes=plan.inventory.decoded_bytes if self.workers.memory_budget is None else None,
+            fetch_together=fetched_together,
         )
         self._pipeline = pipeline
         if self.stopped:  # meanwhile: `stop` saw no pipeline that it could close

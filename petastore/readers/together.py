@@ -70,8 +70,12 @@ class _Job:
             self.future.set_result(made)
 
 
-def flat(future: Future[Any]) -> Future[Any]:
+def flat(future: Future[Any], made: Future[Any] | None = None) -> Future[Any]:
     """The future of what a future gives, which may itself be a future.
+
+    Args:
+        future: Gives something, or a future of it, and so on.
+        made: What is settled in the end; None makes a new one.
 
     Example:
         >>> outer, inner = Future(), Future()
@@ -79,7 +83,7 @@ def flat(future: Future[Any]) -> Future[Any]:
         >>> flat(outer).result()
         7
     """
-    flattening = _Flattening()
+    flattening = _Flattening(Future() if made is None else made)
     future.add_done_callback(flattening)
     return flattening.made
 
@@ -87,8 +91,8 @@ def flat(future: Future[Any]) -> Future[Any]:
 class _Flattening:
     # Not a function that knows itself: only the collector could free that, and all that hangs on it.
 
-    def __init__(self) -> None:
-        self.made: Future[Any] = Future()
+    def __init__(self, made: Future[Any]) -> None:
+        self.made = made
 
     def __call__(self, done: Future[Any]) -> None:
         if done.cancelled():

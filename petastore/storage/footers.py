@@ -60,6 +60,7 @@ _ENCRYPTED_MAGIC = b"PARE"
 _THREADS = 16
 _SHOWN = 5
 _LOOKED_AT = 64
+_SMALL_FOOTER_BYTES = 16 * 1024
 _ROWS = 0
 _MOST_COUNTED = 1 << 31  # whether larger ones can be read is looked at file by file; sums do not wrap around
 
@@ -82,6 +83,12 @@ class Columns:
 
     as_asked: dict[tuple[str, ...], Any] = dataclasses.field(default_factory=dict)
     """Of columns that were read: the `pyarrow.Schema` of their tables, if they come just as they are handed on."""
+
+    @once
+    def are_nested(self) -> bool:
+        """Whether one of them has more values than rows, or may have."""
+        kinds = self.arrow_schema.types
+        return any(pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType) for kind in kinds)
 
     @once
     def byte_leaves(self) -> frozenset[int]:
@@ -259,6 +266,18 @@ def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
                 f"{_MAGIC!r}. Write it again, or delete it"
             )
         raise NoParquetError(f"{path} is no Parquet: it ends with {tail[-4:]!r} instead of {_MAGIC!r}")
+    footer = _footer_in(tail, size, path, max_bytes)
+    if footer is None:
+        length = int.from_bytes(tail[-8:-4], "little")
+        source.seek(size - 8 - length)
+        return size, source.read(length)
+    return size, footer
+
+
+def _footer_in(tail: bytes, size: int, path: str, max_bytes: int) -> bytes | None:
+    """The footer in the last bytes of a file; None where there are too few of them."""
+    if tail[-4:] != _MAGIC:
+        raise NoParquetError(f"{path} is no Parquet: it ends with {tail[-4:]!r} instead of {_MAGIC!r}")
     length = int.from_bytes(tail[-8:-4], "little")
     if length > size - 12 or length == 0:
         raise MetadataError(
@@ -266,10 +285,7 @@ def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
         )
     if length > max_bytes:
         raise MetadataError(f"{path} says that its footer has {length:,} bytes; at most {max_bytes:,} are read")
-    if length + 8 > len(tail):
-        source.seek(size - 8 - length)
-        return size, source.read(length)
-    return size, tail[-8 - length : -8]
+    return None if length + 8 > len(tail) else tail[-8 - length : -8]
 
 
 def _parsed(path: str, size: int, footer: bytes) -> Footer:
@@ -556,15 +572,60 @@ class FooterCache:
                 return
             self._known[_key(location, footer.file)] = footer
 
+    def knows_small_footer(self, location: Location, file: DataFile) -> bool:
+        """Whether a file is not known to have a footer so large that it is not to be parsed for each row group anew."""
+        footer = self._kept.get(_key(location, file))
+        return footer is None or len(footer.encoded) <= _SMALL_FOOTER_BYTES
+
+    def found(self, location: Location, file: DataFile, whole: bytes) -> Footer:
+        """The footer of a file that was read whole, which must be the file that the inventory describes.
+
+        Args:
+            location: Where the dataset lies.
+            file: The file.
+            whole: All its bytes.
+
+        Raises:
+            DatasetChangedError: The file has another size or digest.
+            MetadataError: It is no Parquet, or the footer is damaged.
+        """
+        key = _key(location, file)
+        encoded = _encoded_in(whole, file)
+        with self._lock:
+            footer = self._kept.get(key)
+            if footer is not None:
+                self._kept.move_to_end(key)
+        if footer is None or footer.encoded != encoded:
+            footer = self._parsed(key, file.path, len(whole), encoded)
+            check_unchanged(footer.file, file)
+            self._hold_against_inventory(footer, file, location.url)
+            with self._lock:
+                self._keep(key, footer)
+        return footer
+
+    def _parsed(self, key: _Key, path: str, size: int, encoded: bytes) -> Footer:
+        known = self._known.pop(key, None)
+        same = known is not None and known.file.size == size and known.encoded == encoded
+        return known if known is not None and same else _parsed(path, size, encoded)
+
+    def _hold_against_inventory(self, footer: Footer, file: DataFile, url: str) -> None:
+        if self._inventory is not None:
+            check_unchanged(footer.file, file)
+            check_row_groups(footer, self._inventory, url)
+
+    def _keep(self, key: _Key, footer: Footer) -> None:
+        """With the lock."""
+        replaced = self._kept.pop(key, None)
+        self._kept[key] = footer
+        self._bytes += len(footer.encoded) - (0 if replaced is None else len(replaced.encoded))
+        while self._bytes > self._max_bytes and len(self._kept) > 1:
+            self._bytes -= len(self._kept.popitem(last=False)[1].encoded)
+
     def _read(self, key: _Key, mine: Future[Footer], location: Location, file: DataFile) -> Footer:
         try:
             size, encoded = read_tail(location, file.path)
-            known = self._known.pop(key, None)
-            same = known is not None and known.file.size == size and known.encoded == encoded
-            footer = known if known is not None and same else _parsed(file.path, size, encoded)
-            if self._inventory is not None:
-                check_unchanged(footer.file, file)
-                check_row_groups(footer, self._inventory, location.url)
+            footer = self._parsed(key, file.path, size, encoded)
+            self._hold_against_inventory(footer, file, location.url)
         except BaseException as problem:
             with self._lock:
                 del self._being_read[key]
@@ -573,10 +634,7 @@ class FooterCache:
         with self._lock:
             del self._being_read[key]
             if _is_unchanged(footer.file, file):
-                self._kept[key] = footer
-                self._bytes += len(encoded)
-                while self._bytes > self._max_bytes and len(self._kept) > 1:
-                    self._bytes -= len(self._kept.popitem(last=False)[1].encoded)
+                self._keep(key, footer)
         mine.set_result(footer)
         return footer
 
@@ -620,6 +678,13 @@ def check_row_groups(footer: Footer, inventory: Inventory, url: str) -> None:
         f"{url}: the inventory says that row group {group:,} of {path} has {said[group]:,} rows, but its footer says "
         f"{found[group]:,}: {again}"
     )
+
+
+def _encoded_in(whole: bytes, file: DataFile) -> bytes:
+    """The footer in all bytes of a file that is thought to be small."""
+    if len(whole) != file.size:
+        check_unchanged(DataFile(file.path, len(whole)), file)
+    return _footer_in(whole, len(whole), file.path, MAX_FOOTER_BYTES) or b""
 
 
 def check_unchanged(found: DataFile, expected: DataFile) -> None:

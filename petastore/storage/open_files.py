@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
@@ -23,7 +23,7 @@ from petastore.storage.page_headers import check_pages
 from petastore.storage.verified import Asked, Verified, Version, tells_of_writes, version_of
 from petastore.storage.watched_file import open_to_read
 
-__all__ = ["OpenFiles", "Reading"]
+__all__ = ["OpenFiles", "Reading", "refuse_damaged_pages"]
 
 _STREAM_BYTES = 256 * 1024
 """Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
@@ -206,13 +206,8 @@ class Reading:
         """
         if self._version is None or not self.opened.settings.verify:
             return  # elsewhere each of them would be a request
-        metadata = self._footer.metadata
-        try:
-            check_pages(self.opened.source.read_at, metadata.row_group(self._ordinal), metadata.schema, leaves)
-        except ValueError as problem:
-            raise DecodeError(
-                f"the data is damaged: {problem}", file=self._footer.file.path, row_group=self._ordinal
-            ) from None
+        footer, ordinal = self._footer, self._ordinal
+        refuse_damaged_pages(self.opened.source.read_at, footer.metadata, leaves, file=footer.file, ordinal=ordinal)
 
     def found_right(self) -> None:
         """Says that all that was asked for was read; if it was verified in a version that tells, that is noted."""
@@ -222,6 +217,27 @@ class Reading:
         if tells_of_writes(self._path, version):
             groups = self._footer.metadata.num_row_groups
             self._verified.note(self._path, version, self._ordinal, groups, self._asked)
+
+
+def refuse_damaged_pages(
+    read: Callable[[int, int], bytes], metadata: Any, leaves: Iterable[int], *, file: DataFile, ordinal: int
+) -> None:
+    """Refuse a row group that was read where page headers contradict the footer, or themselves.
+
+    Args:
+        read: Gives so many bytes of the file from a position on; fewer where it ends.
+        metadata: The `pyarrow.parquet.FileMetaData`.
+        leaves: Leaf columns to look at.
+        file: The file, for the message.
+        ordinal: The row group.
+
+    Raises:
+        DecodeError: A header is damaged.
+    """
+    try:
+        check_pages(read, metadata.row_group(ordinal), metadata.schema, leaves)
+    except ValueError as problem:
+        raise DecodeError(f"the data is damaged: {problem}", file=file.path, row_group=ordinal) from None
 
 
 class _Opened:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from petastore.errors import DecodeError, PetastoreError, RequestError, SchemaError
 from petastore.inventory import DataFile
@@ -20,12 +21,19 @@ from petastore.storage.footers import Footer, FooterCache, check_unchanged, read
 from petastore.storage.in_time import in_time
 from petastore.storage.layouts import is_pickable, pickable
 from petastore.storage.location import Location
-from petastore.storage.open_files import OpenFiles, Reading
+from petastore.storage.open_files import OpenFiles, Reading, refuse_damaged_pages
 from petastore.storage.under_way import waiting_for
+from petastore.storage.whole_files import read_up_to
 from petastore.threads import is_daemon_of_ours
 
 _CHECKED_COLUMNS = 8
 """For so few columns it is faster to look at the chunks of each than to ask Arrow to put them together."""
+
+SMALL_FILE_BYTES = 256 * 1024
+"""Files of so many bytes are read whole."""
+
+_MOST_DECODED_BYTES = 4 * 1024 * 1024
+"""Row groups of such files that have more bytes once decompressed, as the footer says, are read column by column."""
 
 __all__ = ["Part", "read_row_group", "read_row_group_in_parts"]
 
@@ -137,8 +145,13 @@ def _tables_of_parts(
     footers: FooterCache,
     files: OpenFiles | None,
 ) -> Iterator[pa.Table]:
+    if file.size <= SMALL_FILE_BYTES and _are_for_one_go(parts) and footers.knows_small_footer(location, file):
+        table = _of_small_file(location, file, ordinal, _in_one(parts), footers)
+        if table is not None:
+            yield from [table] if len(parts) == 1 else (table.select(list(part.columns)) for part in parts)
+            return
     footer = footers.get(location, file)
-    leaves = [_leaves(footer, ordinal, part.columns) for part in parts]
+    leaves = [_leaves(footer, ordinal, part.columns, footer.metadata.num_row_groups) for part in parts]
     columns: Sequence[str] = ()
     asked = tuple(part.columns for part in parts)
     try:
@@ -177,6 +190,49 @@ def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, le
     yield from itertools.islice(_tables(reading.reader, footer, ordinal, part, leaves), given, None)
 
 
+def _are_for_one_go(parts: Sequence[Part]) -> bool:
+    names = [name for part in parts for name in part.columns]
+    return len(set(names)) == len(names) and all(part.first is None and part.columns for part in parts)
+
+
+def _in_one(parts: Sequence[Part]) -> Part:
+    return Part(
+        tuple(name for part in parts for name in part.columns), most_bytes=min(part.most_bytes for part in parts)
+    )
+
+
+def _of_small_file(
+    location: Location, file: DataFile, ordinal: int, part: Part, footers: FooterCache
+) -> pa.Table | None:
+    """Columns of a row group of a file that is read whole, with one request: the file that is described, all of it.
+
+    To ask for the footer first and for the pages then takes longer than to read and verify them all, however often.
+    None where the little that is in the file may be much in memory.
+    """
+    columns = part.columns
+    whole = read_up_to(location, file.path, file.size + 1)
+    footer = footers.found(location, file, whole)
+    try:
+        reader = pq.ParquetReader()
+        reader.open(pa.BufferReader(whole), page_checksum_verification=True)
+        metadata = reader.metadata
+        leaves = _leaves(footer, ordinal, columns, metadata.num_row_groups)
+        group = metadata.row_group(ordinal)
+        rows, size = group.num_rows, group.total_byte_size
+        if size > _MOST_DECODED_BYTES or (
+            (rows * size > part.most_bytes or footer.columns.are_nested)
+            and swelling_leaves(footer, ordinal, leaves, part.most_bytes)
+        ):
+            return None
+        table = reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
+        _check_rows(table.num_rows, footer, ordinal, columns, rows)
+        table = _as_asked(table, footer, ordinal, columns)
+        refuse_damaged_pages(pa.BufferReader(whole).read_at, metadata, leaves, file=file, ordinal=ordinal)
+    except (pa.ArrowException, OSError) as problem:
+        raise_alone(_explained(problem, location, file, ordinal, columns, footer))
+    return table
+
+
 def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
     rows = footer.metadata.row_group(ordinal).num_rows
     if part.first is not None and 0 < part.first < rows and leaves:
@@ -184,7 +240,7 @@ def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[
         return
     if part.rows_at_once is None or part.rows_at_once >= rows or not leaves:
         table = reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
-        _check_rows(table.num_rows, footer, ordinal, part.columns)
+        _check_rows(table.num_rows, footer, ordinal, part.columns, rows)
         yield _as_asked(table, footer, ordinal, part.columns)
         return
     found = 0
@@ -194,7 +250,7 @@ def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[
         if found > rows:
             break
         yield _as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
-    _check_rows(found, footer, ordinal, part.columns)
+    _check_rows(found, footer, ordinal, part.columns, rows)
 
 
 def _right_copy(
@@ -228,7 +284,7 @@ def _copied(
         leaf for leaf in leaves if footer.metadata.row_group(ordinal).column(leaf).path_in_schema in swelling
     ]
     table = reader.read_row_group(ordinal, column_indices=of_swelling, use_threads=False)
-    _check_rows(table.num_rows, footer, ordinal, part.columns)
+    _check_rows(table.num_rows, footer, ordinal, part.columns, footer.metadata.row_group(ordinal).num_rows)
     for name in table.schema.names:
         try:
             size = copied_bytes(table.column(name))
@@ -260,20 +316,17 @@ def _first_rows(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: l
     return _as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
 
 
-def _check_rows(found: int, footer: Footer, ordinal: int, columns: Sequence[str]) -> None:
-    rows = footer.metadata.row_group(ordinal).num_rows
+def _check_rows(found: int, footer: Footer, ordinal: int, columns: Sequence[str], rows: int) -> None:
     if columns and found != rows:
         raise DecodeError(
             f"the pages hold {found:,} rows, but the footer says {rows:,}", file=footer.file.path, row_group=ordinal
         )
 
 
-def _leaves(footer: Footer, ordinal: int, columns: Sequence[str]) -> list[int]:
+def _leaves(footer: Footer, ordinal: int, columns: Sequence[str], groups: int) -> list[int]:
     path = footer.file.path
-    if not 0 <= ordinal < footer.metadata.num_row_groups:
-        raise RequestError(
-            f"{path} has {footer.metadata.num_row_groups:,} row groups, so it has no row group {ordinal:,}"
-        )
+    if not 0 <= ordinal < groups:
+        raise RequestError(f"{path} has {groups:,} row groups, so it has no row group {ordinal:,}")
     missing = [name for name in columns if name not in footer.leaves]
     for name in missing:
         if name in footer.unreadable:
@@ -305,7 +358,7 @@ def _as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str,
             footer.as_asked[columns] = table.schema
         else:
             table = _arranged(table, footer, ordinal, columns)
-    return _in_one_chunk(table.replace_schema_metadata())
+    return _in_one_chunk(table if table.schema.metadata is None else table.replace_schema_metadata())
 
 
 def _in_one_chunk(table: pa.Table) -> pa.Table:

@@ -17,6 +17,7 @@ __all__ = [
     "create_directory",
     "delete_file",
     "delete_quietly",
+    "read_up_to",
     "read_whole",
     "rename",
     "replace_whole",
@@ -47,6 +48,25 @@ def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | 
         return answered(location, lambda: bytes(store.cat_file(path)), "read", relative)
     except FileMissingError:
         return None
+
+
+def read_up_to(location: Location, relative: str, size: int) -> bytes:
+    """The bytes of a file, with one request; of one that has more than so many, only these.
+
+    Raises:
+        FileMissingError: There is no such file.
+        StorageError: The storage refused.
+    """
+    path, store = location.join(relative), location.store
+
+    def get() -> bytes:
+        with location.filesystem.open_input_file(path) as source:
+            data: bytes = source.read(size)
+            return data
+
+    if store is None:
+        return answered(location, get, "read", relative)
+    return answered(location, lambda: bytes(store.cat_file(path, start=0, end=size)), "read", relative)
 
 
 def replace_whole(location: Location, relative: str, data: bytes) -> None:
