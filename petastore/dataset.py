@@ -44,6 +44,7 @@ from petastore.storage.manifest import Manifest, dubious_files, read_manifest, r
 from petastore.storage.open_files import OpenFiles
 from petastore.storage.partitions import parse_partitions, partition_fields, partition_value
 from petastore.storage.rowgroups import Part, read_row_group, read_row_group_in_parts
+from petastore.storage.under_way import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
 from petastore.stored_keys import StoredKey, held_against_directory
 
 __all__ = ["Dataset", "open_dataset"]
@@ -296,6 +297,7 @@ def open_dataset(
     *,
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
+    storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
 ) -> Dataset:
     """Opens a dataset: petastore's own, one that Petastorm wrote, or plain Parquet.
 
@@ -306,9 +308,12 @@ def open_dataset(
             one scheme and host. Plain local paths work.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
         filesystem: A pyarrow or fsspec filesystem to use instead.
+        storage_timeout: Seconds that storage may take to answer each request, now and while the dataset is read; None
+            waits without end.
 
     Raises:
         DatasetNotFoundError: There is no dataset there.
+        StorageTimeoutError: Storage did not answer in time.
         MetadataError: Schema document, inventory or a footer is damaged or newer than this release; or a pickled
             schema names what Petastorm's own schemas do not, such as a codec of somebody's own.
         SchemaError: Files disagree with each other, or with the schema.
@@ -324,7 +329,13 @@ def open_dataset(
         >>> dataset.schema == schema, dataset.inventory
         (True, Inventory(1 file, 1 row group, 2 rows))
     """
-    location = open_location(url_or_urls, storage_options=storage_options, filesystem=filesystem, patterns=True)
+    location = open_location(
+        url_or_urls,
+        storage_options=storage_options,
+        filesystem=filesystem,
+        patterns=True,
+        timeout_s=checked_timeout(storage_timeout),
+    )
     manifest = read_manifest(location) if location.paths is None else None
     return _from_footers(location) if manifest is None else _from_manifest(location, manifest)
 

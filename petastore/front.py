@@ -20,6 +20,7 @@ from petastore.readers.remembered import selection_directory
 from petastore.readers.retired import tell_retired
 from petastore.readers.transform import TransformSpec
 from petastore.schema.field import UnischemaField
+from petastore.storage.under_way import DEFAULT_STORAGE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from petastore.readers.mixed import MixedReader
@@ -59,6 +60,7 @@ def make_reader(
     *,
     memory_budget: int | None = None,
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
+    storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
@@ -113,6 +115,8 @@ def make_reader(
             as many as are useful.
         max_cell_bytes: Bytes that one cell may take once decoded; a larger one is refused before memory is taken for
             it, by what its header says. None is no limit.
+        storage_timeout: Seconds that storage may take to answer a request, such as to list a directory or to read a
+            column of a row group; then a `StorageTimeoutError` says what was asked. None waits without end.
         shuffle_memory: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes better.
         lanes: Row groups that are read side by side; None lets `shuffle_memory` choose.
         block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
@@ -158,7 +162,9 @@ def make_reader(
             "convert_early_to_numpy": convert_early_to_numpy,
         }
     )
-    dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem).with_decode(decode)
+    dataset = open_dataset(
+        dataset_url, storage_options=storage_options, filesystem=filesystem, storage_timeout=storage_timeout
+    ).with_decode(decode)
     asked = {
         "columns": schema_fields,
         "seed": seed,
@@ -213,6 +219,7 @@ def make_batch_reader(
     *,
     memory_budget: int | None = None,
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
+    storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
@@ -260,8 +267,9 @@ def make_batch_reader(
             "convert_early_to_numpy": convert_early_to_numpy,
         }
     )
-    dataset = open_dataset(dataset_url_or_urls, storage_options=storage_options, filesystem=filesystem)
-    dataset = dataset.with_decode(decode)
+    dataset = open_dataset(
+        dataset_url_or_urls, storage_options=storage_options, filesystem=filesystem, storage_timeout=storage_timeout
+    ).with_decode(decode)
     asked = {
         "columns": schema_fields,
         "seed": seed,
@@ -295,6 +303,7 @@ def make_mixed_reader(
     memory_budget: int | None = None,
     *,
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
+    storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
     stop: str = "first_exhausted",
     batching: str = "mixed",
     source_column: str | None = None,
@@ -333,6 +342,7 @@ def make_mixed_reader(
         workers_count: As for `make_reader`.
         memory_budget: As for `make_reader`.
         max_cell_bytes: As for `make_reader`.
+        storage_timeout: As for `make_reader`.
         stop: When an epoch ends: when the first source has given all its rows (`"first_exhausted"`), when all have
             (`"all_exhausted"`), or never (`"cycle"`, which needs `num_epochs=None`).
         batching: `"mixed"` has rows of all sources in each batch; with `"per_source"` the batches of a step are, on all
@@ -396,6 +406,7 @@ def make_mixed_reader(
         "selection_cache": selection_cache,
     }
     found = {"storage_options": storage_options, "filesystem": filesystem, "decode": decode}
+    found["storage_timeout"] = storage_timeout
     from petastore.readers.mixed import MixedReader
     from petastore.readers.mixed_sources import open_sources, plan_mixture
 

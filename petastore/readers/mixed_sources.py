@@ -21,7 +21,7 @@ from petastore.schema.unischema import Unischema
 
 __all__ = ["MixedSource", "open_sources", "plan_mixture"]
 
-_OF_DATASETS = ("storage_options", "filesystem")
+_OF_DATASETS = ("storage_options", "filesystem", "storage_timeout")
 _OF_ROWS = ("filters", "predicate", "rowgroup_selector", "selection_cache")
 
 

@@ -261,26 +261,28 @@ class _SpanJob:
         self._is_making = True
         self._assembled: AssembledSpan | None = None
         self._failed: tuple[int, BaseException] | None = None
-        for future in tables.values():
-            future.add_done_callback(self._fetched)
+        for number, future in enumerate(tables.values()):
+            future.add_done_callback(functools.partial(self._fetched, number - len(tables)))
         if not tables:  # a rank without rows in these batches
             self._submit(self._divide)
 
     def _submit(self, task: Callable[[], None]) -> None:
         self._pool.submit(task, priority=self._priority)
 
-    def _fetched(self, table: Future[Any]) -> None:
+    def _fetched(self, number: int, table: Future[Any]) -> None:
+        """One more row group is there, or failed; of several that fail the first is told, and so all are waited for."""
         if table.cancelled():
             return
+        problem = table.exception()
+        if problem is not None:
+            self._fail(number, problem)
         with self._lock:
             self._lacking -= 1
             complete = self._lacking == 0
-        problem = table.exception()
-        if problem is not None:
-            self._fail(-1, problem)
-            self._notify()
-        elif complete and self._failed is None:
+        if complete and self._failed is None:
             self._submit(self._divide)
+        elif complete:
+            self._notify()
 
     def _divide(self) -> None:
         tables, self._tables = self._tables or {}, None
@@ -377,7 +379,7 @@ class _SpanJob:
 
     @property
     def is_done(self) -> bool:
-        return self._assembled is not None or (self._failed is not None and self._left == 0)
+        return self._assembled is not None or (self._failed is not None and self._left == 0 == self._lacking)
 
     def result(self) -> AssembledSpan:
         """What was assembled, once: row groups that stay at hand know the jobs that waited for them."""

@@ -116,6 +116,7 @@ def open_location(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     patterns: bool = False,
+    timeout_s: float | None = DEFAULT_STORAGE_TIMEOUT_S,
 ) -> Location:
     """Find the filesystem and the path of a dataset.
 
@@ -132,6 +133,7 @@ def open_location(
         filesystem: A pyarrow or fsspec filesystem to use instead; then the URL only gives the path.
         patterns: Whether `*`, `?`, `[…]` and `**` stand for what is there, as in fsspec's globs. A path that exists
             with such a character in its name is that path, and `?` begins the query of a web address.
+        timeout_s: Seconds that storage may take to answer each request; None is without end.
 
     Raises:
         RequestError: There is no URL, it cannot be understood, or the URLs of a list do not belong together.
@@ -146,13 +148,9 @@ def open_location(
         Traceback (most recent call last):
         petastore.errors.RequestError: the list of dataset URLs is empty; name at least one
     """
+    way = _Way(storage_options, filesystem, patterns, timeout_s)
     if isinstance(url_or_urls, (str, os.PathLike)):
-        url = _checked_url(url_or_urls)
-        opened, root = _filesystem_and_path(url, storage_options, filesystem)
-        place = _place(opened, url, root, storage_options, patterns=patterns)
-        if place.found is not None:
-            return _of_places(opened, [place])
-        return _whole_or_file(opened, place.path, _shown(url), storage_options)
+        return _of_one(_checked_url(url_or_urls), way)
     if not isinstance(url_or_urls, Iterable) or isinstance(url_or_urls, (bytes, Mapping)):
         raise RequestError(
             f"a dataset URL is text, a path or a list of them, but a {type(url_or_urls).__name__} was given"
@@ -160,9 +158,21 @@ def open_location(
     urls = [_checked_url(url) for url in url_or_urls]
     if not urls:
         raise RequestError("the list of dataset URLs is empty; name at least one")
-    if len(urls) == 1:
-        return open_location(urls[0], storage_options=storage_options, filesystem=filesystem, patterns=patterns)
-    return _of_many(urls, storage_options, filesystem, patterns=patterns)
+    return _of_one(urls[0], way) if len(urls) == 1 else _of_many(urls, way)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Way:
+    """How a storage is reached."""
+
+    storage_options: Mapping[str, Any] | None
+    filesystem: Any
+    patterns: bool
+    timeout_s: float | None
+
+    def location(self, url: str, filesystem: Any, root: str, **more: Any) -> Location:
+        """A location that is reached so."""
+        return Location(_shown(url), filesystem, root, timeout_s=self.timeout_s, **more)
 
 
 def _checked_url(url: Any) -> str:
@@ -176,26 +186,35 @@ def _checked_url(url: Any) -> str:
     return text
 
 
-def _whole_or_file(filesystem: Any, root: str, shown: str, storage_options: Mapping[str, Any] | None) -> Location:
-    location = Location(shown, filesystem, root)
-    info = _asked(location, lambda: filesystem.get_file_info(root), storage_options)
+def _of_one(url: str, way: _Way) -> Location:
+    opened, root = _filesystem_and_path(url, way.storage_options, way.filesystem)
+    place = _place(opened, url, root, way)
+    return _whole_or_file(opened, place, way) if place.found is None else _of_places(opened, [place], way)
+
+
+def _whole_or_file(filesystem: Any, place: _Place, way: _Way) -> Location:
+    location = way.location(place.url, filesystem, place.path)
+    info = _asked(location, lambda: filesystem.get_file_info(place.path), way)
     if info.type == fs.FileType.File:
-        path = without_query(root)
+        path = without_query(place.path)
         directory, name = posixpath.split(path)
-        return Location(shown, filesystem, directory, (name,), named={name: root} if path != root else {})
+        with_query = {name: place.path} if path != place.path else {}
+        return way.location(place.url, filesystem, directory, paths=(name,), named=with_query)
     if info.type == fs.FileType.Unknown:
-        raise StorageError(f"{shown} is neither a file nor a directory, and is not opened; name what holds the data")
+        raise StorageError(
+            f"{location.url} is neither a file nor a directory, and is not opened; name what holds the data"
+        )
     return location
 
 
-def _asked(location: Location, look: Callable[[], _Found], storage_options: Mapping[str, Any] | None) -> _Found:
+def _asked(location: Location, look: Callable[[], _Found], way: _Way) -> _Found:
     """What the first look at a storage finds."""
 
     def looked() -> _Found:
         try:
             return look()
         except TypeError as problem:
-            if not storage_options:
+            if not way.storage_options:
                 raise
             # Some filesystems look at their options only when they connect.
             said = foreign_text(problem, location.secrets)
@@ -204,20 +223,16 @@ def _asked(location: Location, look: Callable[[], _Found], storage_options: Mapp
     return answered(location, looked)
 
 
-def _of_many(
-    urls: list[str], storage_options: Mapping[str, Any] | None, filesystem: Any, *, patterns: bool
-) -> Location:
+def _of_many(urls: list[str], way: _Way) -> Location:
     schemes = {_scheme_and_host(url) for url in urls}
     if len(schemes) > 1:
         shown = ", ".join(sorted(shown_url(f"{scheme}://{host}") for scheme, host in schemes))
         raise RequestError(
             f"the URLs of one dataset must share scheme and host, but these have {shown}; open each alone"
         )
-    opened, first = _filesystem_and_path(urls[0], storage_options, filesystem)
-    paths = [first, *(_path_in(opened, url, filesystem) for url in urls[1:])]
-    places = [
-        _place(opened, url, path, storage_options, patterns=patterns) for url, path in zip(urls, paths, strict=True)
-    ]
+    opened, first = _filesystem_and_path(urls[0], way.storage_options, way.filesystem)
+    paths = [first, *(_path_in(opened, url, way.filesystem) for url in urls[1:])]
+    places = [_place(opened, url, path, way) for url, path in zip(urls, paths, strict=True)]
     named = [(place.path, place.url) for place in places if place.found is None]
     sorted_paths = sorted(named, key=lambda named: named[0].split("/"))
     for (previous, around), (path, url) in itertools.pairwise(sorted_paths):
@@ -225,7 +240,7 @@ def _of_many(
             raise RequestError(
                 f"the URLs of one dataset overlap: {_shown(url)} is or lies in {_shown(around)}; name each file once"
             )
-    return _of_places(opened, places)
+    return _of_places(opened, places, way)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -244,11 +259,9 @@ class _Place:
     """What matches the pattern, relative to `path`; None where there is no pattern."""
 
 
-def _place(
-    filesystem: Any, url: str, path: str, storage_options: Mapping[str, Any] | None, *, patterns: bool
-) -> _Place:
+def _place(filesystem: Any, url: str, path: str, way: _Way) -> _Place:
     levels = without_query(path).count("/") + 1
-    if not patterns:
+    if not way.patterns:
         return _Place(url, path, levels)
 
     def look() -> _Place | None:
@@ -261,7 +274,7 @@ def _place(
                 return _Place(url, pattern.fixed, levels, found)
         return None
 
-    place = _asked(Location(_shown(url), filesystem, path), look, storage_options)
+    place = _asked(way.location(url, filesystem, path), look, way)
     if place is None:
         raise DatasetNotFoundError(
             f"{_shown(url)}: nothing matches this pattern; correct it, or name what is to be read"
@@ -269,7 +282,7 @@ def _place(
     return place
 
 
-def _of_places(filesystem: Any, places: Sequence[_Place]) -> Location:
+def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location:
     # Not `posixpath.commonpath`: it makes one slash of the two in paths that are web addresses.
     asked = [place.path for place in places]
     names = _unlike([place.path if place.found is not None else without_query(place.path) for place in places], asked)
@@ -284,14 +297,14 @@ def _of_places(filesystem: Any, places: Sequence[_Place]) -> Location:
             named[above] = place.path
         matched.update(posixpath.join(above, path) for path in place.found or ())
     matched.difference_update(named)
-    shown = _shown(without_query(places[0].url))
+    url = without_query(places[0].url)
     if len(places) > 1 and places[0].levels > shared:
-        shown = shown.rsplit("/", places[0].levels - shared)[0]
+        url = url.rsplit("/", places[0].levels - shared)[0]
     if "" in named:
-        return Location(shown, filesystem, root)
-    paths = (*named, *sorted(matched))
+        return way.location(url, filesystem, root)
     with_query = {name: path for name, path in named.items() if without_query(path) != path}
-    return Location(shown, filesystem, root, paths, frozenset(matched), with_query)
+    paths = (*named, *sorted(matched))
+    return way.location(url, filesystem, root, paths=paths, matched=frozenset(matched), named=with_query)
 
 
 def _unlike(named: list[str], paths: list[str]) -> list[str]:

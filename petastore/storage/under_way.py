@@ -13,12 +13,45 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from petastore.errors import StorageTimeoutError
+from petastore.errors import RequestError, StorageTimeoutError
 
-__all__ = ["DEFAULT_STORAGE_TIMEOUT_S", "Request", "overdue", "request_of", "seconds_left", "waiting_for"]
+__all__ = [
+    "DEFAULT_STORAGE_TIMEOUT_S",
+    "Request",
+    "checked_timeout",
+    "overdue",
+    "request_of",
+    "seconds_left",
+    "waiting_for",
+]
 
 DEFAULT_STORAGE_TIMEOUT_S = 300.0
 """How long storage may take for an answer, unless asked otherwise: what takes longer is not going to come."""
+
+
+def checked_timeout(storage_timeout: object) -> float | None:
+    """What a user gave as `storage_timeout`.
+
+    Raises:
+        RequestError: It is neither seconds above 0 nor None.
+
+    Example:
+        >>> checked_timeout(30), checked_timeout(None)
+        (30.0, None)
+        >>> checked_timeout(0)
+        Traceback (most recent call last):
+        petastore.errors.RequestError: storage_timeout=0 is no time that storage could answer in; give seconds above 0,
+        or None to wait without end
+    """
+    if storage_timeout is None:
+        return None
+    is_number = isinstance(storage_timeout, (int, float)) and not isinstance(storage_timeout, bool)
+    if not is_number or not storage_timeout > 0:  # type: ignore[operator]
+        raise RequestError(
+            f"storage_timeout={storage_timeout!r:.100} is no time that storage could answer in; give seconds above 0, "
+            "or None to wait without end"
+        )
+    return float(storage_timeout)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -279,3 +279,25 @@ def test_a_daemon_that_iterates_an_endless_reader_does_not_keep_the_interpreter(
     )
     said = ends(program, str(tmp_path / "n"))
     assert (said.returncode, said.stdout, said.stderr) == (0, "enough\n", "")
+
+
+@every_pool
+def test_of_several_row_groups_that_fail_the_first_is_told(make_pool: Callable[[], Pool]) -> None:
+    pool = make_pool()
+    second_failed = threading.Event()
+
+    def fetch(group: int) -> int:
+        if group == 0:
+            assert pool.workers < 2 or second_failed.wait(10)
+            raise ZeroDivisionError("row group 0")
+        second_failed.set()
+        raise ZeroDivisionError(f"row group {group}")
+
+    order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
+    plan = Plan(Inventory.of_rows([2] * 4), ReadRequest(("id",), order))
+    line = Pipeline(
+        plan.spans(8, rows_per_span=8), fetch=lambda group, _: fetch(group), begin=without_tasks, pool=pool, ahead=2
+    )
+    with pytest.raises(ZeroDivisionError, match="row group 0"):
+        next(line)
+    line.join()

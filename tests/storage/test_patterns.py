@@ -186,7 +186,8 @@ def test_a_question_mark_in_a_web_address_begins_the_query(tmp_path: Path) -> No
         try:
             url = f"http://127.0.0.1:{serving.server_port}"
             location = open_location(f"{url}/a.parquet?signature=*[x]", patterns=True)
-            assert (location.root, location.paths) == (url, ("a.parquet?signature=*[x]",))
+            assert (location.root, location.paths) == (url, ("a.parquet",))
+            assert location.join("a.parquet") == f"{url}/a.parquet?signature=*[x]"
             assert open_location(f"{url}/*.parquet", patterns=True).paths == ("a.parquet",)
         finally:
             serving.shutdown()

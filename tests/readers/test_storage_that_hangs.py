@@ -1,0 +1,185 @@
+"""Storage that does not answer can be left: by a deadline, by `stop`, by one Ctrl-C, and by the end of the program."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore import Unischema, UnischemaField, make_batch_reader, make_reader, open_dataset, write_dataset
+from petastore.errors import AbandonedThreadWarning, ReaderClosedError, StorageTimeoutError
+from tests.readers.hanging import HangingFileSystem
+
+ROWS = 400
+AT_ONCE_S = 0.2
+"""How soon `stop` wakes who waits; on an idle machine."""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = str(tmp_path_factory.mktemp("hanging") / "numbers")
+    schema = Unischema("Numbers", [UnischemaField("id", np.int64), UnischemaField("wave", np.float32, (8,))])
+    rows = ({"id": i, "wave": np.full(8, i, np.float32)} for i in range(ROWS))
+    write_dataset(folder, schema, rows, rows_per_row_group=20, rows_per_file=100)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(url: str) -> str:
+    """The same files without a manifest: footers are read."""
+    folder = Path(url).parent / "plain"
+    folder.mkdir()
+    for file in Path(url).glob("*.parquet"):
+        (folder / file.name).write_bytes(file.read_bytes())
+    return str(folder)
+
+
+@pytest.fixture
+def storage() -> Iterator[HangingFileSystem]:
+    """Answers everything in the end, so that no thread stays behind after a test."""
+    filesystem = HangingFileSystem()
+    yield filesystem
+    filesystem.answer.set()
+
+
+@contextlib.contextmanager
+def left_behind() -> Iterator[None]:
+    with pytest.warns(AbandonedThreadWarning, match="left behind"):
+        yield
+
+
+@pytest.mark.parametrize("at", ["look", "open", "read"])
+@pytest.mark.parametrize("after", range(3))
+def test_opening_ends_when_time_is_up(plain: str, storage: HangingFileSystem, at: str, after: int) -> None:
+    storage.at, storage.left = at, after
+    began = time.monotonic()
+    with pytest.raises(StorageTimeoutError, match=r"did not answer within 0\.3 s.*storage_timeout="):
+        open_dataset(plain, filesystem=storage, storage_timeout=0.3)
+    assert storage.hangs.is_set()
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("at", ["open", "read"])
+@pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
+@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
+def test_reading_ends_when_time_is_up(url: str, storage: HangingFileSystem, at: str, pool: str, make: Any) -> None:
+    expected = contextlib.nullcontext() if pool == "dummy" else left_behind()
+    with expected, make(url, reader_pool_type=pool, filesystem=storage, storage_timeout=0.5) as reader:
+        storage.at, storage.left = at, 5
+        with pytest.raises(StorageTimeoutError) as caught:
+            list(reader)
+    assert isinstance(caught.value, TimeoutError)
+    assert "numbers" in str(caught.value)
+
+
+def test_a_filter_ends_when_time_is_up(url: str, storage: HangingFileSystem) -> None:
+    storage.at, storage.left = "read", 4
+    with left_behind(), pytest.raises(StorageTimeoutError):
+        make_reader(
+            url,
+            filesystem=storage,
+            storage_timeout=0.5,
+            predicate=lambda row: row["wave"][0] > 3,
+            selection_cache=False,
+        )
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_stop_wakes_who_waits_while_storage_hangs(url: str, storage: HangingFileSystem, batched: bool) -> None:
+    make = make_batch_reader if batched else make_reader
+    woken: list[float] = []
+    reader = make(url, filesystem=storage)
+    storage.at, storage.left = "read", 5
+
+    def consume() -> None:
+        with contextlib.suppress(ReaderClosedError):
+            for _ in reader:
+                pass
+        woken.append(time.monotonic())
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert storage.hangs.wait(60)
+    stopped = time.monotonic()
+    reader.stop()
+    consumer.join()
+    assert woken[0] - stopped < AT_ONCE_S * 10  # the machine may be busy; the task takes for ever
+    with left_behind():
+        reader.join()
+    assert time.monotonic() - stopped < 20
+
+
+def test_what_is_answered_late_is_of_no_consequence(url: str, storage: HangingFileSystem) -> None:
+    before = set(threading.enumerate())
+    with left_behind(), make_reader(url, filesystem=storage, storage_timeout=0.3) as reader:
+        storage.at = "read"
+        with pytest.raises(StorageTimeoutError):
+            next(reader)
+    storage.at = None
+    with make_reader(url, filesystem=storage, storage_timeout=30) as reader:
+        assert sorted(int(row.id) for row in reader) == list(range(ROWS))
+    storage.answer.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_timeout_is_seconds_above_0_or_none(url: str) -> None:
+    for wrong in (0, -1, float("nan"), "5", True):
+        with pytest.raises(petastore.errors.RequestError, match="storage_timeout"):
+            make_reader(url, storage_timeout=wrong)  # type: ignore[arg-type]
+    with make_reader(url, storage_timeout=None) as reader:
+        assert len(list(reader)) == ROWS
+
+
+PROGRAM = """
+import sys, threading
+import petastore
+from tests.readers.hanging import HangingFileSystem
+at, after, pool, url = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+storage = HangingFileSystem()
+if after < 0:
+    storage.at = at
+threading.Thread(target=lambda: (storage.hangs.wait(), print("hangs", flush=True)), daemon=True).start()
+with petastore.make_reader(url, reader_pool_type=pool, filesystem=storage) as reader:
+    storage.at, storage.left = at, after
+    for row in reader:
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "after", "pool"),
+    [
+        ("read", 5, "thread"),
+        ("open", 1, "thread"),
+        ("read", 5, "dummy"),
+        ("look", -1, "thread"),
+        ("read", 5, "process"),
+    ],
+)
+def test_one_ctrl_c_ends_the_program(url: str, repository: Path, at: str, after: int, pool: str) -> None:
+    command = [sys.executable, "-c", PROGRAM, at, str(after), pool, url]
+    environment = {**os.environ, "PYTHONPATH": str(repository)}
+    with subprocess.Popen(
+        command, cwd=repository, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "hangs\n"
+        began = time.monotonic()
+        program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=60)
+    assert said.rstrip().endswith("KeyboardInterrupt"), said
+    assert program.returncode == -signal.SIGINT
+    assert time.monotonic() - began < 30
