@@ -46,6 +46,7 @@ _ARROW_SCHEMA = b"ARROW:schema"
 _ROWS, _STORED, _DECODED = range(3)
 _OF_FILE = -1
 _FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # a boolean field lies in its header
+_LISTS = (LIST, 10)
 _ONE_BYTE_ELEMENTS = (1, 2, 3)
 
 
@@ -214,6 +215,8 @@ class _Walk:
                 self._value(inner)
         elif kind in _FIXED:
             self._stay_same(self.at + _FIXED[kind])
+        elif kind not in _LISTS:
+            raise ValueError(f"there is no type {kind}")
         else:
             count, element, after = read_list_header(self.data, self.at)
             self._stay_same(after)
