@@ -166,7 +166,7 @@ def _tables_of_parts(
                     )
                     copied = _right_copy(of_dictionaries, footer, ordinal, part, leaves_of_part, swelling)
                     if copied is not None:
-                        yield copied
+                        yield from _pieces(copied, part.rows_at_once)
                         continue
                 yield from _right_tables(reading, footer, ordinal, part, leaves_of_part)
             if whole:
@@ -300,10 +300,17 @@ def _copied(
                 row_group=ordinal,
             )
     is_flat = len(leaves) == 1 and pa.types.is_dictionary(table.schema.types[0])
-    if not is_flat or part.rows_at_once is not None or part.first is not None:
+    if not is_flat or part.first is not None:
         return None
     stored = table.schema.types[0].value_type
     return _as_asked(table.cast(pa.schema([(table.schema.names[0], stored)])), footer, ordinal, part.columns)
+
+
+def _pieces(table: pa.Table, rows_at_once: int | None) -> Iterator[pa.Table]:
+    """The table, so many rows at a time."""
+    at_once = rows_at_once or max(table.num_rows, 1)
+    for first in range(0, max(table.num_rows, 1), at_once):
+        yield table.slice(first, at_once)
 
 
 def _first_rows(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> pa.Table:
