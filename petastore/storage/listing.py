@@ -122,7 +122,7 @@ def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], boo
     """All that is there, what of it belongs to the data, and whether files of unfinished writes do not."""
     found = list(_found(location, _is_entered).values())
     unfinished = {match[1] for one in found if (match := _MARKER.fullmatch(one.path))}
-    if location.paths is not None:
+    if location.paths is not None and not all(one.is_named for one in found):
         unfinished |= unfinished_writes(location)
     data = [one for one in found if one.is_named or not one.is_left_out]
     written = [one for one in data if one.is_named or not any(token in one.path for token in unfinished)]
