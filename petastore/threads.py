@@ -7,16 +7,18 @@ from ending. Who can wait for a call does so; when the interpreter ends, calls u
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
+import os
 import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from petastore.forks import made_anew_in_children
 
-__all__ = ["Daemon", "Threads", "is_daemon_of_ours"]
+__all__ = ["Daemon", "Threads", "interpreter_ends", "is_daemon_of_ours", "working"]
 
 _MOMENT_S = 2.0
 """How long calls under way are waited for when the interpreter ends."""
@@ -39,6 +41,37 @@ def is_daemon_of_ours() -> bool:
         False
     """
     return isinstance(threading.current_thread(), Daemon)
+
+
+def interpreter_ends() -> bool:
+    """Whether the interpreter is about to end: nothing is to be begun any more.
+
+    Example:
+        >>> interpreter_ends()
+        False
+    """
+    return _interpreter_ends.is_set()
+
+
+@contextlib.contextmanager
+def working() -> Iterator[None]:
+    """A block in which the calling thread, which may be anybody's daemon, must not be when the interpreter ends.
+
+    A thread that comes back from C++ into an interpreter that has ended takes the whole process down. So the end waits
+    a moment for those that are in such a block, and a daemon that comes to one afterwards stays there for ever.
+
+    Example:
+        >>> with working():
+        ...     pass
+    """
+    me = threading.get_ident()
+    if interpreter_ends() and threading.current_thread() is not threading.main_thread():
+        threading.Event().wait()
+    _working.add(me)
+    try:
+        yield
+    finally:
+        _working.discard(me)
 
 
 class Threads:
@@ -76,7 +109,7 @@ class Threads:
     def run(self, call: Callable[[], None]) -> bool:
         """Has a thread make a call that does not raise; False where none will, since the interpreter ends, or `end`."""
         with self._lock:
-            if self._ended or _interpreter_ends.is_set():
+            if self._ended or interpreter_ends():
                 return False
             thread = self._idle.pop() if self._idle else None
             if thread is None:
@@ -144,7 +177,12 @@ class _Thread(Daemon):
 
 
 _alive: weakref.WeakSet[Threads] = weakref.WeakSet()
+_working: set[int] = set()
 _interpreter_ends = threading.Event()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_working.clear)
 
 
 @atexit.register
@@ -154,3 +192,5 @@ def _give_a_moment() -> None:
     deadline = time.monotonic() + _MOMENT_S
     for threads in list(_alive):
         threads.wait_until_idle(deadline)
+    while _working - {threading.get_ident()} and time.monotonic() < deadline:
+        time.sleep(0.001)

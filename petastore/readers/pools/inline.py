@@ -7,6 +7,7 @@ from typing import Any
 
 from petastore.readers.pools.pool import Task
 from petastore.storage.under_way import Request
+from petastore.threads import working
 
 __all__ = ["InlinePool"]
 
@@ -32,7 +33,8 @@ class InlinePool:
             return future
         future.set_running_or_notify_cancel()
         try:
-            result = task()
+            with working():
+                result = task()
         except BaseException as problem:  # noqa: BLE001 - whatever it is, it belongs to whoever asks for the result
             future.set_exception(problem)
         else:

@@ -20,7 +20,7 @@ from petastore.errors import AbandonedThreadWarning
 from petastore.forks import made_anew_in_children
 from petastore.readers.pools.pool import Task
 from petastore.storage.under_way import Request, request_of
-from petastore.threads import Threads
+from petastore.threads import Threads, interpreter_ends
 
 __all__ = ["ThreadPool", "available_cpus"]
 
@@ -134,7 +134,7 @@ class ThreadPool:
             self._running.add(me)
         while True:
             with self._changed:
-                if not self._waiting:
+                if not self._waiting or interpreter_ends():
                     self._begun -= 1
                     self._running.discard(me)
                     self._changed.notify_all()
