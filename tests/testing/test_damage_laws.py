@@ -21,7 +21,7 @@ from petastore.indexing import SingleFieldIndexer, build_rowgroup_index
 from petastore.predicates import in_lambda
 from petastore.readers.random_access import RandomAccess
 from petastore.selectors import SingleIndexSelector
-from petastore.storage import verified
+from petastore.storage import rowgroups, verified
 from petastore.storage.manifest import COMMON_METADATA, MANIFEST
 from petastore.testing.damage_laws import (
     Damage,
@@ -104,8 +104,12 @@ def plain(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settles_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of which times tell soon after they were written: nothing here writes to a page that is mapped already."""
+    """Files that are believed once they were verified, as large ones are that nobody has written to for a minute.
+
+    Nothing here writes to a page that is mapped already, so their times tell much sooner.
+    """
     monkeypatch.setattr(verified, "SETTLED_S", SETTLED_S / 2)
+    monkeypatch.setattr(rowgroups, "SMALL_FILE_BYTES", 0)
 
 
 def reads(folder: Path, make: Callable[..., Any] = petastore.make_batch_reader, **options: Any) -> Callable[[], Any]:
@@ -149,6 +153,35 @@ def test_flips_in_data_are_refused_or_harmless_in_any_epoch(
     )
     assert outcome.damages == 125
     assert outcome.refused > 20
+
+
+def test_flips_in_small_files_are_refused_or_harmless_in_any_epoch(plain: Path) -> None:
+    assert all(path.stat().st_size <= rowgroups.SMALL_FILE_BYTES for path in files_of(plain))
+    outcome = check_damage_in_any_epoch(
+        flips(files_of(plain), 60, seed=13), lambda: petastore.make_batch_reader(str(plain), seed=3, num_epochs=3)
+    )
+    assert outcome.refused > 10
+
+
+@pytest.mark.usefixtures("settles_soon")
+def test_what_was_verified_is_believed_in_later_epochs_or_the_laws_of_any_epoch_try_nothing(
+    ours: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    believes = verified.Verified.is_believed
+
+    def is_believed(self: verified.Verified, *question: Any) -> bool:
+        asked.append(believes(self, *question))
+        return asked[-1]
+
+    monkeypatch.setattr(verified.Verified, "is_believed", is_believed)
+    outcome = check_damage_in_any_epoch(
+        flips(files_of(ours), 10, seed=14),
+        lambda: petastore.make_batch_reader(str(ours), seed=3, num_epochs=4, workers_count=1),
+        settle_s=SETTLED_S,
+    )
+    assert outcome.damages == 10
+    assert asked.count(True) > asked.count(False) / 4
 
 
 WAYS_TO_ASK: dict[str, dict[str, Any]] = {
