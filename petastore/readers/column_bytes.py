@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.errors import DatasetChangedError, MetadataError, RequestError
+from petastore.storage.at_once import at_once
+from petastore.storage.chunk_contents import chunk_contents
 from petastore.storage.footers import Footer
 
 __all__ = ["column_bytes"]
-
-_THREADS = 16
 
 
 def column_bytes(dataset: Dataset, columns: Iterable[str]) -> NDArray[np.int64]:
@@ -59,28 +58,22 @@ def column_bytes(dataset: Dataset, columns: Iterable[str]) -> NDArray[np.int64]:
         return _in_footer(dataset.footers.get(dataset.location, inventory.files[number]), stored)
 
     numbers = np.unique(inventory.file).tolist() if stored else []
-    with ThreadPoolExecutor(min(_THREADS, len(numbers) or 1), "petastore-column-bytes") as threads:
-        pending = [threads.submit(of_file, number) for number in numbers]
-        try:
-            for number, future in zip(numbers, pending, strict=True):
-                here, found = slice(*np.searchsorted(inventory.file, [number, number + 1]).tolist()), future.result()
-                if inventory.ordinal[here].max() >= len(found):
-                    raise DatasetChangedError(
-                        f"{inventory.files[number].path} has {len(found):,} row groups, fewer than the dataset's "
-                        "inventory says; open the dataset again"
-                    )
-                sizes[here] = found[inventory.ordinal[here]]
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+    for number, found in zip(numbers, at_once(of_file, numbers), strict=True):
+        here = slice(*np.searchsorted(inventory.file, [number, number + 1]).tolist())
+        if inventory.ordinal[here].max() >= len(found):
+            raise DatasetChangedError(
+                f"{inventory.files[number].path} has {len(found):,} row groups, fewer than the dataset's inventory "
+                "says; open the dataset again"
+            )
+        sizes[here] = found[inventory.ordinal[here]]
     return sizes
 
 
 def _in_footer(footer: Footer, columns: list[str]) -> NDArray[np.int64]:
     """Bytes of some columns in each row group of a file."""
     leaves = [leaf for name in columns for leaf in footer.leaves.get(name, ())]
-    chunks = [footer.metadata.row_group(number) for number in range(footer.metadata.num_row_groups)]
-    sizes = [sum(group.column(leaf).total_compressed_size for leaf in leaves) for group in chunks]
+    chunks = chunk_contents(footer.encoded, leaves, source=footer.file.path)
+    sizes = [sum(group[leaf].stored_bytes for leaf in leaves if leaf in group) for group in chunks]
     if any(not 0 <= size <= footer.file.size for size in sizes):
         raise MetadataError(
             f"{footer.file.path}: the footer says that columns have {min(sizes):,} to {max(sizes):,} bytes"

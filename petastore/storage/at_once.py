@@ -55,6 +55,7 @@ class _Work:
         self._left = iter(range(len(runs)))
         self._changed = threading.Condition()
         self._outcomes: dict[int, tuple[list[Any], BaseException | None]] = {}
+        self._given = 0
         self._ended = False
         self._threads = [Daemon("petastore-request", self._work) for _ in range(min(_THREADS, len(runs)))]
         for thread in self._threads:
@@ -86,6 +87,7 @@ class _Work:
                 problem = overdue(self._requests())
                 if problem is not None:
                     raise problem
+            self._given += 1
             return self._outcomes.pop(number)
 
     def _requests(self) -> list[Request]:
@@ -96,7 +98,7 @@ class _Work:
         """Waits for the threads, but not for those whose request may never be answered."""
         with self._changed:
             self._ended = True
-            is_complete = next(self._left, None) is None and not self._outcomes
+            is_complete = self._given == len(self.runs)
         for thread in self._threads:
             while thread.is_alive() and (is_complete or request_of(thread.ident or 0) is None):
                 thread.join(_LOOK_AGAIN_S)

@@ -23,8 +23,8 @@ MOST_BYTES = 1024**3
 """Bytes that the rows of a column that is a dictionary may take in a row group, unless asked otherwise."""
 
 
-def swelling_leaves(footer: Footer, ordinal: int, leaves: list[int], most: int) -> list[str]:
-    """Paths of those leaves whose rows may take more than so many bytes, for all that the footer says.
+def swelling_leaves(footer: Footer, ordinal: int, leaves: list[int], most: int) -> dict[int, str]:
+    """Those leaves whose rows may take more than so many bytes, for all that the footer says, and their paths.
 
     Args:
         footer: Of the file.
@@ -32,17 +32,15 @@ def swelling_leaves(footer: Footer, ordinal: int, leaves: list[int], most: int) 
         leaves: Numbers of leaf columns.
         most: Bytes.
     """
-    of_bytes = [leaf for leaf in leaves if leaf in footer.byte_leaves]
-    if not of_bytes:
-        return []
-    group = footer.metadata.row_group(ordinal)
-    chunks = [group.column(leaf) for leaf in of_bytes]
-    return [
-        chunk.path_in_schema
-        for chunk in chunks
-        if chunk.num_values * chunk.total_uncompressed_size > most
-        and any(encoding.endswith("DICTIONARY") for encoding in chunk.encodings)
-    ]
+    rows, size = (int(footer.groups[name][ordinal]) for name in ("rows", "decoded_bytes"))
+    if not footer.byte_leaves or (rows * size <= most and not footer.columns.are_nested):
+        return {}
+    chunks = footer.dictionaries[ordinal]
+    return {
+        leaf: chunks[leaf].path
+        for leaf in leaves
+        if leaf in chunks and chunks[leaf].values * chunks[leaf].decoded_bytes > most
+    }
 
 
 def copied_bytes(column: Any) -> int:

@@ -21,14 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from petastore.errors import DatasetChangedError, DatasetNotFoundError, MetadataError, SchemaError, StorageError
+from petastore.errors import DatasetChangedError, DatasetNotFoundError, MetadataError, SchemaError
 from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.schema.document import DOCUMENT_KEY
 from petastore.storage.alike_footers import alike_footers
 from petastore.storage.at_once import at_once
-from petastore.storage.failures import answered, asking
+from petastore.storage.chunk_contents import ChunkContents, chunk_contents
+from petastore.storage.failures import answered
 from petastore.storage.leaves import leaves_by_column
 from petastore.storage.listing import is_called_parquet, list_data_files
 from petastore.storage.location import Location
@@ -57,7 +58,6 @@ MAX_FOOTER_BYTES = 256 * 1024 * 1024
 _TAIL_BYTES = 64 * 1024
 _MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
-_THREADS = 16
 _SHOWN = 5
 _LOOKED_AT = 64
 _SMALL_FOOTER_BYTES = 16 * 1024
@@ -159,6 +159,12 @@ class Footer:
         """Of each other column: why it cannot be read."""
         return self.columns.unreadable
 
+    @once
+    def dictionaries(self) -> list[dict[int, ChunkContents]]:
+        """Of each row group: chunks of text or bytes that have a dictionary, by the numbers of their leaf columns."""
+        groups = chunk_contents(self.encoded, self.byte_leaves, source=self.file.path)
+        return [{leaf: chunk for leaf, chunk in group.items() if chunk.has_dictionary} for group in groups]
+
     @property
     def byte_leaves(self) -> frozenset[int]:
         """Numbers of the leaf columns of text or bytes."""
@@ -228,8 +234,12 @@ def read_tail(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTE
         StorageError: The file cannot be read.
         MetadataError: The file is no Parquet.
     """
-    with asking(location, "read the footer of", path), open_to_read(location, path) as source:
-        return _read_tail(source, path, max_bytes)
+
+    def ask() -> tuple[int, bytes]:
+        with open_to_read(location, path) as source:
+            return _read_tail(source, path, max_bytes)
+
+    return answered(location, ask, "read the footer of", path)
 
 
 class NoParquetError(MetadataError):
@@ -366,18 +376,22 @@ def _counted(path: str, size: int, footer: bytes) -> Footer:
 
 
 def is_parquet(location: Location, path: str) -> bool:
-    """Whether a file ends as Parquet does; False for one that cannot be read.
+    """Whether a file ends as Parquet does.
 
     Args:
         location: Where it lies.
         path: The file, relative to the root; no FIFO or the like, whose opening would wait for a writer.
+
+    Raises:
+        StorageError: It cannot be read.
     """
-    try:
-        with asking(location, "look at", path), open_to_read(location, path) as source:
+
+    def look() -> bool:
+        with open_to_read(location, path) as source:
             source.seek(max(source.size() - len(_MAGIC), 0))
             return source.read(len(_MAGIC)) in {_MAGIC, _ENCRYPTED_MAGIC}
-    except StorageError:
-        return False
+
+    return answered(location, look, "look at", path)
 
 
 def parquet_among(location: Location, paths: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pyarrow import fs
 
 from petastore.errors import DatasetNotFoundError, MetadataError, StorageError
-from petastore.storage.failures import answered, asking
+from petastore.storage.failures import answered
 from petastore.storage.location import Location
 from petastore.storage.walk import Enter, Entry, Tree, entry_at, trees_at, walk
 
@@ -176,11 +176,17 @@ def _found(location: Location, enter: Enter) -> dict[str, _Found]:
     trees = functools.cache(lambda: trees_at(location.filesystem, homes))
     found: dict[str, _Found] = {}
     for start, home in zip(starts, homes, strict=True):
-        with asking(location, f"list {start or 'the directory'}"):
-            for one in _found_at(location, start, home, enter, trees):
-                if one.path not in found or one.is_named:
-                    found[one.path] = one
+        look = functools.partial(_all_found_at, location, start, home, enter, trees)
+        for one in answered(location, look, f"list {start or 'the directory'}"):
+            if one.path not in found or one.is_named:
+                found[one.path] = one
     return found
+
+
+def _all_found_at(
+    location: Location, start: str, home: str, enter: Enter, trees: Callable[[], Sequence[Tree]]
+) -> list[_Found]:
+    return list(_found_at(location, start, home, enter, trees))
 
 
 def _found_at(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -159,10 +159,10 @@ def _tables_of_parts(
         with _lender(files) as lender, lender.reading(location, footer, ordinal, asked, whole=whole) as reading:
             for part, leaves_of_part in zip(parts, leaves, strict=True):
                 columns = part.columns
-                swelling = tuple(swelling_leaves(footer, ordinal, leaves_of_part, part.most_bytes))
+                swelling = swelling_leaves(footer, ordinal, leaves_of_part, part.most_bytes)
                 if swelling:
                     of_dictionaries = lender.reading(
-                        location, footer, ordinal, (columns,), whole=whole, dictionaries=swelling
+                        location, footer, ordinal, (columns,), whole=whole, dictionaries=tuple(swelling.values())
                     )
                     copied = _right_copy(of_dictionaries, footer, ordinal, part, leaves_of_part, swelling)
                     if copied is not None:
@@ -259,7 +259,7 @@ def _right_copy(
     ordinal: int,
     part: Part,
     leaves: list[int],
-    swelling: tuple[str, ...],
+    swelling: Collection[int],
 ) -> pa.Table | None:
     """`_copied`; what was read while somebody wrote to the file is read again, and verified."""
     with of_dictionaries as reading:
@@ -273,17 +273,14 @@ def _right_copy(
 
 
 def _copied(
-    reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int], swelling: tuple[str, ...]
+    reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int], swelling: Collection[int]
 ) -> pa.Table | None:
     """The rows of a column of text or bytes, copied out of its dictionary; None where others have to be read as usual.
 
     Raises:
         DecodeError: They take more than they may.
     """
-    of_swelling = [
-        leaf for leaf in leaves if footer.metadata.row_group(ordinal).column(leaf).path_in_schema in swelling
-    ]
-    table = reader.read_row_group(ordinal, column_indices=of_swelling, use_threads=False)
+    table = reader.read_row_group(ordinal, column_indices=list(swelling), use_threads=False)
     _check_rows(table.num_rows, footer, ordinal, part.columns, footer.metadata.row_group(ordinal).num_rows)
     for name in table.schema.names:
         try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -23,13 +22,13 @@ from petastore.errors import DatasetChangedError
 from petastore.expressions.statistics import ColumnStatistics
 from petastore.inventory import Inventory
 from petastore.schema.field import UnischemaField
+from petastore.storage.at_once import at_once
 from petastore.storage.chunk_statistics import ChunkStatistics, chunk_statistics
 from petastore.storage.footers import Footer, FooterCache
 from petastore.storage.location import Location
 
 __all__ = ["footer_statistics", "read_statistics"]
 
-_THREADS = 16
 
 # Physical types of Parquet.
 _BOOLEAN, _INT32, _INT64, _FLOAT, _DOUBLE, _BYTE_ARRAY, _FIXED = 0, 1, 2, 4, 5, 6, 7
@@ -66,13 +65,7 @@ def read_statistics(
     def of_file(number: int) -> dict[str, ColumnStatistics]:
         return footer_statistics(footers.get(location, inventory.files[number]), fields)
 
-    with ThreadPoolExecutor(min(_THREADS, len(files) or 1), "petastore-statistics") as threads:
-        pending = [threads.submit(of_file, number) for number in files]
-        try:
-            found = dict(zip(files, (future.result() for future in pending), strict=True))
-        except BaseException:
-            threads.shutdown(wait=False, cancel_futures=True)
-            raise
+    found = dict(zip(files, at_once(of_file, files), strict=True))
     return {field.name: _joined(inventory, field, found) for field in fields}
 
 

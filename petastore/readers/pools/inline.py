@@ -37,6 +37,8 @@ class InlinePool:
                 result = task()
         except BaseException as problem:  # noqa: BLE001 - whatever it is, it belongs to whoever asks for the result
             future.set_exception(problem)
+            if isinstance(problem, KeyboardInterrupt):  # or the caller would go on with the next task
+                raise
         else:
             future.set_result(result)
         return future
