@@ -125,7 +125,10 @@ class Admission:
         flags = {name: missing[first:stop] for name, missing in whole.missing.items()}
         missing = {name: of_rows for name, of_rows in flags.items() if of_rows.any()}
         cells = {name: column.slice(first, stop - first) for name, column in whole.cells.items()}
-        return self._resident(stop - first, None, _Made(dict(enumerate(stacks)), missing, cells, None))
+        lying = {name: _files(cells[name], self.fields[name]) for name in whole.files}
+        files = {name: where for name, where in lying.items() if where is not None}
+        sizes = {name: of_cells[first:stop] for name, of_cells in whole.sizes.items()}
+        return Resident(stop - first, None, stacks, missing, cells, files, sizes)
 
     def intake(
         self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None, *, most: int = 1

@@ -575,7 +575,7 @@ class FooterCache:
         return footer
 
     def know(self, location: Location, footers: Iterable[Footer]) -> None:
-        """Remember footers that were read some time ago, as far as there is room: they need not be parsed again.
+        """Remember the footers that the inventory was made of, as far as there is room: they need not be parsed again.
 
         A file that is asked for is looked at all the same: it may have been rewritten.
         """
@@ -610,17 +610,20 @@ class FooterCache:
             if footer is not None:
                 self._kept.move_to_end(key)
         if footer is None or footer.encoded != encoded:
-            footer = self._parsed(key, file.path, len(whole), encoded)
+            footer = self._checked(key, location, file, len(whole), encoded)
             check_unchanged(footer.file, file)
-            self._hold_against_inventory(footer, file, location.url)
             with self._lock:
                 self._keep(key, footer)
         return footer
 
-    def _parsed(self, key: _Key, path: str, size: int, encoded: bytes) -> Footer:
+    def _checked(self, key: _Key, location: Location, file: DataFile, size: int, encoded: bytes) -> Footer:
+        """The footer of a file that was read just now, held against the inventory."""
         known = self._known.pop(key, None)
-        same = known is not None and known.file.size == size and known.encoded == encoded
-        return known if known is not None and same else _parsed(path, size, encoded)
+        if known is not None and known.file.size == size and known.encoded == encoded:
+            return known  # the inventory was made of it
+        footer = _parsed(file.path, size, encoded)
+        self._hold_against_inventory(footer, file, location.url)
+        return footer
 
     def _hold_against_inventory(self, footer: Footer, file: DataFile, url: str) -> None:
         if self._inventory is not None:
@@ -638,8 +641,7 @@ class FooterCache:
     def _read(self, key: _Key, mine: Future[Footer], location: Location, file: DataFile) -> Footer:
         try:
             size, encoded = read_tail(location, file.path)
-            footer = self._parsed(key, file.path, size, encoded)
-            self._hold_against_inventory(footer, file, location.url)
+            footer = self._checked(key, location, file, size, encoded)
         except BaseException as problem:
             with self._lock:
                 del self._being_read[key]

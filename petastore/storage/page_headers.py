@@ -34,6 +34,8 @@ _USUAL = re.compile(
     rb"\x15\x00\x15" + _ANY + rb"\x15" + _NUMBER + rb"\x15" + _ANY + rb"\x1c\x15" + _NUMBER + rb"\x15(.)\x15(.)\x15(.)",
     re.DOTALL,
 )
+# The same without a checksum: after its two sizes a header says of what page it is.
+_UNCHECKED = re.compile(rb"\x15[\x00\x04\x06]\x15" + _ANY + rb"\x15" + _ANY + rb"[\x2c\x4c\x5c]", re.DOTALL)
 _NAMES = "PLAIN, , PLAIN_DICTIONARY, RLE, BIT_PACKED, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY"
 _ENCODINGS = dict(enumerate([*_NAMES.split(", "), "RLE_DICTIONARY", "BYTE_STREAM_SPLIT"]))
 _DATA, _DICTIONARY_PAGE, _DATA_V2 = 0, 2, 3
@@ -67,9 +69,12 @@ def check_pages(read: Read, row_group: Any, schema: Any, leaves: Iterable[int]) 
 
 
 def _check_chunk(window: _Window, column: Any, max_definition: int, max_repetition: int) -> None:
-    at, values, encodings = column.data_page_offset, column.num_values, column.encodings
+    at = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:  # some writers say 0 where there is none
         at = min(at, column.dictionary_page_offset)
+    if _UNCHECKED.match(window.bytes_at(at)):
+        return
+    values, encodings = column.num_values, column.encodings
     found, stop = 0, at + column.total_compressed_size
     while found < values and at < stop:
         header, after = window.header(at)

@@ -227,7 +227,7 @@ def _of_small_file(
         table = reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
         _check_rows(table.num_rows, footer, ordinal, columns, rows)
         table = _as_asked(table, footer, ordinal, columns)
-        refuse_damaged_pages(pa.BufferReader(whole).read_at, metadata, leaves, file=file, ordinal=ordinal)
+        refuse_damaged_pages(lambda size, at: whole[at : at + size], metadata, leaves, file=file, ordinal=ordinal)
     except (pa.ArrowException, OSError) as problem:
         raise_alone(_explained(problem, location, file, ordinal, columns, footer))
     return table
