@@ -34,8 +34,10 @@ _USUAL = re.compile(
     rb"\x15\x00\x15" + _ANY + rb"\x15" + _NUMBER + rb"\x15" + _ANY + rb"\x1c\x15" + _NUMBER + rb"\x15(.)\x15(.)\x15(.)",
     re.DOTALL,
 )
-# The same without a checksum: after its two sizes a header says of what page it is.
-_UNCHECKED = re.compile(rb"\x15[\x00\x04\x06]\x15" + _ANY + rb"\x15" + _ANY + rb"[\x2c\x4c\x5c]", re.DOTALL)
+# The same without a checksum.
+_UNCHECKED_DICTIONARY = re.compile(
+    rb"\x15\x04\x15" + _ANY + rb"\x15" + _NUMBER + rb"\x4c\x15" + _ANY + rb"\x15.[\x11\x12]?\x00\x00", re.DOTALL
+)
 _NAMES = "PLAIN, , PLAIN_DICTIONARY, RLE, BIT_PACKED, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY"
 _ENCODINGS = dict(enumerate([*_NAMES.split(", "), "RLE_DICTIONARY", "BYTE_STREAM_SPLIT"]))
 _DATA, _DICTIONARY_PAGE, _DATA_V2 = 0, 2, 3
@@ -72,7 +74,7 @@ def _check_chunk(window: _Window, column: Any, max_definition: int, max_repetiti
     at = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:  # some writers say 0 where there is none
         at = min(at, column.dictionary_page_offset)
-    if _UNCHECKED.match(window.bytes_at(at)):
+    if _UNCHECKED_DICTIONARY.match(window.bytes_at(at)):
         return
     values, encodings = column.num_values, column.encodings
     found, stop = 0, at + column.total_compressed_size
