@@ -35,7 +35,7 @@ class InlinePool:
         try:
             with working():
                 result = task()
-        except BaseException as problem:  # noqa: BLE001 - whatever it is, it belongs to whoever asks for the result
+        except BaseException as problem:
             future.set_exception(problem)
             if isinstance(problem, KeyboardInterrupt):  # or the caller would go on with the next task
                 raise
