@@ -81,6 +81,9 @@ class Columns:
     stored: Any
     """Their `pyarrow.parquet.ParquetSchema`."""
 
+    leaves_of: dict[tuple[str, ...], list[int]] = dataclasses.field(default_factory=dict)
+    """Of columns that were asked for together, and can be read: their leaf columns."""
+
     as_asked: dict[tuple[str, ...], Any] = dataclasses.field(default_factory=dict)
     """Of columns that were read: the `pyarrow.Schema` of their tables, if they come just as they are handed on."""
 

@@ -229,7 +229,7 @@ def _of_small_file(
         else:
             table = reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
         _check_rows(table.num_rows, footer, ordinal, columns, rows)
-        table = _as_asked(table, footer, ordinal, columns)
+        table = _as_asked(table.combine_chunks(), footer, ordinal, columns, are_one=True)
         refuse_damaged_pages(lambda size, at: whole[at : at + size], metadata, leaves, file=file, ordinal=ordinal)
     except (pa.ArrowException, OSError) as problem:
         raise_alone(_explained(problem, location, file, ordinal, columns, footer))
@@ -334,6 +334,9 @@ def _leaves(footer: Footer, ordinal: int, columns: Sequence[str], groups: int) -
     path = footer.file.path
     if not 0 <= ordinal < groups:
         raise RequestError(f"{path} has {groups:,} row groups, so it has no row group {ordinal:,}")
+    known = footer.columns.leaves_of.get(tuple(columns))
+    if known is not None:
+        return known
     missing = [name for name in columns if name not in footer.leaves]
     for name in missing:
         if name in footer.unreadable:
@@ -342,7 +345,9 @@ def _leaves(footer: Footer, ordinal: int, columns: Sequence[str], groups: int) -
         raise RequestError(f"{path} has no column {missing[0]!r}; it has {', '.join(map(repr, footer.leaves))}")
     if len(set(columns)) != len(columns):
         raise RequestError(f"the columns {list(columns)} name one column twice")
-    return [leaf for name in columns for leaf in footer.leaves[name]]
+    return footer.columns.leaves_of.setdefault(
+        tuple(columns), [leaf for name in columns for leaf in footer.leaves[name]]
+    )
 
 
 @contextlib.contextmanager
@@ -355,7 +360,9 @@ def _lender(files: OpenFiles | None) -> Iterator[OpenFiles]:
             lender.close()
 
 
-def _as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
+def _as_asked(
+    table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...], *, are_one: bool = False
+) -> pa.Table:
     if not columns:
         return pa.table({"": pa.nulls(footer.metadata.row_group(ordinal).num_rows)}).select([])
     # What a file's tables are like is found out once: with a thousand columns it would cost more than decoding them.
@@ -365,7 +372,8 @@ def _as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str,
             footer.as_asked[columns] = schema
         else:
             table = _arranged(table, footer, ordinal, columns)
-    return _in_one_chunk(table if schema.metadata is None else table.replace_schema_metadata())
+    table = table if schema.metadata is None else table.replace_schema_metadata()
+    return table if are_one else _in_one_chunk(table)
 
 
 def _in_one_chunk(table: pa.Table) -> pa.Table:

@@ -13,7 +13,7 @@ import uuid
 from pyarrow import fs
 
 from petastore.errors import FileMissingError, MetadataError, StorageError
-from petastore.storage.failures import answered, asking
+from petastore.storage.failures import answered, failure, raise_alone
 from petastore.storage.location import Location
 
 __all__ = [
@@ -62,9 +62,10 @@ def read_up_to(location: Location, relative: str, size: int) -> bytes:
     """
     path = location.join(relative)
     if isinstance(location.filesystem, fs.LocalFileSystem):
-        # By the calling thread, and the system: all else would cost more than most files.
-        with asking(location, "read", relative):
-            return _local_bytes(path, size)
+        try:
+            return _local_bytes(path, size)  # by the system: all else would cost more than most files
+        except OSError as problem:
+            raise_alone(failure(problem, location, "read", relative))
     store = location.store
 
     def get() -> bytes:
