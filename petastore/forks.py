@@ -7,6 +7,7 @@ what that thread was about to do is never done.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from types import TracebackType
@@ -87,6 +88,23 @@ class Lock:
 def _make_all_anew() -> None:
     for thing in list(_alive):
         thing.make_anew()
+    _forget_imports_of_other_threads()
+
+
+def _forget_imports_of_other_threads() -> None:
+    """Modules that threads of the parent were importing are imported anew by whoever wants them here.
+
+    Python makes the lock of all imports anew in a child, but not those of single modules, for which it would wait for
+    ever.
+    """
+    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
+    me = threading.get_ident()
+    for name, reference in list(locks.items()):
+        if getattr(reference(), "owner", None) in (None, me):
+            continue
+        del locks[name]
+        if getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
+            del sys.modules[name]
 
 
 if hasattr(os, "register_at_fork"):

@@ -16,6 +16,8 @@ import warnings
 from concurrent.futures import Future
 from typing import Any
 
+import numpy.ma  # noqa: F401 - NumPy imports it when it is first asked for, which would be in a worker
+
 from petastore.errors import AbandonedThreadWarning
 from petastore.forks import made_anew_in_children
 from petastore.readers.pools.pool import Task
