@@ -14,7 +14,7 @@ import pytest
 
 VERBS = {
     *("bench", "bench-quick", "check", "clean", "defects", "demo", "docs"),
-    *("endurance", "format", "help", "laws", "setup", "test"),
+    *("endurance", "format", "help", "laws", "many-files", "setup", "test"),
 }
 
 

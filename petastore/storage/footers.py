@@ -306,15 +306,8 @@ def _parsed(path: str, size: int, footer: bytes) -> Footer:
     try:
         schema = metadata.schema.to_arrow_schema().remove_metadata()
         _ = schema.names  # which are not decoded before
-    except UnicodeDecodeError as problem:
-        raise MetadataError(f"{path}: the name of a column is no UTF-8: {problem}") from problem
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as problem:
-        raise MetadataError(
-            f"{path}: the footer declares columns that Apache Arrow does not read: {problem}. If the file is not "
-            "damaged, write it again with another writer"
-        ) from problem
-    except (pa.ArrowException, OSError) as problem:
-        raise MetadataError(f"{path}: the footer is damaged: {problem}") from problem
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
+        raise _unreadable_footer(path, problem) from problem
     leaves = leaves_by_column(schema, metadata.num_columns, source=path)
     unreadable = unreadable_columns(schema, leaves, metadata, footer, source=path)
     if unreadable:
@@ -325,13 +318,24 @@ def _parsed(path: str, size: int, footer: bytes) -> Footer:
     return parsed
 
 
+def _unreadable_footer(path: str, problem: Exception) -> MetadataError:
+    if isinstance(problem, UnicodeDecodeError):
+        return MetadataError(f"{path}: the name of a column is no UTF-8: {problem}")
+    if isinstance(problem, (pa.ArrowInvalid, pa.ArrowNotImplementedError)):
+        return MetadataError(
+            f"{path}: the footer declares columns that Apache Arrow does not read: {problem}. If the file is not "
+            "damaged, write it again with another writer"
+        )
+    return MetadataError(f"{path}: the footer is damaged: {problem}")
+
+
 def _metadata(footer: bytes, path: str) -> Any:
     framed = b"".join([_MAGIC, footer, len(footer).to_bytes(4, "little"), _MAGIC])
     try:
         reader = pq.ParquetReader()  # not `read_metadata`, which looks at each column besides
         reader.open(pa.BufferReader(framed))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
-        raise MetadataError(f"{path}: the footer is damaged: {problem}") from problem
+        raise _unreadable_footer(path, problem) from problem
     return reader.metadata
 
 
