@@ -192,7 +192,7 @@ def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, le
 
 def _are_for_one_go(parts: Sequence[Part]) -> bool:
     names = [name for part in parts for name in part.columns]
-    return len(set(names)) == len(names) and all(part.first is None and part.columns for part in parts)
+    return bool(parts) and len(set(names)) == len(names) and all(part.first is None and part.columns for part in parts)
 
 
 def _in_one(parts: Sequence[Part]) -> Part:
