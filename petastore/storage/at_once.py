@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -14,6 +15,9 @@ __all__ = ["at_once"]
 _THREADS = 16
 _MOST_IN_A_GO = 64
 _LOOK_AGAIN_S = 0.25
+
+_GRACE_S = 0.5
+"""How long requests under way are waited for when one has failed: those that are answered at all mostly are by then."""
 
 _AT_ONCE_S = 0.005
 """What takes no longer comes from the system's cache: one thread is faster there than many that hinder each other."""
@@ -110,6 +114,9 @@ class _Work:
         with self._changed:
             self._ended = True
             is_complete = self._given == len(self.runs)
+        patience = time.monotonic() + _GRACE_S
         for thread in self._threads:
-            while thread.is_alive() and (is_complete or request_of(thread.ident or 0) is None):
+            while thread.is_alive() and (
+                is_complete or request_of(thread.ident or 0) is None or time.monotonic() < patience
+            ):
                 thread.join(_LOOK_AGAIN_S)
