@@ -78,12 +78,21 @@ def read_up_to(location: Location, relative: str, size: int) -> bytes:
     return answered(location, lambda: bytes(store.cat_file(path, start=0, end=size)), "read", relative)
 
 
+_TRIES = 5
+"""How often a file is read that others write to meanwhile; then what was read is held against its digest as it is."""
+
+
 def _local_bytes(path: str, size: int) -> bytes:
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # who opens a FIFO does not wait for a writer
     try:
-        found = os.read(opened, size)
-        while len(found) < size and (more := os.read(opened, size - len(found))):
-            found += more
+        for _ in range(_TRIES):
+            before = os.fstat(opened)
+            found = os.pread(opened, size, 0)
+            while len(found) < size and (more := os.pread(opened, size - len(found), len(found))):
+                found += more
+            after = os.fstat(opened)
+            if (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns):
+                break  # nobody wrote meanwhile: these are the bytes of one version
         return found
     finally:
         os.close(opened)
