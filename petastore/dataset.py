@@ -31,6 +31,7 @@ from petastore.schema.field import UnischemaField
 from petastore.schema.select import select_fields
 from petastore.schema.stored import check_stored_schema
 from petastore.schema.unischema import Unischema
+from petastore.storage.asked_columns import Part
 from petastore.storage.footers import (
     Footer,
     FooterCache,
@@ -43,7 +44,8 @@ from petastore.storage.location import Location, open_location
 from petastore.storage.manifest import Manifest, dubious_files, read_manifest, read_schema_document, unlisted_files
 from petastore.storage.open_files import OpenFiles
 from petastore.storage.partitions import parse_partitions, partition_fields, partition_value
-from petastore.storage.rowgroups import Part, read_row_group, read_row_group_in_parts
+from petastore.storage.rowgroups import read_row_group, read_row_group_in_parts, read_row_groups_together
+from petastore.storage.small_files import in_one, joined
 from petastore.storage.under_way import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
 from petastore.stored_keys import StoredKey, held_against_directory
 
@@ -273,6 +275,24 @@ class Dataset:
             self.location, unit.file, unit.row_group, parts, footers=self.footers, files=files
         )
         return self._held(tables, unit)
+
+    def read_together(self, units: Sequence[ReadUnit], parts: Sequence[Part]) -> Iterator[pa.Table]:
+        """`read_in_parts` of several small work items: of each part one table, with the rows of all.
+
+        Args:
+            units: What is read.
+            parts: What is read of each, whole.
+
+        Raises:
+            pa.ArrowInvalid: They do not have the same types.
+            PetastoreError: One of them cannot be read; as `read_in_parts`.
+        """
+        if not parts:
+            return iter(())
+        if self.stored_keys:
+            return joined((table for unit in units for table in self.read_in_parts(unit, [in_one(parts)])), parts)
+        asked = [(unit.file, unit.row_group) for unit in units]
+        return read_row_groups_together(self.location, asked, parts, footers=self.footers)
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Of each partition column among `columns`: its stored cell for each row group, as one Arrow array."""

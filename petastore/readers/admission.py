@@ -39,8 +39,8 @@ from petastore.readers.moved_cells import are_movable, moved_cells
 from petastore.readers.resident import Resident
 from petastore.readers.shelf import Place, Shelf
 from petastore.schema.field import UnischemaField
+from petastore.storage.asked_columns import Part
 from petastore.storage.dictionaries import MOST_BYTES
-from petastore.storage.rowgroups import Part
 
 __all__ = ["Admission", "Intake", "Read", "at_least"]
 

@@ -29,8 +29,8 @@ from petastore.readers.reader import Reader
 from petastore.readers.transform import TransformSpec, transform_schema
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from petastore.storage.asked_columns import Part
 from petastore.storage.open_files import OpenFiles
-from petastore.storage.rowgroups import Part
 
 __all__ = ["MixedAssembler", "MixedDatasets", "MixedReader", "admissions_of", "agreed_schema"]
 
@@ -92,6 +92,10 @@ class MixedDatasets:
         """The stored cells of a work item of any of the datasets; see `Dataset.read_in_parts`."""
         dataset = self.datasets[self.mixture.source_of(unit.group)]
         return dataset.read_in_parts(unit, parts, files=files)
+
+    def read_together(self, units: Sequence[ReadUnit], parts: Sequence[Part]) -> Iterator[pa.Table]:
+        """Several small work items, all of one of the datasets; see `Dataset.read_together`."""
+        return self.datasets[self.mixture.source_of(units[0].group)].read_together(units, parts)
 
     def source_of(self, groups: NDArray[Any]) -> NDArray[np.int64]:
         """The sources of some row groups, shape (n,)."""

@@ -41,14 +41,13 @@ from petastore.readers.resident import Resident
 from petastore.readers.room import Room, begin_in_room
 from petastore.readers.shared import End, Shared
 from petastore.readers.shelf import Shelf
-from petastore.readers.small_groups import read_together
 from petastore.readers.together import together
 from petastore.readers.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
 from petastore.readers.transform_processes import TransformProcesses
 from petastore.schema.row import row_type
 from petastore.schema.unischema import Unischema
+from petastore.storage.asked_columns import Part
 from petastore.storage.open_files import OpenFiles
-from petastore.storage.rowgroups import Part
 from petastore.storage.verified import Verified
 
 __all__ = ["Readable", "Reader"]
@@ -77,6 +76,9 @@ class Readable(Protocol):
 
     def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, files: OpenFiles | None = None) -> Iterator[Any]:
         """The stored cells of a work item, some columns after the other: `pyarrow.Table`s with one chunk a column."""
+
+    def read_together(self, units: Sequence[ReadUnit], parts: Sequence[Part]) -> Iterator[Any]:
+        """Several small work items with one admission: of each part one table, with the rows of all."""
 
     def partition_values(self, columns: Sequence[str]) -> Mapping[str, Any]:
         """Of each partition column among some columns: its cell for each row group, as one `pyarrow.Array`."""
@@ -341,7 +343,7 @@ class Reader:
             if shelf is not None or not is_plain or any(turns is not None for _, turns in asked):
                 return None
             units = [plan.unit(group) for group in groups]
-            read = functools.partial(read_together, [functools.partial(dataset.read_in_parts, unit) for unit in units])
+            read = functools.partial(dataset.read_together, units)
             return admission.admit_together([unit.rows[1] for unit in units], read)
 
         rows_per_span, ahead = self._pace(batch_size)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.readers.admission import Read
 from petastore.readers.together import flat
-from petastore.storage.rowgroups import Part
 
-__all__ = ["FetchTogether", "Run", "read_together", "runs"]
+__all__ = ["FetchTogether", "Run", "runs"]
 
 FetchTogether: TypeAlias = Callable[[Sequence[tuple[int, Any]]], list[Any] | None]
 
@@ -116,19 +113,3 @@ def _settle(future: Future[Any], made: Any) -> None:
         flat(made, future)
     else:
         future.set_result(made)
-
-
-def read_together(reads: Sequence[Read], parts: Sequence[Part]) -> Iterator[pa.Table]:
-    """The tables of some parts of several row groups: of each part one table, with the rows of all.
-
-    Args:
-        reads: Of each row group: gives the tables of some parts.
-        parts: What is read.
-
-    Raises:
-        pa.ArrowInvalid: They do not have the same types.
-    """
-    names = tuple(name for part in parts for name in part.columns)
-    of_each = Part(names, most_bytes=min(part.most_bytes for part in parts))
-    whole = pa.concat_tables([table for read in reads for table in read([of_each])]).combine_chunks()
-    return (whole.select(list(part.columns)) for part in parts)

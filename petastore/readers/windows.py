@@ -38,7 +38,7 @@ from petastore.readers.recent_row_groups import RecentRowGroups
 from petastore.readers.shelf import Shelf
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.storage.rowgroups import Part
+from petastore.storage.asked_columns import Part
 
 __all__ = ["HEADS_BYTES", "ExtendedAdmission", "RowAssembler", "WindowAssembler", "heads_of", "window_schema"]
 

@@ -27,7 +27,7 @@ from petastore.storage.thrift import (
     skip_value,
 )
 
-__all__ = ["FEWEST", "AlikeFooters", "alike_footers"]
+__all__ = ["FEWEST", "AlikeFooters", "Slot", "Step", "Walked", "alike_footers", "steps_through", "walk_together"]
 
 FEWEST = 64
 """For fewer footers than these it is faster to read each by itself."""
@@ -43,8 +43,10 @@ _MOST_BYTES = 1 << 20
 
 _MOST_STEPS = 100_000
 _ARROW_SCHEMA = b"ARROW:schema"
-_ROWS, _STORED, _DECODED = range(3)
-_OF_FILE = -1
+_COUNTED = ("rows", "stored", "decoded")
+_OF_FILE = _OF_GROUP = -1
+_GROUP_FIELDS = {2: "decoded", 3: "rows"}
+_CHUNK_FIELDS = {5: "values", 7: "stored", 9: "data", 11: "dictionary"}
 _FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # a boolean field lies in its header
 _LISTS = (LIST, 10)
 _ONE_BYTE_ELEMENTS = (1, 2, 3)
@@ -78,44 +80,83 @@ def alike_footers(footers: Sequence[bytes]) -> list[AlikeFooters]:
     for _ in range(_MOST_KINDS):
         if len(left) < FEWEST:
             break
-        steps = _steps_through(footers[left[0]])
+        steps = steps_through(footers[left[0]], _COUNTED)
         is_alike = np.zeros(len(left), np.bool_)
         if steps is not None:
             parts = [left[first : first + _MOST_AT_ONCE] for first in range(0, len(left), _MOST_AT_ONCE)]
-            walked = [_Walkers([footers[number] for number in part.tolist()]).walk(steps) for part in parts]
-            is_alike = np.concatenate([alike for alike, _ in walked])
-            kinds.append(_kind(left[is_alike], np.concatenate([found for _, found in walked])[is_alike], steps))
+            walked = [walk_together([footers[number] for number in part.tolist()], steps) for part in parts]
+            is_alike = np.concatenate([part.is_alike for part in walked])
+            found = np.concatenate([part.numbers for part in walked])[is_alike]
+            kinds.append(_kind(left[is_alike], found, steps))
         is_alike[0] = True  # it has had its turn
         left = left[~is_alike]
     return kinds
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Step:
+class Slot:
+    """A number, or a place, that is wanted of each footer."""
+
+    group: int
+    """Of which row group; -1 is of the file."""
+
+    column: int
+    """Of which of its column chunks; -1 is of the row group itself."""
+
+    what: str
+    """A count, `rows`, `values`, `stored` or `decoded`; where pages begin, `data` or `dictionary`; or a place in the
+    footer itself: where a row group or the list of them has its `begin` or its `end`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
     """What stands next in each footer: the same bytes, or else a number, which may be how many bytes follow it."""
 
     same: bytes = b""
     skips: bool = False
-    slot: tuple[int, int] | None = None
-    """What a number is that is wanted: of which row group, and which of its counts."""
+    slot: Slot | None = None
+    is_place: bool = False
+    """Whether nothing is passed: only the place is wanted."""
 
 
-def _kind(members: NDArray[np.int64], found: NDArray[np.int64], steps: Sequence[_Step]) -> AlikeFooters:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Walked:
+    """What footers that took the same steps have in the slots of these, in the order of the steps."""
+
+    is_alike: NDArray[np.bool_]
+    """Which of the footers the steps led through, shape (footers,)."""
+
+    numbers: NDArray[np.int64]
+    """Of each footer the number in each slot, shape (footers, slots); arbitrary for those that are not alike."""
+
+    begins: NDArray[np.int64]
+    """Where in the footer each number begins, of the same shape."""
+
+    ends: NDArray[np.int64]
+    """Where it ends."""
+
+
+def _kind(members: NDArray[np.int64], found: NDArray[np.int64], steps: Sequence[Step]) -> AlikeFooters:
     slots = [step.slot for step in steps if step.slot is not None]
-    groups = max((group for group, _ in slots), default=_OF_FILE) + 1
-    counts = np.zeros((len(members), 3, groups), np.int64)
+    groups = max((slot.group for slot in slots), default=_OF_FILE) + 1
+    counts = np.zeros((len(members), len(_COUNTED), groups), np.int64)
     num_rows = np.zeros(len(members), np.int64)
-    for number, (group, what) in enumerate(slots):
-        if group == _OF_FILE:
+    for number, slot in enumerate(slots):
+        if slot.group == _OF_FILE:
             num_rows = found[:, number]
         else:
-            counts[:, what, group] += found[:, number]
+            counts[:, _COUNTED.index(slot.what), slot.group] += found[:, number]
     return AlikeFooters(members, num_rows, counts)
 
 
-def _steps_through(footer: bytes) -> list[_Step] | None:
-    """The steps that lead through a footer; None where it is damaged, or has too many."""
-    walk = _Walk(footer)
+def steps_through(footer: bytes, wanted: Sequence[str]) -> list[Step] | None:
+    """The steps that lead through a footer; None where it is damaged, or has too many.
+
+    Args:
+        footer: The Thrift bytes; not trusted.
+        wanted: What of it gets slots, by the words of `Slot`.
+    """
+    walk = _Walk(footer, wanted)
     try:
         walk.file_metadata()
     except (IndexError, ValueError, RecursionError):
@@ -126,10 +167,11 @@ def _steps_through(footer: bytes) -> list[_Step] | None:
 class _Walk:
     """Goes through one footer, and notes the steps."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, wanted: Sequence[str]) -> None:
         self.data = data
         self.at = 0
-        self.steps: list[_Step] = []
+        self.steps: list[Step] = []
+        self._wanted = frozenset(wanted)
         self._same = b""
 
     def file_metadata(self) -> None:
@@ -137,10 +179,14 @@ class _Walk:
             if field == 2:
                 self._stay_same(skip_value(self.data, self.at, kind))
             elif field == 3 and kind in INTEGERS:
-                self._number((_OF_FILE, _ROWS))
+                self._number(Slot(_OF_FILE, _OF_GROUP, "rows"))
             elif field == 4 and kind == LIST:
+                self._place(_OF_FILE, "begin")
                 for group in range(self._structs()):
+                    self._place(group, "begin")
                     self._row_group(group)
+                    self._place(group, "end")
+                self._place(_OF_FILE, "end")
             elif field == 5 and kind == LIST:
                 for _ in range(self._structs()):
                     self._key_and_value()
@@ -151,27 +197,25 @@ class _Walk:
     def _row_group(self, group: int) -> None:
         for field, kind in self._fields():
             if field == 1 and kind == LIST:
-                for _ in range(self._structs()):
-                    self._column_chunk(group)
-            elif field == 2 and kind in INTEGERS:
-                self._number((group, _DECODED))
-            elif field == 3 and kind in INTEGERS:
-                self._number((group, _ROWS))
+                for column in range(self._structs()):
+                    self._column_chunk(group, column)
+            elif field in _GROUP_FIELDS and kind in INTEGERS:
+                self._number(Slot(group, _OF_GROUP, _GROUP_FIELDS[field]))
             else:
                 self._value(kind)
 
-    def _column_chunk(self, group: int) -> None:
+    def _column_chunk(self, group: int, column: int) -> None:
         sizes = 0
         for field, kind in self._fields():
-            if field == 3 and kind == STRUCT:
-                for inner, inner_kind in self._fields():
-                    if inner == 7 and inner_kind in INTEGERS:
-                        sizes += 1
-                        self._number((group, _STORED))
-                    else:
-                        self._value(inner_kind)
-            else:
+            if field != 3 or kind != STRUCT:
                 self._value(kind)
+                continue
+            for inner, inner_kind in self._fields():
+                if inner in _CHUNK_FIELDS and inner_kind in INTEGERS:
+                    sizes += _CHUNK_FIELDS[inner] == "stored"
+                    self._number(Slot(group, column, _CHUNK_FIELDS[inner]))
+                else:
+                    self._value(inner_kind)
         if sizes != 1:
             raise ValueError("a column chunk says nothing about its size")
 
@@ -208,7 +252,7 @@ class _Walk:
         if kind in INTEGERS:
             self._number()
         elif kind == BINARY:
-            self._note(_Step(skips=True))
+            self._note(Step(skips=True))
             self.at = skip_value(self.data, self.at, kind)
         elif kind == STRUCT:
             for _, inner in self._fields():
@@ -226,9 +270,13 @@ class _Walk:
             for _ in range(count):
                 self._value(element)
 
-    def _number(self, slot: tuple[int, int] | None = None) -> None:
-        self._note(_Step(slot=slot))
+    def _number(self, slot: Slot | None = None) -> None:
+        self._note(Step(slot=slot if slot is not None and slot.what in self._wanted else None))
         _, self.at = read_varint(self.data, self.at)
+
+    def _place(self, group: int, what: str) -> None:
+        if what in self._wanted:
+            self._note(Step(slot=Slot(group, _OF_GROUP, what), is_place=True))
 
     def _stay_same(self, to: int) -> None:
         if to > len(self.data):
@@ -236,14 +284,24 @@ class _Walk:
         self._same += self.data[self.at : to]
         self.at = to
 
-    def _note(self, step: _Step | None) -> None:
+    def _note(self, step: Step | None) -> None:
         if self._same:
-            self.steps.append(_Step(same=self._same))
+            self.steps.append(Step(same=self._same))
             self._same = b""
         if step is not None:
             self.steps.append(step)
         if len(self.steps) > _MOST_STEPS:
             raise ValueError("it has too many steps")
+
+
+def walk_together(footers: Sequence[bytes], steps: Sequence[Step]) -> Walked:
+    """Has some footers, at least one, take the same steps.
+
+    Args:
+        footers: The Thrift bytes; not trusted.
+        steps: `steps_through` one of them.
+    """
+    return _Walkers(footers).walk(steps)
 
 
 class _Walkers:
@@ -252,37 +310,40 @@ class _Walkers:
     def __init__(self, footers: Sequence[bytes]) -> None:
         lengths = np.array([len(footer) for footer in footers], dtype=np.int64)
         self._ends = np.cumsum(lengths)
-        self._at = self._ends - lengths
+        self._firsts = self._ends - lengths
+        self._at = self._firsts
         self._is_alike = np.ones(len(footers), np.bool_)
         self._bytes = b"".join(footers)
         self._last = len(self._bytes)
 
-    def walk(self, steps: Sequence[_Step]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Which footers the steps lead through, shape (footers,), and the numbers that are wanted, (footers, slots)."""
+    def walk(self, steps: Sequence[Step]) -> Walked:
         longest = max((len(step.same) for step in steps), default=0)
         # One that has lost its way may stand anywhere, up to the end; whatever it finds there does not count.
         data = np.frombuffer(self._bytes + bytes(longest + 1), np.uint8)
-        found: list[NDArray[np.int64]] = []
+        slots = sum(step.slot is not None for step in steps)
+        found = np.zeros((3, slots, len(self._at)), np.int64)
+        slot = 0
         for step in steps:
+            begin = self._at
+            value: NDArray[np.int64] | None = None
             if step.same:
                 here = data[self._at[:, None] + np.arange(len(step.same))]
                 self._is_alike &= (here == np.frombuffer(step.same, np.uint8)).all(axis=1)
                 self._go(len(step.same))
-            else:
+            elif not step.is_place:
                 value = self._number(data)
                 if step.skips:
                     self._is_alike &= value <= self._ends - self._at
                     self._go(np.where(self._is_alike, value, 0))
-                elif step.slot is not None:
-                    found.append((value >> 1) ^ -(value & 1))
+            if step.slot is not None:
+                if value is not None:
+                    found[0, slot] = (value >> 1) ^ -(value & 1)
+                found[1, slot], found[2, slot] = begin - self._firsts, self._at - self._firsts
+                slot += 1
             if not self._is_alike.any():
                 break
         self._is_alike &= self._at == self._ends  # who signs a footer writes more behind it
-        slots = sum(step.slot is not None for step in steps)
-        numbers = (
-            np.stack(found, axis=1) if len(found) == slots and found else np.zeros((len(self._at), slots), np.int64)
-        )
-        return self._is_alike, numbers
+        return Walked(self._is_alike, *(of_slots.T for of_slots in found))
 
     def _number(self, data: NDArray[np.uint8]) -> NDArray[np.int64]:
         byte = data[self._at]

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
 from petastore import forks
-from petastore.errors import DatasetChangedError, DecodeError
+from petastore.errors import DatasetChangedError
 from petastore.inventory import DataFile
 from petastore.storage.footers import Footer, check_unchanged, read_footer
 from petastore.storage.location import Location
-from petastore.storage.page_headers import check_pages
+from petastore.storage.page_headers import refuse_damaged_pages
 from petastore.storage.verified import Asked, Verified, Version, tells_of_writes, version_of
 from petastore.storage.watched_file import open_to_read
 
-__all__ = ["OpenFiles", "Reading", "refuse_damaged_pages"]
+__all__ = ["OpenFiles", "Reading", "lent_by"]
 
 _STREAM_BYTES = 256 * 1024
 """Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
@@ -128,6 +128,17 @@ class OpenFiles:
             opened.source.close()
 
 
+@contextlib.contextmanager
+def lent_by(files: OpenFiles | None) -> Iterator[OpenFiles]:
+    """Who lends files: the one given, or else one for this block alone."""
+    lender = files or OpenFiles()
+    try:
+        yield lender
+    finally:
+        if files is None:
+            lender.close()
+
+
 class Settings(NamedTuple):
     """How a file is read."""
 
@@ -217,27 +228,6 @@ class Reading:
         if tells_of_writes(self._path, version):
             groups = self._footer.metadata.num_row_groups
             self._verified.note(self._path, version, self._ordinal, groups, self._asked)
-
-
-def refuse_damaged_pages(
-    read: Callable[[int, int], bytes], metadata: Any, leaves: Iterable[int], *, file: DataFile, ordinal: int
-) -> None:
-    """Refuse a row group that was read where page headers contradict the footer, or themselves.
-
-    Args:
-        read: Gives so many bytes of the file from a position on; fewer where it ends.
-        metadata: The `pyarrow.parquet.FileMetaData`.
-        leaves: Leaf columns to look at.
-        file: The file, for the message.
-        ordinal: The row group.
-
-    Raises:
-        DecodeError: A header is damaged.
-    """
-    try:
-        check_pages(read, metadata.row_group(ordinal), metadata.schema, leaves)
-    except ValueError as problem:
-        raise DecodeError(f"the data is damaged: {problem}", file=file.path, row_group=ordinal) from None
 
 
 class _Opened:

@@ -16,9 +16,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from petastore.errors import DecodeError
+from petastore.inventory import DataFile
 from petastore.storage.thrift import INTEGERS, STRUCT, read_field, read_integer, read_varint, skip_struct, skip_value
 
-__all__ = ["check_pages"]
+__all__ = ["refuse_damaged_pages"]
 
 _LEAST_BYTES = 128
 _READ_BYTES = 1024
@@ -49,28 +51,34 @@ Read = Callable[[int, int], bytes]
 Header = dict[int, Any]
 
 
-def check_pages(read: Read, row_group: Any, schema: Any, leaves: Iterable[int]) -> None:
-    """Refuse column chunks whose page headers contradict the footer, or themselves.
+def refuse_damaged_pages(read: Read, metadata: Any, leaves: Iterable[int], *, file: DataFile, ordinal: int) -> None:
+    """Refuse a row group whose page headers contradict the footer, or themselves.
 
     Args:
         read: Gives so many bytes of the file from a position on; fewer where it ends.
-        row_group: `pyarrow.parquet.RowGroupMetaData`, whose columns have been read: only then is asking for them safe.
-        schema: `pyarrow.parquet.ParquetSchema`.
+        metadata: The `pyarrow.parquet.FileMetaData` of a file whose leaf columns have been read: only then is asking
+            for them safe.
         leaves: Leaf columns to look at.
+        file: The file, for the message.
+        ordinal: The row group.
 
     Raises:
-        ValueError: A header is not what it was; the message says how.
+        DecodeError: A header is not what it was; the message says how.
     """
-    wanted = list(leaves)
-    if wanted and _UNCHECKED_DICTIONARY.match(read(_LEAST_BYTES, _first_page(row_group.column(wanted[0])))):
+    wanted, group = list(leaves), metadata.row_group(ordinal)
+    if wanted and _UNCHECKED_DICTIONARY.match(read(_LEAST_BYTES, _first_page(group.column(wanted[0])))):
         return  # who writes checksums writes them for all
-    window = _Window(read, _SMALL_BYTES if row_group.total_byte_size <= _SMALL_BYTES else _READ_BYTES)
+    window = _Window(read, _SMALL_BYTES if group.total_byte_size <= _SMALL_BYTES else _READ_BYTES)
     for leaf in wanted:
-        column, levels = row_group.column(leaf), schema.column(leaf)
+        column, levels = group.column(leaf), metadata.schema.column(leaf)
         try:
             _check_chunk(window, column, levels.max_definition_level, levels.max_repetition_level)
         except (LookupError, ValueError, OverflowError, RecursionError) as problem:
-            raise ValueError(f"a page header of {column.path_in_schema} is damaged: {problem}") from None
+            raise DecodeError(
+                f"the data is damaged: a page header of {column.path_in_schema} is damaged: {problem}",
+                file=file.path,
+                row_group=ordinal,
+            ) from None
 
 
 def _first_page(column: Any) -> int:

@@ -12,6 +12,7 @@ __all__ = [
     "BINARY",
     "INTEGERS",
     "LIST",
+    "LIST_OF_STRUCTS",
     "STRUCT",
     "read_field",
     "read_integer",
@@ -25,6 +26,9 @@ __all__ = [
 # Types of the compact protocol. Maps do not occur in a footer.
 INTEGERS = (4, 5, 6)
 BINARY, LIST, _SET, STRUCT = 8, 9, 10, 12
+LIST_OF_STRUCTS = bytes([0xF0 | STRUCT])
+"""How a list of structs begins whose length follows."""
+
 _FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # a boolean field lies in its header
 _ONE_BYTE_ELEMENTS = (1, 2, 3)  # in a list a boolean has a byte of its own
 

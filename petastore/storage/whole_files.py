@@ -15,6 +15,7 @@ from pyarrow import fs
 from petastore.errors import FileMissingError, MetadataError, StorageError
 from petastore.storage.failures import answered, failure, raise_alone
 from petastore.storage.location import Location
+from petastore.storage.under_way import waiting_for
 
 __all__ = [
     "create_directory",
@@ -63,7 +64,8 @@ def read_up_to(location: Location, relative: str, size: int) -> bytes:
     path = location.join(relative)
     if isinstance(location.filesystem, fs.LocalFileSystem):
         try:
-            return _local_bytes(path, size)  # by the system: all else would cost more than most files
+            with waiting_for(location.url, f"read {relative}", location.timeout_s):
+                return _local_bytes(path, size)  # by the system: all else would cost more than most files
         except OSError as problem:
             raise_alone(failure(problem, location, "read", relative))
     store = location.store

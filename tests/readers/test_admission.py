@@ -21,7 +21,7 @@ from petastore.readers.admission import Admission
 from petastore.readers.buffers import Buffers
 from petastore.readers.layout import Layout
 from petastore.readers.resident import Resident
-from petastore.storage.rowgroups import Part
+from petastore.storage.asked_columns import Part
 
 FIELDS = [
     UnischemaField("f4", np.float32),

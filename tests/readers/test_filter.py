@@ -22,7 +22,7 @@ from petastore.dataset import Dataset
 from petastore.errors import DatasetChangedError, DecodeError, NoDataAvailableError, RequestError, TransformError
 from petastore.plan import ReadUnit, Selection
 from petastore.readers import Workers
-from petastore.storage.rowgroups import Part
+from petastore.storage.asked_columns import Part
 from petastore.testing.filter_laws import FilteredRows, filtered_rows
 
 SCHEMA = Unischema(

@@ -16,6 +16,8 @@ import petastore
 from petastore import make_batch_reader, make_reader
 from petastore.errors import DatasetChangedError, DecodeError
 from petastore.readers.small_groups import runs
+from petastore.storage import small_files
+from petastore.storage.joined_files import joined_files
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=200), st.integers(0, 10))
@@ -77,6 +79,40 @@ def test_what_is_fetched_together_is_what_is_fetched_one_by_one(many: Path, pool
     one_by_one = values(make_batch_reader(str(many), reader_pool_type=pool, memory_budget=2**30, **shuffle))
     assert len(together) == len(one_by_one) > 10
     assert together == one_by_one
+
+
+@pytest.fixture(scope="module")
+def many_flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """So many files that they are decoded as one, some of them with two row groups."""
+    directory = tmp_path_factory.mktemp("flat")
+    for number in range(120):
+        flat = table(number, 5 + number % 40).select(["id", "x", "maybe", "name", "raw", "flag", "when"])
+        pq.write_table(flat, directory / f"{number:03d}.parquet", row_group_size=40 if number % 2 else 24)
+    return directory
+
+
+@pytest.mark.parametrize("fields", [None, ["id"], ["name", "maybe"]])
+@pytest.mark.parametrize("shuffle", [{"shuffle_row_groups": False}, {"seed": 3, "shuffle_rows": True}])
+def test_files_that_are_decoded_as_one_give_what_they_give_one_by_one(
+    many_flat: Path, shuffle: dict[str, Any], fields: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read() -> Any:
+        return values(make_batch_reader(str(many_flat), reader_pool_type="dummy", schema_fields=fields, **shuffle))
+
+    joined: list[int] = []
+
+    def noted(files: Any, footers: Any, asked: Any) -> Any:
+        found = joined_files(files, footers, asked)
+        joined.append(0 if found is None else len(asked))
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(small_files, "joined_files", noted)
+        patched.setattr(small_files, "FEWEST", 2)
+        together = read()
+    monkeypatch.setattr(small_files, "FEWEST", 10**9)
+    assert together == read()
+    assert sum(joined) > 100
 
 
 def test_files_with_other_types_are_fetched_one_by_one(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from petastore.errors import DecodeError, NoDataAvailableError, RequestError
 from petastore.plan.unit import ReadUnit
 from petastore.readers.options import Workers
 from petastore.readers.window_reader import WindowReader, open_window_reader
-from petastore.storage.rowgroups import Part
+from petastore.storage.asked_columns import Part
 from tests.readers.transforms_to_send import unchanged
 from tests.windows_by_hand import windows_by_hand
 

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 import petastore
 from petastore.errors import DecodeError
 from petastore.storage import dictionaries
+from petastore.storage.asked_columns import Part
 from petastore.storage.dictionaries import copied_bytes
 from petastore.storage.footers import FooterCache, read_footer
 from petastore.storage.location import open_location
-from petastore.storage.rowgroups import Part, read_row_group_in_parts
+from petastore.storage.rowgroups import read_row_group_in_parts
 from tests import bombs
 
 MIB = 1024 * 1024

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import errno
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -16,11 +15,10 @@ import pytest
 
 from petastore.errors import DatasetChangedError, DecodeError, RequestError, StorageError
 from petastore.inventory import DataFile
-from petastore.storage import rowgroups
-from petastore.storage.failures import RaisedByStorage
+from petastore.storage.asked_columns import Part
 from petastore.storage.footers import FooterCache, read_footer
 from petastore.storage.location import Location, open_location
-from petastore.storage.rowgroups import Part, read_row_group, read_row_group_in_parts
+from petastore.storage.rowgroups import read_row_group, read_row_group_in_parts
 from tests.storage.conftest import Put
 
 ROWS = 10
@@ -218,19 +216,3 @@ def test_a_file_that_may_not_be_read_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").mkdir()
     with pytest.raises(StorageError, match=r"x\.parquet"):
         read_row_group(open_location(tmp_path), DataFile("x.parquet", 1), 0, ["id"], footers=FooterCache())
-
-
-@pytest.mark.parametrize(
-    ("problem", "is_of_storage"),
-    [
-        (OSError("When reading: AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 28"), True),
-        (OSError("google::cloud::Status(UNAVAILABLE: try again)"), True),
-        (OSError(errno.EIO, "Input/output error"), True),
-        (RaisedByStorage(KeyError("Contents")), True),
-        (OSError("Corrupt snappy compressed data."), False),
-        (OSError("Couldn't deserialize thrift: TProtocolException: Invalid data"), False),
-        (pa.ArrowInvalid("Unexpected end of stream"), False),
-    ],
-)
-def test_failures_of_storage_are_told_from_damaged_pages(problem: Exception, is_of_storage: bool) -> None:
-    assert rowgroups._is_of_storage(problem) == is_of_storage

@@ -21,7 +21,7 @@ from petastore.indexing import SingleFieldIndexer, build_rowgroup_index
 from petastore.predicates import in_lambda
 from petastore.readers.random_access import RandomAccess
 from petastore.selectors import SingleIndexSelector
-from petastore.storage import rowgroups, verified
+from petastore.storage import small_files, verified
 from petastore.storage.manifest import COMMON_METADATA, MANIFEST
 from petastore.testing.damage_laws import (
     Damage,
@@ -109,7 +109,7 @@ def settles_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     Nothing here writes to a page that is mapped already, so their times tell much sooner.
     """
     monkeypatch.setattr(verified, "SETTLED_S", SETTLED_S / 2)
-    monkeypatch.setattr(rowgroups, "SMALL_FILE_BYTES", 0)
+    monkeypatch.setattr(small_files, "SMALL_FILE_BYTES", 0)
 
 
 def reads(folder: Path, make: Callable[..., Any] = petastore.make_batch_reader, **options: Any) -> Callable[[], Any]:
@@ -156,7 +156,7 @@ def test_flips_in_data_are_refused_or_harmless_in_any_epoch(
 
 
 def test_flips_in_small_files_are_refused_or_harmless_in_any_epoch(plain: Path) -> None:
-    assert all(path.stat().st_size <= rowgroups.SMALL_FILE_BYTES for path in files_of(plain))
+    assert all(path.stat().st_size <= small_files.SMALL_FILE_BYTES for path in files_of(plain))
     outcome = check_damage_in_any_epoch(
         flips(files_of(plain), 60, seed=13), lambda: petastore.make_batch_reader(str(plain), seed=3, num_epochs=3)
     )
