@@ -83,11 +83,11 @@ def test_what_is_fetched_together_is_what_is_fetched_one_by_one(many: Path, pool
 
 @pytest.fixture(scope="module")
 def many_flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """So many files that they are decoded as one, some of them with two row groups."""
+    """Files that are alike, each with two row groups."""
     directory = tmp_path_factory.mktemp("flat")
     for number in range(120):
-        flat = table(number, 5 + number % 40).select(["id", "x", "maybe", "name", "raw", "flag", "when"])
-        pq.write_table(flat, directory / f"{number:03d}.parquet", row_group_size=40 if number % 2 else 24)
+        flat = table(number, 26 + number % 20).select(["id", "x", "maybe", "name", "raw", "flag", "when"])
+        pq.write_table(flat, directory / f"{number:03d}.parquet", row_group_size=24)
     return directory
 
 
