@@ -92,7 +92,7 @@ def many_flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("fields", [None, ["id"], ["name", "maybe"]])
-@pytest.mark.parametrize("shuffle", [{"shuffle_row_groups": False}, {"seed": 3, "shuffle_rows": True}])
+@pytest.mark.parametrize("shuffle", [{"shuffle_row_groups": False}, {"seed": 3}])
 def test_files_that_are_decoded_as_one_give_what_they_give_one_by_one(
     many_flat: Path, shuffle: dict[str, Any], fields: list[str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
