@@ -10,7 +10,6 @@ from petastore.errors import RequestError
 from petastore.plan.request import whole_number
 from petastore.readers.pools import InlinePool, Pool, ThreadPool
 from petastore.readers.pools.thread import available_cpus
-from petastore.readers.transform_processes import TransformProcesses
 from petastore.storage.dictionaries import MOST_BYTES
 
 __all__ = ["DEFAULT_MAX_CELL_BYTES", "Workers"]
@@ -80,10 +79,6 @@ class Workers:
         """Logs, once a process, that a process pool is a thread pool where no function is there to run in processes."""
         if self.kind == "process":
             _say_that_threads_will_do()
-
-    def processes(self) -> TransformProcesses:
-        """Processes for functions of transforms, not started yet; whoever asks for them closes and joins them."""
-        return TransformProcesses(self.count or available_cpus())
 
 
 @functools.cache

@@ -37,6 +37,7 @@ from petastore.readers.handouts import Handout, batches_of, rows_of
 from petastore.readers.layout import Layout
 from petastore.readers.options import Workers
 from petastore.readers.pipeline import Pipeline
+from petastore.readers.pools.thread import available_cpus
 from petastore.readers.resident import Resident
 from petastore.readers.room import Room, begin_in_room
 from petastore.readers.shared import End, Shared
@@ -195,7 +196,7 @@ class Reader:
             return functools.partial(
                 transform_columns, schema=schema, spec=spec, batched=self.batched_output, zones=zones
             )
-        self._processes = self._processes or self.workers.processes()
+        self._processes = self._processes or TransformProcesses(self.workers.count or available_cpus())
         return self._processes.add(spec, schema, batched=self.batched_output, zones=zones, buffers=self._buffers)
 
     def _open_files(self) -> OpenFiles:
