@@ -32,7 +32,7 @@ from benchmarks.bench.values import crops_of
 from benchmarks.bench.workloads import workload_named
 from petastore import Unischema, UnischemaField, make_reader, write_dataset
 from petastore.codecs import CompressedImageCodec, ImageDecode
-from petastore.codecs.image_hinted import hinted_field
+from petastore.codecs.images.image_hinted import hinted_field
 from petastore.codecs.registry import codec_of
 
 BATCH = 64

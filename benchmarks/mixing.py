@@ -22,7 +22,7 @@ import numpy as np
 import petastore
 from petastore import Unischema, UnischemaField, WeightedSamplingReader
 from petastore.codecs import NdarrayCodec
-from petastore.readers.pools.thread import available_cpus
+from petastore.work.thread import available_cpus
 
 SOURCES = 8
 ROW_GROUPS = 8

@@ -23,7 +23,7 @@ import numpy as np
 
 from petastore import TransformSpec, Unischema, UnischemaField, make_reader, write_dataset
 from petastore.codecs import NdarrayCodec
-from petastore.readers.pools.thread import available_cpus
+from petastore.work.thread import available_cpus
 
 ROUNDS = 7
 BATCH = 64

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from petastore.expressions import col
     from petastore.front import make_batch_reader, make_mixed_reader, make_reader
     from petastore.plan import Plan
-    from petastore.plan.ngram import NGram
+    from petastore.plan.windows.ngram import NGram
     from petastore.readers import Batch, Reader, TransformSpec
-    from petastore.readers.filter import select_rows
-    from petastore.readers.weighted_sampling import WeightedSamplingReader
+    from petastore.readers.mixed.weighted_sampling import WeightedSamplingReader
     from petastore.schema import Unischema, UnischemaField
+    from petastore.selecting.filter import select_rows
     from petastore.spark import dict_to_spark_row, encode_dataframe, materialize_dataset
     from petastore.writers.local import write_dataset
 
@@ -54,7 +54,7 @@ __all__ = [
 _HOMES = {
     "Batch": "petastore.readers",
     "Dataset": "petastore.dataset",
-    "NGram": "petastore.plan.ngram",
+    "NGram": "petastore.plan.windows.ngram",
     "NoDataAvailableError": "petastore.errors",
     "PetastoreError": "petastore.errors",
     "Plan": "petastore.plan",
@@ -62,7 +62,7 @@ _HOMES = {
     "TransformSpec": "petastore.readers",
     "Unischema": "petastore.schema",
     "UnischemaField": "petastore.schema",
-    "WeightedSamplingReader": "petastore.readers.weighted_sampling",
+    "WeightedSamplingReader": "petastore.readers.mixed.weighted_sampling",
     "col": "petastore.expressions",
     "dict_to_spark_row": "petastore.spark",
     "encode_dataframe": "petastore.spark",
@@ -71,7 +71,7 @@ _HOMES = {
     "make_reader": "petastore.front",
     "materialize_dataset": "petastore.spark",
     "open_dataset": "petastore.dataset",
-    "select_rows": "petastore.readers.filter",
+    "select_rows": "petastore.selecting.filter",
     "write_dataset": "petastore.writers.local",
 }
 

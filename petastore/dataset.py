@@ -14,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from petastore.arrow_memory import arrow_numbers
-from petastore.codecs.image_hint import ImageDecode
-from petastore.codecs.image_hinted import hinted_field
+from petastore.codecs.images.image_hint import ImageDecode
+from petastore.codecs.images.image_hinted import hinted_field
 from petastore.codecs.registry import codec_from_json, codec_of
 from petastore.errors import RequestError, SchemaError
 from petastore.inventory import Inventory
 from petastore.once import once
-from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import SHARDED_DEFAULT_SEED, Order, ReadRequest, Shard, Tail, whole_number
 from petastore.plan.selection import Selection
+from petastore.plan.sharing.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
 from petastore.plan.unit import ReadUnit
 from petastore.schema.arrow import field_from_arrow
 from petastore.schema.document import parse_document
@@ -31,8 +31,9 @@ from petastore.schema.field import UnischemaField
 from petastore.schema.select import select_fields
 from petastore.schema.stored import check_stored_schema
 from petastore.schema.unischema import Unischema
-from petastore.storage.asked_columns import Part
-from petastore.storage.footers import (
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.files.partitions import parse_partitions, partition_fields, partition_value
+from petastore.storage.footers.footers import (
     Footer,
     FooterCache,
     agreed_arrow_schema,
@@ -40,13 +41,18 @@ from petastore.storage.footers import (
     list_data_files,
     read_footers,
 )
-from petastore.storage.location import Location, open_location
-from petastore.storage.manifest import Manifest, dubious_files, read_manifest, read_schema_document, unlisted_files
-from petastore.storage.open_files import OpenFiles
-from petastore.storage.partitions import parse_partitions, partition_fields, partition_value
-from petastore.storage.rowgroups import read_row_group, read_row_group_in_parts, read_row_groups_together
-from petastore.storage.small_files import in_one, joined
-from petastore.storage.under_way import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
+from petastore.storage.metadata.manifest import (
+    Manifest,
+    dubious_files,
+    read_manifest,
+    read_schema_document,
+    unlisted_files,
+)
+from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
+from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.open_files import OpenFiles
+from petastore.storage.row_groups.row_group import read_row_group, read_row_group_in_parts, read_row_groups_together
+from petastore.storage.row_groups.small_files import in_one, joined
 from petastore.stored_keys import StoredKey, held_against_directory
 
 __all__ = ["Dataset", "open_dataset"]

@@ -9,21 +9,21 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from petastore.codecs.image_hint import ImageDecode
+from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset, open_dataset
-from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
-from petastore.plan.ngram import NGram
 from petastore.plan.request import Shard, Tail
-from petastore.readers.options import DEFAULT_MAX_CELL_BYTES, Workers
+from petastore.plan.sharing.lanes import DEFAULT_SHUFFLE_MEMORY
+from petastore.plan.windows.ngram import NGram
 from petastore.readers.reader import Reader
-from petastore.readers.remembered import selection_directory
-from petastore.readers.retired import tell_retired
-from petastore.readers.transform import TransformSpec
 from petastore.schema.field import UnischemaField
-from petastore.storage.under_way import DEFAULT_STORAGE_TIMEOUT_S
+from petastore.selecting.remembered import selection_directory
+from petastore.selecting.retired import tell_retired
+from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
+from petastore.transforming.transform import TransformSpec
+from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
 if TYPE_CHECKING:
-    from petastore.readers.mixed import MixedReader
+    from petastore.readers.mixed.mixed_reader import MixedReader
 
 __all__ = ["make_batch_reader", "make_mixed_reader", "make_reader"]
 
@@ -407,8 +407,8 @@ def make_mixed_reader(
     }
     found = {"storage_options": storage_options, "filesystem": filesystem, "decode": decode}
     found["storage_timeout"] = storage_timeout
-    from petastore.readers.mixed import MixedReader
-    from petastore.readers.mixed_sources import open_sources, plan_mixture
+    from petastore.readers.mixed.mixed_reader import MixedReader
+    from petastore.readers.mixed.mixed_sources import open_sources, plan_mixture
 
     opened = open_sources(sources, {**rows, **found})
     mixed = {"weights": weights, "stop": stop, "batching": batching, "epochs": num_epochs}
@@ -426,14 +426,14 @@ def _opened(dataset: Dataset, asked: dict[str, Any], rows: dict[str, Any], **how
     """The reader of rows or of windows; what cannot be is refused before a filter reads anything."""
     # Imported when asked for: a first batch comes 20 ms sooner.
     if isinstance(asked["columns"], NGram):
-        from petastore.readers.window_reader import open_window_reader
+        from petastore.readers.windows.window_reader import open_window_reader
 
         return open_window_reader(dataset, asked, rows, **how)
     plan = dataset.plan(**asked)
     selection_directory(rows["selection_cache"])
     if all(rows[name] is None for name in ("filters", "predicate", "rowgroup_selector")):
         return Reader(dataset, plan, **how)
-    from petastore.readers.filter import select_rows
+    from petastore.selecting.filter import select_rows
 
     selection = select_rows(dataset, workers=how["workers"], **rows)
     return Reader(dataset, plan if selection is None else dataset.plan(**asked, selection=selection), **how)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from petastore.dataset import Dataset
 from petastore.indexers import FieldNotNullIndexer, RowGroupIndex, RowGroupIndexerBase, SingleFieldIndexer
-from petastore.storage.find_index import find_indexes
+from petastore.storage.metadata.find_index import find_indexes
 from petastore.writers.row_group_index import build_rowgroup_index
 
 __all__ = [

@@ -21,7 +21,7 @@ from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError, SchemaError
 from petastore.plan.unit import ReadUnit
 from petastore.schema.field import UnischemaField
-from petastore.storage.partitions import partition_value
+from petastore.storage.files.partitions import partition_value
 
 __all__ = ["StoredKey", "held_against_directory"]
 

@@ -18,9 +18,9 @@ from petastore import Unischema, UnischemaField, make_batch_reader, make_reader
 from petastore.codecs import CompressedImageCodec, NdarrayCodec, ScalarCodec
 from petastore.dataset import open_dataset
 from petastore.errors import MetadataError
-from petastore.storage.location import open_location
-from petastore.storage.manifest import write_common_metadata
-from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY
+from petastore.storage.files.location import open_location
+from petastore.storage.metadata.manifest import write_common_metadata
+from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY
 from petastore.testing.codec_laws import assert_declared
 from petastore.writers.commit import commit_dataset
 

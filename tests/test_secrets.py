@@ -24,7 +24,7 @@ from fsspec.registry import _registry
 
 import petastore
 from petastore.errors import PetastoreError
-from petastore.storage.location import open_location
+from petastore.storage.files.location import open_location
 from petastore.writers.generate import generate_metadata
 from tests.failing_files import FailingFiles
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from petastore.adapters.columns import missing_rows
 from petastore.adapters.ragged import holds
+from petastore.decoding.decoded import Decoded
 from petastore.errors import RequestError
-from petastore.readers.decoded import Decoded
 from petastore.schema.field import UnischemaField
 
 __all__ = ["NullColumn", "nulls_of", "nulls_of_reader"]

@@ -60,7 +60,7 @@ def runs_of(batches: Iterable[Batch], *, most: int) -> Iterator[Run]:
 
     Example:
         >>> import numpy as np
-        >>> from petastore.readers.decode import Decoded
+        >>> from petastore.decoding.decode import Decoded
         >>> made = [Columns({"id": Decoded(np.arange(rows), None)}) for rows in (2, 5)]
         >>> batches = [Batch(made[0], 0, 2, Cursor()), Batch(made[1], 0, 3, Cursor()), Batch(made[1], 3, 5, Cursor())]
         >>> [(run.column("id").tolist(), run.sizes) for run in runs_of(batches, most=10)]

@@ -30,7 +30,7 @@ def generate_metadata(
     Do so again after something else than petastore added or removed files.
     """
     with errors_in_one_line(debug=debug):
-        from petastore.spark.generate import schema_named
+        from petastore.spark.writing.generate import schema_named
         from petastore.writers.generate import generate_metadata
 
         schema = None

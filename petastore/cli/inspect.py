@@ -169,7 +169,7 @@ def _partition_facts(name: str, inventory: Inventory) -> PartitionFacts:
 
 def _indexes_facts(dataset: Dataset) -> tuple[IndexFacts, ...]:
     """Each row-group index by itself: one that is stale does not hide the others."""
-    from petastore.storage.find_index import find_indexes, index_names
+    from petastore.storage.metadata.find_index import find_indexes, index_names
 
     if dataset.location.paths is not None:
         return ()

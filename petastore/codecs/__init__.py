@@ -15,11 +15,11 @@
 `DataframeColumnCodec` makes one of what a single cell is, as Petastorm's users write them.
 """
 
+from petastore.codecs.arrays.compressed import CompressedNdarrayCodec
+from petastore.codecs.arrays.ndarray import NdarrayCodec
 from petastore.codecs.by_cell import DataframeColumnCodec
-from petastore.codecs.compressed import CompressedNdarrayCodec
-from petastore.codecs.image import CompressedImageCodec
-from petastore.codecs.image_hint import ImageDecode
-from petastore.codecs.ndarray import NdarrayCodec
+from petastore.codecs.images.image import CompressedImageCodec
+from petastore.codecs.images.image_hint import ImageDecode
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import register
 from petastore.codecs.scalar import ScalarCodec

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.codecs.arrow_lists import decode_lists
-from petastore.codecs.arrow_objects import decode_objects
-from petastore.codecs.arrow_to_numpy import decode_scalars
-from petastore.codecs.arrow_views import view_lists, view_scalars
+from petastore.codecs.arrow.arrow_lists import decode_lists
+from petastore.codecs.arrow.arrow_objects import decode_objects
+from petastore.codecs.arrow.arrow_to_numpy import decode_scalars
+from petastore.codecs.arrow.arrow_views import view_lists, view_scalars
+from petastore.codecs.arrow.lists_to_arrow import encode_lists
+from petastore.codecs.arrow.numpy_to_arrow import encode_scalars
+from petastore.codecs.arrow.scalars import InexactError, decode_scalar, describe, encode_scalar, nested_values
 from petastore.codecs.declared import shape_below_empty, shape_fits
-from petastore.codecs.lists_to_arrow import encode_lists
-from petastore.codecs.numpy_to_arrow import encode_scalars
 from petastore.codecs.plain_sizes import plain_sizes
-from petastore.codecs.scalars import InexactError, decode_scalar, describe, encode_scalar, nested_values
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema.arrow import natural_storage_type
 from petastore.schema.codec import JsonValue

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from petastore.arrow_memory import flags_of, numbers_of
-from petastore.codecs.arrow_to_numpy import plain_layout
+from petastore.codecs.arrow.arrow_to_numpy import plain_layout
 from petastore.schema.field import UnischemaField
 
 __all__ = ["plain_sizes"]

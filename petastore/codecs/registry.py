@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from petastore import forks
-from petastore.codecs.compressed import CompressedNdarrayCodec
-from petastore.codecs.image import CompressedImageCodec
-from petastore.codecs.image_reversed import ReversedImageCodec
-from petastore.codecs.ndarray import NdarrayCodec
+from petastore.codecs.arrays.compressed import CompressedNdarrayCodec
+from petastore.codecs.arrays.ndarray import NdarrayCodec
+from petastore.codecs.images.image import CompressedImageCodec
+from petastore.codecs.images.image_reversed import ReversedImageCodec
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.scalar import ScalarCodec
 from petastore.codecs.vector import VectorCodec

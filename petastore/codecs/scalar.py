@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from petastore.codecs.arrow_to_numpy import decode_scalars
-from petastore.codecs.arrow_views import view_scalars
-from petastore.codecs.numpy_to_arrow import encode_scalars
+from petastore.codecs.arrow.arrow_to_numpy import decode_scalars
+from petastore.codecs.arrow.arrow_views import view_scalars
+from petastore.codecs.arrow.numpy_to_arrow import encode_scalars
+from petastore.codecs.arrow.scalars import decode_scalar, encode_scalar
 from petastore.codecs.plain_sizes import plain_sizes
-from petastore.codecs.scalars import decode_scalar, encode_scalar
 from petastore.codecs.spark_types import arrow_type_of, max_length_of, simple_type_name
 from petastore.errors import EncodeError, SchemaError
 from petastore.schema.codec import JsonValue

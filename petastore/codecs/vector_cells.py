@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow_memory import flags_of, numbers_of
-from petastore.codecs.arrow_to_numpy import plain_layout, refuse_nulls
+from petastore.codecs.arrow.arrow_to_numpy import plain_layout, refuse_nulls
 from petastore.errors import DecodeError
 from petastore.schema.field import UnischemaField
 

@@ -17,7 +17,10 @@ from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document, parse_document
 from petastore.schema.stored import check_stored_schema
-from petastore.storage.footers import (
+from petastore.storage.files.listing import list_data_files
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.files.partitions import partition_fields
+from petastore.storage.footers.footers import (
     Footer,
     agreed_arrow_schema,
     document_in,
@@ -25,10 +28,8 @@ from petastore.storage.footers import (
     inventory_of,
     read_footers,
 )
-from petastore.storage.legacy_index import check_petastorm_counts, read_petastorm_indexes
-from petastore.storage.listing import list_data_files
-from petastore.storage.location import Location, open_location
-from petastore.storage.manifest import (
+from petastore.storage.metadata.legacy_index import check_petastorm_counts, read_petastorm_indexes
+from petastore.storage.metadata.manifest import (
     COMMON_METADATA,
     MANIFEST,
     Manifest,
@@ -37,9 +38,8 @@ from petastore.storage.manifest import (
     write_common_metadata,
     write_manifest,
 )
-from petastore.storage.partitions import partition_fields
-from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
-from petastore.storage.row_group_index import INDEXES, read_index, write_indexes
+from petastore.storage.metadata.row_group_index import INDEXES, read_index, write_indexes
+from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
 from petastore.writers.exclusive import committing
 
 __all__ = ["Migration", "migrate"]

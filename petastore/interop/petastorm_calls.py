@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import CodecError, RequestError
-from petastore.readers.retired import tell_retired
 from petastore.schema.field import UnischemaField
 from petastore.schema.row import row_type
 from petastore.schema.unischema import Unischema
-from petastore.storage.location import open_location
+from petastore.selecting.retired import tell_retired
+from petastore.storage.files.location import open_location
 
 __all__ = [
     "decode_row",

@@ -18,11 +18,11 @@ from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.schema.document import dump_document
-from petastore.storage.footers import document_in, footer_if_there, parquet_among
-from petastore.storage.listing import files_beside
-from petastore.storage.manifest import COMMON_METADATA, write_common_metadata
-from petastore.storage.petastorm_index import PETASTORM_INDEX_KEY
-from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
+from petastore.storage.files.listing import files_beside
+from petastore.storage.footers.footers import document_in, footer_if_there, parquet_among
+from petastore.storage.metadata.manifest import COMMON_METADATA, write_common_metadata
+from petastore.storage.petastorm.petastorm_index import PETASTORM_INDEX_KEY
+from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
 from petastore.writers.exclusive import committing
 
 __all__ = ["Export", "export"]

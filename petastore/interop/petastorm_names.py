@@ -30,7 +30,9 @@ _HDFS = Instead("pyarrow's own HDFS filesystem finds and follows the name nodes;
 _URLS = Instead("make_reader and open_dataset take URLs, paths and lists of them as they are")
 _FOOTERS = Instead("petastore.open_dataset(url).inventory says which files and row groups there are")
 _PRIVATE = Instead("it was private to Petastorm, and nothing here is like it")
-_UNSAFE = Instead("pickled metadata is read as data here, by petastore.storage.petastorm_schema; nothing is unpickled")
+_UNSAFE = Instead(
+    "pickled metadata is read as data here, by petastore.storage.petastorm.petastorm_schema; nothing is unpickled"
+)
 _MOCKS = Instead("write a few rows with petastore.write_dataset to a temporary folder, and read them")
 
 NAMES: Final[dict[str, dict[str, Entry]]] = {
@@ -38,7 +40,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "make_reader": "petastore.front:make_reader",
         "make_batch_reader": "petastore.front:make_batch_reader",
         "NoDataAvailableError": "petastore.errors:NoDataAvailableError",
-        "TransformSpec": "petastore.readers.transform:TransformSpec",
+        "TransformSpec": "petastore.transforming.transform:TransformSpec",
     },
     "benchmark": {},
     "benchmark.throughput": {
@@ -74,7 +76,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     "etl.dataset_metadata": {
         "PetastormMetadataError": "petastore.errors:MetadataError",
         "PetastormMetadataGenerationError": "petastore.errors:MetadataError",
-        "materialize_dataset": "petastore.spark.materialize:materialize_dataset",
+        "materialize_dataset": "petastore.spark.writing.materialize:materialize_dataset",
         "get_schema": "petastore.interop.petastorm_calls:get_schema",
         "get_schema_from_dataset_url": "petastore.interop.petastorm_calls:get_schema_from_dataset_url",
         "infer_or_load_unischema": "petastore.interop.petastorm_calls:get_schema",
@@ -89,7 +91,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     },
     "etl.metadata_util": {},
     "etl.petastorm_generate_metadata": {
-        "generate_petastorm_metadata": "petastore.spark.generate:generate_petastorm_metadata",
+        "generate_petastorm_metadata": "petastore.spark.writing.generate:generate_petastorm_metadata",
     },
     "etl.rowgroup_indexers": {
         "SingleFieldIndexer": "petastore.indexers:SingleFieldIndexer",
@@ -102,7 +104,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     },
     "fs_utils": {
         "FilesystemResolver": Instead(
-            "petastore.storage.location.open_location(url) has a filesystem and a root; make_reader and "
+            "petastore.storage.files.location.open_location(url) has a filesystem and a root; make_reader and "
             "materialize_dataset take URLs, storage_options= and filesystem="
         ),
         "get_filesystem_and_path_or_paths": "petastore.interop.petastorm_calls:get_filesystem_and_path_or_paths",
@@ -124,7 +126,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "LocalDiskCache": _CACHES,
     },
     "ngram": {
-        "NGram": "petastore.plan.ngram:NGram",
+        "NGram": "petastore.plan.windows.ngram:NGram",
     },
     "predicates": {
         "PredicateBase": "petastore.predicates:PredicateBase",
@@ -153,8 +155,8 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "Reader": "petastore.readers.reader:Reader",
         "make_reader": "petastore.front:make_reader",
         "make_batch_reader": "petastore.front:make_batch_reader",
-        "LOCAL_DISK_CACHE": "petastore.readers.retired:LOCAL_DISK_CACHE",
-        "NULL_CACHE": "petastore.readers.retired:NULL_CACHE",
+        "LOCAL_DISK_CACHE": "petastore.selecting.retired:LOCAL_DISK_CACHE",
+        "NULL_CACHE": "petastore.selecting.retired:NULL_CACHE",
         "normalize_dataset_url_or_urls": _URLS,
         "_VENTILATE_EXTRA_ROWGROUPS": Instead("make_reader(memory_budget=…) says how much is read ahead"),
     },
@@ -180,13 +182,13 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "UnionIndexSelector": "petastore.selectors:UnionIndexSelector",
     },
     "spark": {
-        "SparkDatasetConverter": "petastore.spark.converter:SparkDatasetConverter",
-        "make_spark_converter": "petastore.spark.converter:make_spark_converter",
+        "SparkDatasetConverter": "petastore.spark.caching.converter:SparkDatasetConverter",
+        "make_spark_converter": "petastore.spark.caching.converter:make_spark_converter",
     },
     "spark.spark_dataset_converter": {
-        "SparkDatasetConverter": "petastore.spark.converter:SparkDatasetConverter",
-        "make_spark_converter": "petastore.spark.converter:make_spark_converter",
-        "register_delete_dir_handler": "petastore.spark.converter_cache:register_delete_dir_handler",
+        "SparkDatasetConverter": "petastore.spark.caching.converter:SparkDatasetConverter",
+        "make_spark_converter": "petastore.spark.caching.converter:make_spark_converter",
+        "register_delete_dir_handler": "petastore.spark.caching.converter_cache:register_delete_dir_handler",
     },
     "spark_utils": {
         "dataset_as_rdd": "petastore.spark.rdd:dataset_as_rdd",
@@ -207,16 +209,16 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     },
     "tools": {},
     "tools.copy_dataset": {
-        "copy_dataset": "petastore.spark.copy:copy_dataset",
+        "copy_dataset": "petastore.spark.writing.copy:copy_dataset",
     },
     "tools.spark_session_cli": {
         "add_configure_spark_arguments": "petastore.interop.petastorm_spark_session:add_configure_spark_arguments",
         "configure_spark": "petastore.interop.petastorm_spark_session:configure_spark",
     },
     "transform": {
-        "TransformSpec": "petastore.readers.transform:TransformSpec",
-        "edit_field": "petastore.readers.transform:edit_field",
-        "transform_schema": "petastore.readers.transform:transform_schema",
+        "TransformSpec": "petastore.transforming.transform:TransformSpec",
+        "edit_field": "petastore.transforming.transform:edit_field",
+        "transform_schema": "petastore.transforming.transform:transform_schema",
     },
     "unischema": {
         "Unischema": "petastore.schema.unischema:Unischema",
@@ -235,7 +237,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "run_in_subprocess": Instead("concurrent.futures.ProcessPoolExecutor(1).submit(func, …).result() does it"),
     },
     "weighted_sampling_reader": {
-        "WeightedSamplingReader": "petastore.readers.weighted_sampling:WeightedSamplingReader",
+        "WeightedSamplingReader": "petastore.readers.mixed.weighted_sampling:WeightedSamplingReader",
     },
     "workers_pool": {
         "EmptyResultError": _POOLS,

@@ -1,7 +1,7 @@
 """A schema as the pickle that Petastorm's own writer would make of it: the opcodes, written one by one.
 
 Only what a schema needs is spelled here: no object is handed to `pickle`, and none is made to be pickled. The protocol
-is 2, which every Python reads. `petastore.storage.petastorm_schema` is the way back.
+is 2, which every Python reads. `petastore.storage.petastorm.petastorm_schema` is the way back.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def petastorm_pickle(schema: Unischema) -> bytes:
 
     Example:
         >>> import pyarrow as pa
-        >>> from petastore.storage.petastorm_schema import petastorm_document
+        >>> from petastore.storage.petastorm.petastorm_schema import petastorm_document
         >>> pickled = petastorm_pickle(Unischema("user", [UnischemaField("id", "int64")]))
         >>> petastorm_document(pickled, pa.schema([]), source="here")[:64]
         '{"format":"petastore.unischema","version":1,"name":"user","field'

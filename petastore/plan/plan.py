@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
+from petastore.plan.batches.residency import at_hand_bytes, room_rows
+from petastore.plan.batches.spans import EpochWalk, Pace, Span
+from petastore.plan.batches.tail import EpochBatches, lanes_of
 from petastore.plan.cursor import Cursor
-from petastore.plan.explain import explain_plan
-from petastore.plan.explanation import Explanation
-from petastore.plan.feeds import Feeds, feeds_of_order
-from petastore.plan.order import EpochOrder
-from petastore.plan.picture import draw
+from petastore.plan.order.order import EpochOrder
+from petastore.plan.report.explain import explain_plan
+from petastore.plan.report.explanation import Explanation
+from petastore.plan.report.feeds import Feeds, feeds_of_order
+from petastore.plan.report.picture import draw
 from petastore.plan.request import ReadRequest, Shard, whole_number
-from petastore.plan.residency import at_hand_bytes, room_rows
 from petastore.plan.selection import Selection
-from petastore.plan.spans import EpochWalk, Pace, Span
-from petastore.plan.tail import EpochBatches, lanes_of
 from petastore.plan.unit import ReadUnit
 
 __all__ = ["Plan", "Span"]

@@ -108,7 +108,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Order:
-    """How the rows of an epoch are ordered; `petastore.plan.order` turns it into positions.
+    """How the rows of an epoch are ordered; `petastore.plan.order.order` turns it into positions.
 
     Two equal orders over equal inventories visit the rows equally, whatever the number of ranks.
     """

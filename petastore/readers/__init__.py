@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from petastore.readers.batch import Batch
-    from petastore.readers.mixed import MixedReader
-    from petastore.readers.options import Workers
+    from petastore.readers.mixed.mixed_reader import MixedReader
     from petastore.readers.reader import Reader
-    from petastore.readers.transform import TransformSpec, edit_field, transform_schema
+    from petastore.transforming.transform import TransformSpec, edit_field, transform_schema
+    from petastore.work.workers import Workers
 
 __all__ = ["Batch", "MixedReader", "Reader", "TransformSpec", "Workers", "edit_field", "transform_schema"]
 
 _HOMES = {
     "Batch": "petastore.readers.batch",
-    "MixedReader": "petastore.readers.mixed",
+    "MixedReader": "petastore.readers.mixed.mixed_reader",
     "Reader": "petastore.readers.reader",
-    "TransformSpec": "petastore.readers.transform",
-    "Workers": "petastore.readers.options",
-    "edit_field": "petastore.readers.transform",
-    "transform_schema": "petastore.readers.transform",
+    "TransformSpec": "petastore.transforming.transform",
+    "Workers": "petastore.work.workers",
+    "edit_field": "petastore.transforming.transform",
+    "transform_schema": "petastore.transforming.transform",
 }
 
 

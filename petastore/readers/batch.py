@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.decoding.decode import Decoded
 from petastore.plan.cursor import Cursor
-from petastore.readers.decode import Decoded
 
 __all__ = ["Batch", "Columns"]
 

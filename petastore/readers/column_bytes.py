@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.errors import DatasetChangedError, MetadataError, RequestError
-from petastore.storage.at_once import at_once
-from petastore.storage.chunk_contents import chunk_contents
-from petastore.storage.footers import Footer
+from petastore.storage.footers.chunk_contents import chunk_contents
+from petastore.storage.footers.footers import Footer
+from petastore.storage.requests.at_once import at_once
 
 __all__ = ["column_bytes"]
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.decoding.decode import Decoded
 from petastore.plan.plan import Span
-from petastore.readers.assemble import AssembledSpan
+from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Batch
-from petastore.readers.decode import Decoded
 
 __all__ = ["Handout", "batches_of", "rows_of", "windows_of"]
 

@@ -39,11 +39,11 @@ from numpy.typing import NDArray
 from petastore.errors import ReaderClosedError, WorkerError
 from petastore.forks import made_anew_in_children
 from petastore.plan.plan import Span
-from petastore.readers.assemble import AssembledSpan, SpanWork
-from petastore.readers.pools.pool import Pool
-from petastore.readers.pools.waiting import wait_for
-from petastore.readers.small_groups import FetchTogether, Run, runs
-from petastore.readers.together import flat
+from petastore.readers.assembly.assemble import AssembledSpan, SpanWork
+from petastore.readers.loaded.small_groups import FetchTogether, Run, runs
+from petastore.work.pool import Pool
+from petastore.work.together import flat
+from petastore.work.waiting import wait_for
 
 __all__ = ["Pipeline"]
 

@@ -15,41 +15,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore import forks
+from petastore.decoding.buffers import Buffers
+from petastore.decoding.cell_sizes import refuse_large_fields
 from petastore.errors import DecodeError, ReaderClosedError, RequestError
 from petastore.inventory import Inventory
 from petastore.once import once
-from petastore.plan.budget import Budget, fitted
+from petastore.plan.batches.budget import Budget, fitted
+from petastore.plan.batches.kept import Kept
 from petastore.plan.cursor import Cursor
-from petastore.plan.kept import Kept
-from petastore.plan.mixture import Mixture
-from petastore.plan.ngram import NGram
+from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan, Span
 from petastore.plan.request import Shard, Tail
 from petastore.plan.state import dump_state, resume
 from petastore.plan.unit import ReadUnit
-from petastore.readers.admission import Admission
-from petastore.readers.assemble import VALID_COLUMN, AssembledSpan, Assembler, SpanWork
+from petastore.plan.windows.ngram import NGram
+from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, SpanWork
+from petastore.readers.assembly.room import Room, begin_in_room
 from petastore.readers.batch import Batch
-from petastore.readers.buffers import Buffers
-from petastore.readers.cell_sizes import refuse_large_fields
-from petastore.readers.footprint import Footprint
 from petastore.readers.handouts import Handout, batches_of, rows_of
-from petastore.readers.layout import Layout
-from petastore.readers.options import Workers
+from petastore.readers.loaded.admission import Admission
+from petastore.readers.loaded.footprint import Footprint
+from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.resident import Resident
+from petastore.readers.loaded.shelf import Shelf
 from petastore.readers.pipeline import Pipeline
-from petastore.readers.pools.thread import available_cpus
-from petastore.readers.resident import Resident
-from petastore.readers.room import Room, begin_in_room
 from petastore.readers.shared import End, Shared
-from petastore.readers.shelf import Shelf
-from petastore.readers.together import together
-from petastore.readers.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
-from petastore.readers.transform_processes import TransformProcesses
 from petastore.schema.row import row_type
 from petastore.schema.unischema import Unischema
-from petastore.storage.asked_columns import Part
-from petastore.storage.open_files import OpenFiles
-from petastore.storage.verified import Verified
+from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.open_files import OpenFiles
+from petastore.storage.row_groups.verified import Verified
+from petastore.transforming.processes import TransformProcesses
+from petastore.transforming.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
+from petastore.work.thread import available_cpus
+from petastore.work.together import together
+from petastore.work.workers import Workers
 
 __all__ = ["Readable", "Reader"]
 

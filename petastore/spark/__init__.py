@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from petastore.spark.converter import SparkDatasetConverter, make_spark_converter
-from petastore.spark.converter_cache import register_delete_dir_handler
-from petastore.spark.copy import copy_dataset
+from petastore.spark.caching.converter import SparkDatasetConverter, make_spark_converter
+from petastore.spark.caching.converter_cache import register_delete_dir_handler
 from petastore.spark.dataframe import encode_dataframe, rows_to_dataframe
-from petastore.spark.materialize import materialize_dataset
 from petastore.spark.rdd import dataset_as_dataframe, dataset_as_rdd
 from petastore.spark.rows import dict_to_spark_row, insert_explicit_nulls
 from petastore.spark.session import connect_session, local_session
+from petastore.spark.writing.copy import copy_dataset
+from petastore.spark.writing.materialize import materialize_dataset
 
 __all__ = [
     "SparkDatasetConverter",

@@ -14,7 +14,7 @@ from petastore.codecs import ScalarCodec
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.errors import EncodeError, SchemaError
-from petastore.readers.random_access import RandomAccess
+from petastore.readers.by_number.random_access import RandomAccess
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 

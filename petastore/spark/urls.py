@@ -6,7 +6,7 @@ import re
 
 from pyarrow import fs
 
-from petastore.storage.location import Location
+from petastore.storage.files.location import Location
 
 __all__ = ["driver_url", "spark_url"]
 

@@ -227,7 +227,7 @@ def check_damage_in_any_epoch(
         open_reader: Opens a reader of a few epochs, which gives the same rows or batches each time.
         seed: At which place.
         settle_s: Seconds that a file is left alone before the next reader is opened; with fewer than
-            `petastore.storage.verified.SETTLED_S` a reader verifies all that it reads.
+            `petastore.storage.row_groups.verified.SETTLED_S` a reader verifies all that it reads.
         patience_s: Seconds after which reading counts as waiting without end.
 
     Returns:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
-from petastore.plan.mixture import Mixture
+from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan
 from petastore.plan.request import ReadRequest, Shard, Tail
 from petastore.testing.plan_laws import (

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from petastore.errors import NoDataAvailableError
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
-from petastore.plan.mixture import Mixture
+from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
 from petastore.plan.selection import Selection

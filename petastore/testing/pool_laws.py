@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from petastore.readers.pools.pool import Pool
+from petastore.work.pool import Pool
 
 __all__ = ["PoolLaws"]
 
 
 class PoolLaws:
-    """The promise of `petastore.readers.pools.Pool`, as tests."""
+    """The promise of `petastore.work.Pool`, as tests."""
 
     def make_pool(self) -> Pool:
         """A new, open pool."""

@@ -16,12 +16,18 @@ from petastore.inventory import Inventory
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema, storage_type
 from petastore.schema.document import dump_document
-from petastore.storage.footers import Footer, inventory_of, list_data_files, read_footers
-from petastore.storage.listing import unfinished_writes, writing_marker
-from petastore.storage.location import Location
-from petastore.storage.manifest import Manifest, manifest_token, read_manifest, write_common_metadata, write_manifest
-from petastore.storage.partitions import partition_fields, partition_value
-from petastore.storage.whole_files import delete_file
+from petastore.storage.files.listing import unfinished_writes, writing_marker
+from petastore.storage.files.location import Location
+from petastore.storage.files.partitions import partition_fields, partition_value
+from petastore.storage.files.whole_files import delete_file
+from petastore.storage.footers.footers import Footer, inventory_of, list_data_files, read_footers
+from petastore.storage.metadata.manifest import (
+    Manifest,
+    manifest_token,
+    read_manifest,
+    write_common_metadata,
+    write_manifest,
+)
 from petastore.writers.exclusive import committing
 
 __all__ = ["check_stored", "commit_dataset", "publish"]
@@ -56,7 +62,7 @@ def commit_dataset(
 
     Example:
         >>> import pyarrow.parquet as pq, tempfile
-        >>> from petastore.storage.location import open_location
+        >>> from petastore.storage.files.location import open_location
         >>> schema = Unischema("point", [UnischemaField("x", "float32")])
         >>> with tempfile.TemporaryDirectory() as directory:
         ...     table = pa.table({"x": pa.array([1, 2, 3], pa.float32())}, storage_schema(schema))

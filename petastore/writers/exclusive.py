@@ -16,8 +16,8 @@ from pathlib import Path
 from pyarrow import fs
 
 from petastore import forks
-from petastore.storage.failures import asking
-from petastore.storage.location import Location
+from petastore.storage.files.location import Location
+from petastore.storage.requests.failures import asking
 
 __all__ = ["LOCK", "committing"]
 
@@ -33,7 +33,7 @@ def committing(location: Location) -> Iterator[None]:
     """Hold the lock of a dataset; waits while another holds it.
 
     Example:
-        >>> from petastore.storage.location import open_location
+        >>> from petastore.storage.files.location import open_location
         >>> with committing(open_location("memory://bucket/frames")):
         ...     pass
     """

@@ -19,11 +19,11 @@ from petastore.errors import MetadataError, StorageError
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.schema.document import DOCUMENT_KEY, dump_document
-from petastore.storage.failures import answered, asking
-from petastore.storage.listing import writing_marker
-from petastore.storage.location import Location
-from petastore.storage.manifest import read_manifest
-from petastore.storage.whole_files import create_directory, delete_quietly, rename, write_file
+from petastore.storage.files.listing import writing_marker
+from petastore.storage.files.location import Location
+from petastore.storage.files.whole_files import create_directory, delete_quietly, rename, write_file
+from petastore.storage.metadata.manifest import read_manifest
+from petastore.storage.requests.failures import answered, asking
 from petastore.writers.layout import Layout
 
 __all__ = ["DataFiles"]

@@ -11,11 +11,11 @@ from petastore.errors import RequestError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import parse_document
-from petastore.storage.footers import agreed_arrow_schema, inventory_of, read_footer, read_footers
-from petastore.storage.listing import list_data_files
-from petastore.storage.location import Location, open_location
-from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, write_manifest
-from petastore.storage.partitions import partition_fields
+from petastore.storage.files.listing import list_data_files
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.files.partitions import partition_fields
+from petastore.storage.footers.footers import agreed_arrow_schema, inventory_of, read_footer, read_footers
+from petastore.storage.metadata.manifest import Manifest, read_manifest, read_schema_document, write_manifest
 from petastore.writers.commit import commit_dataset
 from petastore.writers.exclusive import committing
 

@@ -21,8 +21,8 @@ import pyarrow as pa
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
-from petastore.storage.footers import read_footers
-from petastore.storage.location import open_location
+from petastore.storage.files.location import open_location
+from petastore.storage.footers.footers import read_footers
 from petastore.writers.commit import publish
 from petastore.writers.encode import encode_rows, in_chunks
 from petastore.writers.files import DataFiles

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from petastore.errors import RequestError
 from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
-from petastore.storage.leaves import leaf_paths
+from petastore.storage.footers.leaves import leaf_paths
 
 __all__ = ["COMPRESSIONS", "writer_options"]
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset, open_dataset
+from petastore.decoding.decode import decode_cells
 from petastore.errors import DecodeError, PetastoreError, RequestError, TransformError
 from petastore.indexers import FieldNotNullIndexer, RowGroupIndex, RowGroupIndexerBase
 from petastore.plan.unit import ReadUnit
 from petastore.predicates.column import each_value
-from petastore.readers.decode import decode_cells
-from petastore.readers.options import DEFAULT_MAX_CELL_BYTES, Workers
-from petastore.storage.row_group_index import write_indexes
+from petastore.storage.metadata.row_group_index import write_indexes
+from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
 __all__ = ["build_rowgroup_index"]
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.adapters.runs import Handed, runs_of
+from petastore.decoding.decode import Decoded
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.readers.batch import Batch, Columns
-from petastore.readers.decode import Decoded
 
 SPANS = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=6), max_size=5)
 

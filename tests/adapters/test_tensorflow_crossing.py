@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petastore.adapters.runs import Run
+from petastore.decoding.decode import Decoded
 from petastore.readers.batch import Columns
-from petastore.readers.decode import Decoded
 from petastore.schema.field import UnischemaField
 
 pytestmark = pytest.mark.tf

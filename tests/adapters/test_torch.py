@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from petastore.adapters.torch import DataLoader, decimal_friendly_collate
 from petastore.adapters.torch.cuts import BatchTensors
+from petastore.decoding.decode import Decoded
 from petastore.errors import DecodeError, RequestError
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard
 from petastore.readers.batch import Batch, Columns
-from petastore.readers.decode import Decoded
 from petastore.schema import Unischema, UnischemaField
 
 

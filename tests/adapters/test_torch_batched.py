@@ -12,7 +12,7 @@ import torch
 import petastore
 from petastore.adapters.torch import BatchedDataLoader, DataLoader, InMemBatchedDataLoader
 from petastore.errors import DecodeError, RequestError
-from petastore.plan.mix import hashed_permutation, mix
+from petastore.plan.order.mix import hashed_permutation, mix
 
 ROWS = 50
 

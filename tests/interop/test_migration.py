@@ -17,9 +17,9 @@ from petastore.indexing import get_row_group_indexes
 from petastore.interop import export, migrate
 from petastore.schema.document import DOCUMENT_KEY
 from petastore.selectors import SingleIndexSelector
-from petastore.storage.manifest import COMMON_METADATA, MANIFEST
-from petastore.storage.petastorm_index import PETASTORM_INDEX_KEY
-from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY
+from petastore.storage.metadata.manifest import COMMON_METADATA, MANIFEST
+from petastore.storage.petastorm.petastorm_index import PETASTORM_INDEX_KEY
+from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY
 
 DATASETS = ["petastorm-0.13.1/Meadow", "petastorm-legacy/0.5.1", "petastorm-legacy/0.7.6"]
 

@@ -16,9 +16,9 @@ from petastore import Unischema, UnischemaField, write_dataset
 from petastore.codecs import NdarrayCodec, ScalarCodec
 from petastore.errors import MetadataError, RequestError, SchemaError
 from petastore.interop import export, migrate
-from petastore.storage.manifest import COMMON_METADATA
-from petastore.storage.petastorm_index import PETASTORM_INDEX_KEY
-from petastore.storage.petastorm_schema import PETASTORM_SCHEMA_KEY
+from petastore.storage.metadata.manifest import COMMON_METADATA
+from petastore.storage.petastorm.petastorm_index import PETASTORM_INDEX_KEY
+from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY
 from petastore.writers.generate import generate_metadata
 
 SCHEMA = Unischema(

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec, ScalarCodec, VectorCodec
-from petastore.codecs.image_reversed import ReversedImageCodec
+from petastore.codecs.images.image_reversed import ReversedImageCodec
 from petastore.codecs.registry import codec_from_json
 from petastore.errors import SchemaError
 from petastore.interop.petastorm_pickle import petastorm_pickle
 from petastore.schema.document import parse_document
-from petastore.storage.petastorm_schema import NAMES, petastorm_document
+from petastore.storage.petastorm.petastorm_schema import NAMES, petastorm_document
 
 NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32",
            "float64")  # fmt: skip

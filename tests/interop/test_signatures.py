@@ -9,7 +9,7 @@ import pytest
 
 from petastore.interop.petastorm_names import NAMES
 
-# Petastorm 0.13.1's, from its documentation; those of the readers are in tests/readers/test_retired.py.
+# Petastorm 0.13.1's, from its documentation; those of the readers are in tests/selecting/test_retired.py.
 SIGNATURES = {
     ("benchmark.throughput", "reader_throughput"): "dataset_url field_regex warmup_cycles_count measure_cycles_count "
     "pool_type loaders_count profile_threads read_method shuffling_queue_size min_after_dequeue reader_extra_args "

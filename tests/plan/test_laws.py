@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
-from petastore.plan.mixture import Mixture
+from petastore.plan.mixture.mixture import Mixture
 from petastore.testing import mixture_laws, plan_laws
 from petastore.testing.plan_laws import RANKS
 from petastore.testing.training import shards_of

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan import Mixture, Order, Plan, ReadRequest, Selection, Shard, Tail
-from petastore.plan.grouped_rows import GroupedRows
-from petastore.plan.workers import WorkerPlan
+from petastore.plan.order.grouped_rows import GroupedRows
+from petastore.plan.sharing.workers import WorkerPlan
 from petastore.testing import mixture_laws
 from petastore.testing.plan_laws import inventories, orders
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import petastore
 from petastore import TransformSpec, Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
-from petastore.plan.grouped_rows import GroupedRows
-from petastore.plan.spans import Span
-from petastore.readers.assemble import AssembledSpan
+from petastore.decoding.decode import Decoded
+from petastore.plan.batches.spans import Span
+from petastore.plan.order.grouped_rows import GroupedRows
+from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Columns
-from petastore.readers.decode import Decoded
 from petastore.readers.handouts import rows_of
 from petastore.schema.row import row_type
 

@@ -19,10 +19,10 @@ import petastore
 from petastore.errors import ReaderClosedError, WorkerError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Span
-from petastore.readers.assemble import AssembledSpan, SpanWork
+from petastore.readers.assembly.assemble import AssembledSpan, SpanWork
 from petastore.readers.batch import Columns
 from petastore.readers.pipeline import Pipeline
-from petastore.readers.pools import InlinePool, Pool, ThreadPool
+from petastore.work import InlinePool, Pool, ThreadPool
 
 POOLS: list[Callable[[], Pool]] = [InlinePool, lambda: ThreadPool(1), lambda: ThreadPool(4)]
 every_pool = pytest.mark.parametrize("make_pool", POOLS, ids=["inline", "one thread", "four threads"])
@@ -238,10 +238,10 @@ def test_an_interpreter_ends_with_a_reader_half_way() -> None:
     program = (
         "from petastore.inventory import Inventory\n"
         "from petastore.plan import Order, Plan, ReadRequest\n"
-        "from petastore.readers.assemble import AssembledSpan, SpanWork\n"
+        "from petastore.readers.assembly.assemble import AssembledSpan, SpanWork\n"
         "from petastore.readers.batch import Columns\n"
         "from petastore.readers.pipeline import Pipeline\n"
-        "from petastore.readers.pools import ThreadPool\n"
+        "from petastore.work import ThreadPool\n"
         "order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)\n"
         "plan = Plan(Inventory.of_rows([4] * 1000), ReadRequest(('id',), order, epochs=None))\n"
         "line = Pipeline(plan.spans(3, rows_per_span=3), fetch=lambda group, turns: group,\n"

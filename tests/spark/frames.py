@@ -141,8 +141,8 @@ class Frames:
         left = self.parent / CRASHED
         code = f"""if True:
             import os, pathlib, signal
-            from petastore.spark.leases import Leases
-            from petastore.storage.location import open_location
+            from petastore.spark.caching.leases import Leases
+            from petastore.storage.files.location import open_location
             Leases().take(open_location({str(self.parent)!r}), {CRASHED!r})
             pathlib.Path({str(left)!r}).mkdir()
             os.kill(os.getpid(), signal.SIGKILL)

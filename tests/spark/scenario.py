@@ -30,7 +30,7 @@ from petastore.spark import (
     materialize_dataset,
     rows_to_dataframe,
 )
-from petastore.storage.manifest import MANIFEST
+from petastore.storage.metadata.manifest import MANIFEST
 
 ROWS = 4500
 ROWS_PER_ROW_GROUP = 1500

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import petastore
-from petastore.spark.leases import is_directory_name
+from petastore.spark.caching.leases import is_directory_name
 from tests.spark.frames import ROWS, same, vector_of
 from tests.spark.scenario import SCHEMA, row_of
 
@@ -64,7 +64,7 @@ def test_the_sessions_are_of_both_kinds(folders: dict[str, concurrent.futures.Fu
 
 def test_a_converter_needs_a_parent_directory_and_says_which_key_names_it(facts: Any) -> None:
     assert facts["no_parent"].startswith("RequestError: ")
-    assert "petastore.spark.converter.parentCacheDirUrl" in facts["no_parent"]
+    assert "petastore.spark.caching.converter.parentCacheDirUrl" in facts["no_parent"]
 
 
 def test_petastorms_key_names_the_parent_too(facts: Any) -> None:

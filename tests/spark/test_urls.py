@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from petastore.spark.urls import driver_url, spark_url
-from petastore.storage.location import open_location
+from petastore.storage.files.location import open_location
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from petastore.storage.location import Location, open_location
+from petastore.storage.files.location import Location, open_location
 
 Put = Callable[..., int]
 

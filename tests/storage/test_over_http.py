@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore.errors import DatasetNotFoundError, MetadataError
-from petastore.storage.footers import FooterCache, list_data_files, read_footer, read_footers
-from petastore.storage.location import open_location
-from petastore.storage.rowgroups import read_row_group
+from petastore.storage.files.location import open_location
+from petastore.storage.footers.footers import FooterCache, list_data_files, read_footer, read_footers
+from petastore.storage.row_groups.row_group import read_row_group
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

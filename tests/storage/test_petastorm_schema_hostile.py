@@ -24,10 +24,10 @@ import petastore
 from petastore.errors import MetadataError
 from petastore.indexing import get_row_group_indexes
 from petastore.interop import migrate
-from petastore.storage.petastorm_index import PETASTORM_INDEX_KEY, petastorm_indexes
-from petastore.storage.petastorm_schema import NAMES, PETASTORM_SCHEMA_KEY, petastorm_document
-from tests.storage.test_petastorm_index import VALUES, index_bytes
-from tests.storage.test_petastorm_schema import BARE, PLACES, schema_bytes
+from petastore.storage.petastorm.petastorm_index import PETASTORM_INDEX_KEY, petastorm_indexes
+from petastore.storage.petastorm.petastorm_schema import NAMES, PETASTORM_SCHEMA_KEY, petastorm_document
+from tests.storage.petastorm.test_petastorm_index import VALUES, index_bytes
+from tests.storage.petastorm.test_petastorm_schema import BARE, PLACES, schema_bytes
 
 SECONDS = 10.0
 MEBIBYTES = 128

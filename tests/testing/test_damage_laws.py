@@ -19,10 +19,10 @@ from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, Ndarr
 from petastore.errors import MetadataError
 from petastore.indexing import SingleFieldIndexer, build_rowgroup_index
 from petastore.predicates import in_lambda
-from petastore.readers.random_access import RandomAccess
+from petastore.readers.by_number.random_access import RandomAccess
 from petastore.selectors import SingleIndexSelector
-from petastore.storage import small_files, verified
-from petastore.storage.manifest import COMMON_METADATA, MANIFEST
+from petastore.storage.metadata.manifest import COMMON_METADATA, MANIFEST
+from petastore.storage.row_groups import small_files, verified
 from petastore.testing.damage_laws import (
     Damage,
     Outcome,

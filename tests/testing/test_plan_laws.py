@@ -11,8 +11,8 @@ import pytest
 
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard, Tail
-from petastore.plan.grouped_rows import GroupedRows
-from petastore.plan.mixture import Mixture
+from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.testing import mixture_laws, plan_laws
 from petastore.testing.training import assert_same_steps, lines_of, shards_of, train

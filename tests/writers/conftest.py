@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from petastore.storage.footers import FooterCache
-from petastore.storage.location import Location, open_location
-from petastore.storage.manifest import read_manifest
-from petastore.storage.rowgroups import read_row_group
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.footers.footers import FooterCache
+from petastore.storage.metadata.manifest import read_manifest
+from petastore.storage.row_groups.row_group import read_row_group
 
 
 @pytest.fixture(params=["file", "memory"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from petastore.schema import Unischema, UnischemaField
-from petastore.storage.manifest import write_common_metadata, write_manifest
+from petastore.storage.metadata.manifest import write_common_metadata, write_manifest
 from petastore.writers import commit, files
 from petastore.writers.encode import encode_rows
 from petastore.writers.local import write_dataset

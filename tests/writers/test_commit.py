@@ -16,9 +16,9 @@ from petastore.errors import DatasetChangedError, DatasetNotFoundError, Metadata
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 from petastore.schema.document import dump_document
-from petastore.storage.listing import list_data_files, writing_marker
-from petastore.storage.location import Location, open_location
-from petastore.storage.manifest import Manifest, read_manifest, read_schema_document, write_manifest
+from petastore.storage.files.listing import list_data_files, writing_marker
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.metadata.manifest import Manifest, read_manifest, read_schema_document, write_manifest
 from petastore.writers.commit import commit_dataset, publish
 
 SCHEMA = Unischema(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from petastore.storage.location import open_location
+from petastore.storage.files.location import open_location
 from petastore.writers.exclusive import LOCK, committing
 
 

@@ -14,7 +14,7 @@ import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
 from petastore.errors import DatasetNotFoundError, RequestError, SchemaError
-from petastore.storage.manifest import COMMON_METADATA, MANIFEST
+from petastore.storage.metadata.manifest import COMMON_METADATA, MANIFEST
 from petastore.writers.generate import generate_metadata
 
 FIELD = UnischemaField("pose", "float32", (2, 2), NdarrayCodec())

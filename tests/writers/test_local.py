@@ -32,10 +32,10 @@ from petastore.errors import (
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 from petastore.schema.document import dump_document
-from petastore.storage.footers import read_footer
-from petastore.storage.listing import list_data_files
-from petastore.storage.location import open_location
-from petastore.storage.manifest import read_manifest, read_schema_document, unlisted_files
+from petastore.storage.files.listing import list_data_files
+from petastore.storage.files.location import open_location
+from petastore.storage.footers.footers import read_footer
+from petastore.storage.metadata.manifest import read_manifest, read_schema_document, unlisted_files
 from petastore.writers import local
 from petastore.writers.commit import commit_dataset, publish
 from petastore.writers.layout import Layout

@@ -20,7 +20,7 @@ from petastore.adapters.tensorflow.tensor_column import TensorColumn
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import Tail
-from petastore.readers.assemble import VALID_COLUMN
+from petastore.readers.assembly.assemble import VALID_COLUMN
 from petastore.schema.field import UnischemaField
 
 __all__ = ["make_tf_dataset"]

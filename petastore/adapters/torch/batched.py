@@ -20,7 +20,7 @@ from petastore.adapters.torch.cuts import BatchTensors
 from petastore.adapters.torch.loader import DataLoader
 from petastore.adapters.torch.tensors import refuse_dtypes
 from petastore.errors import RequestError
-from petastore.plan.mix import hashed_permutation, mix
+from petastore.plan.order.mix import hashed_permutation, mix
 from petastore.plan.request import whole_number
 
 __all__ = ["BatchedDataLoader", "InMemBatchedDataLoader"]
@@ -76,8 +76,8 @@ class InMemBatchedDataLoader:
     The reader is stopped when its rows are there. Ranks that give the same batch size have the same number of batches.
     One `for` gives all epochs, and the next `for` goes on with further ones. Without `shuffle` rows stay in the order
     in which the reader gave them; with it, epoch e has them in the order
-    `petastore.plan.mix.hashed_permutation(mix(seed, e), rows)`, on every platform and with every release of NumPy. Use
-    it from one thread at a time.
+    `petastore.plan.order.mix.hashed_permutation(mix(seed, e), rows)`, on every platform and with every release of
+    NumPy. Use it from one thread at a time.
 
     Args:
         reader: What `make_reader` or `make_batch_reader` gave, from its beginning.

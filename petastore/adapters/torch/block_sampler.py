@@ -14,9 +14,9 @@ from petastore.adapters.torch.reader_dataset import _refuse_unequal_rows, _worke
 from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in, shard_of_this_process
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
-from petastore.plan.numbers import numbered_batches, plan_of_numbers
 from petastore.plan.request import Shard, Tail, whole_number
-from petastore.plan.worker_state import dump_place, resume_place
+from petastore.plan.sharing.numbers import numbered_batches, plan_of_numbers
+from petastore.plan.sharing.worker_state import dump_place, resume_place
 
 __all__ = ["BlockSampler"]
 

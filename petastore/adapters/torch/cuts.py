@@ -16,8 +16,8 @@ import torch
 from petastore.adapters.nulls import NullColumn
 from petastore.adapters.torch.ragged import RaggedColumn
 from petastore.adapters.torch.tensors import is_shareable, tensor_or_list
+from petastore.decoding.decoded import Decoded
 from petastore.readers.batch import Batch, Columns
-from petastore.readers.decoded import Decoded
 
 __all__ = ["BatchTensors"]
 
@@ -35,7 +35,7 @@ class BatchTensors:
     Example:
         >>> import numpy as np
         >>> from petastore.plan.cursor import Cursor
-        >>> from petastore.readers.decode import Decoded
+        >>> from petastore.decoding.decode import Decoded
         >>> columns = Columns({"id": Decoded(np.arange(5), None), "word": Decoded(np.array(["a"] * 5, object), None)})
         >>> BatchTensors()(Batch(columns, 2, 4, Cursor()))
         {'id': tensor([2, 3]), 'word': ['a', 'a']}

@@ -12,16 +12,16 @@ import torch
 import torch.utils.data
 
 from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes
-from petastore.codecs.image_hint import ImageDecode
+from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import RequestError
 from petastore.plan.selection import Selection
-from petastore.readers.options import DEFAULT_MAX_CELL_BYTES
-from petastore.readers.random_access import DEFAULT_CACHE_BYTES, RandomAccess
-from petastore.readers.recent_row_groups import CacheInfo
-from petastore.readers.transform import TransformSpec
+from petastore.readers.by_number.random_access import DEFAULT_CACHE_BYTES, RandomAccess
+from petastore.readers.loaded.recent_row_groups import CacheInfo
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from petastore.transforming.transform import TransformSpec
+from petastore.work.workers import DEFAULT_MAX_CELL_BYTES
 
 __all__ = ["MapDataset", "opened_dataset"]
 

@@ -18,23 +18,23 @@ from petastore.adapters.torch.map_dataset import opened_dataset
 from petastore.adapters.torch.ragged import ragged_columns
 from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in
 from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes
-from petastore.codecs.image_hint import ImageDecode
+from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
-from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard, Tail, whole_number
 from petastore.plan.selection import Selection
+from petastore.plan.sharing.lanes import DEFAULT_SHUFFLE_MEMORY
+from petastore.plan.sharing.worker_state import dump_place, resume_place
+from petastore.plan.sharing.workers import WorkerPlan, with_lanes_for_workers
 from petastore.plan.state import dump_state
-from petastore.plan.worker_state import dump_place, resume_place
-from petastore.plan.workers import WorkerPlan, with_lanes_for_workers
-from petastore.readers.options import DEFAULT_MAX_CELL_BYTES, Workers
-from petastore.readers.pools.thread import available_cpus
+from petastore.readers.by_number.reopen import reopened
 from petastore.readers.reader import Reader
-from petastore.readers.reopen import reopened
-from petastore.readers.transform import TransformSpec
 from petastore.schema.field import UnischemaField
+from petastore.transforming.transform import TransformSpec
+from petastore.work.thread import available_cpus
+from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
 __all__ = ["ReaderDataset"]
 

@@ -1,0 +1,1 @@
+"""Between Arrow's columns and NumPy's arrays."""

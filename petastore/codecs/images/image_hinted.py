@@ -1,0 +1,166 @@
+"""A field of images as it is read through a hint: another shape, and a codec that gives it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from petastore.codecs.arrow.cells import byte_cells, bytes_of_cell
+from petastore.codecs.images.image import CompressedImageCodec
+from petastore.codecs.images.image_files import ImageError, decoded_sizes
+from petastore.codecs.images.image_hint import ImageDecode
+from petastore.codecs.images.image_parts import part_bytes, read_part, read_parts_into
+from petastore.errors import DecodeError, RequestError, SchemaError
+from petastore.schema.codec import JsonValue
+from petastore.schema.field import UnischemaField
+
+__all__ = ["HintedImageCodec", "hinted_field"]
+
+
+def hinted_field(field: UnischemaField, hint: ImageDecode) -> UnischemaField:
+    """The field as it comes out when its images are decoded so.
+
+    Args:
+        field: As it is stored; or as another hint left it, which is forgotten.
+        hint: What is wanted.
+
+    Raises:
+        RequestError: The field holds no images, or none that reach as far as the region.
+
+    Example:
+        >>> photo = UnischemaField("photo", "uint8", (None, None, 3), CompressedImageCodec("jpeg"))
+        >>> hinted_field(photo, ImageDecode(size=(128, 128))).shape
+        (128, 128, 3)
+    """
+    if not isinstance(hint, ImageDecode):
+        raise RequestError(f"decode= has {hint!r} for {field.name!r}; give petastore.codecs.ImageDecode(size=…)")
+    stored = field.codec.stored if isinstance(field.codec, HintedImageCodec) else field
+    if not isinstance(stored.codec, CompressedImageCodec):
+        raise RequestError(
+            f"decode= has a hint for {field.name!r}, which is no field of images: its codec is {stored.codec!r}, and "
+            "hints are for CompressedImageCodec"
+        )
+    try:
+        shape = hint.shape_of(stored.shape)
+    except RequestError as problem:
+        raise RequestError(f"decode= of {field.name!r}: {problem}") from None
+    return dataclasses.replace(stored, shape=shape, codec=HintedImageCodec(stored, hint))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HintedImageCodec:
+    """The codec of a field of images that is read through a hint.
+
+    It writes what `CompressedImageCodec` writes, and schema documents name that one: whoever writes a dataset with the
+    schema of such a reader gets images of the new size, to be read without any hint. Thread-safe; decoding lets go of
+    the GIL.
+
+    Example:
+        >>> photo = UnischemaField("photo", "uint8", (4, 6, 3), CompressedImageCodec("png"))
+        >>> cell = photo.codec.encode(photo, np.full((4, 6, 3), (255, 128, 0), "uint8"))
+        >>> gray = hinted_field(photo, ImageDecode(region=(0, 0, 2, 3), gray=True))
+        >>> gray.codec.decode(gray, cell).tolist()
+        [[151, 151, 151], [151, 151, 151]]
+    """
+
+    stored: UnischemaField
+    """The field as it is stored, with its `CompressedImageCodec`."""
+
+    hint: ImageDecode
+    """What is wanted of it."""
+
+    codec_id: ClassVar[str] = CompressedImageCodec.codec_id
+
+    @property
+    def _writing(self) -> CompressedImageCodec:
+        codec = self.stored.codec
+        assert isinstance(codec, CompressedImageCodec)  # noqa: S101 - `hinted_field` has seen to it
+        return codec
+
+    def config(self) -> Mapping[str, JsonValue]:
+        """That of the codec that wrote the images."""
+        return self._writing.config()
+
+    def check_field(self, field: UnischemaField) -> None:
+        """The dtype and shape that come out, and no other.
+
+        Raises:
+            SchemaError: Another dtype or shape.
+        """
+        shape = self.hint.shape_of(self.stored.shape)
+        if field.shape != shape or field.dtype_name != self.stored.dtype_name:
+            raise SchemaError(
+                f"field {field.name!r}: images that are read by {self.hint!r} are {self.stored.dtype_name} of shape "
+                f"{shape}, but the field declares {field.dtype_name} of shape {field.shape}"
+            )
+
+    def storage_type(self, field: UnischemaField) -> pa.DataType:
+        """Binary."""
+        return self._writing.storage_type(field)
+
+    def encode(self, field: UnischemaField, value: Any) -> bytes:
+        """One image, of the shape that comes out, to the bytes of a file.
+
+        Raises:
+            EncodeError: As `CompressedImageCodec.encode`.
+        """
+        return self._writing.encode(field, value)
+
+    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
+        """Many images, of the shape that comes out, to a binary column.
+
+        Raises:
+            EncodeError: As `CompressedImageCodec.encode_column`.
+        """
+        return self._writing.encode_column(values, field)
+
+    def decode(self, field: UnischemaField, cell: Any) -> Any:
+        """The bytes of a file to the image that is wanted, which owns its memory.
+
+        Raises:
+            DecodeError: The bytes are damaged, hold another dtype or shape than was declared of what is stored, or an
+                image that does not reach as far as the region.
+            MissingExtraError: No image library is installed.
+        """
+        try:
+            return read_part(bytes_of_cell(cell, field), self.stored, self.hint)
+        except ImageError as problem:
+            raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name) from None
+
+    def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
+        """A column of images into `out`; those of a fixed shape end in their place.
+
+        Raises:
+            DecodeError: As `decode`, with `row` set.
+            MissingExtraError: No image library is installed.
+        """
+        found = byte_cells(cells, field)
+        self.decode_bytes([found[row] for row in range(len(found))], field, out)
+
+    def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
+        """The bytes of files into `out`, as `decode_column`.
+
+        Raises:
+            DecodeError: As `decode`, with `row` set.
+            MissingExtraError: No image library is installed.
+        """
+        if field.is_fixed:
+            read_parts_into(cells, self.stored, self.hint, out)
+            return
+        for row, cell in enumerate(cells):
+            try:
+                out[row] = read_part(cell, self.stored, self.hint)
+            except ImageError as problem:
+                raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None
+
+    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+        """What is decoded of the files to make the wanted part of it; what is wanted, where that is more."""
+        whole, part = self.stored.decoded_bytes, field.decoded_bytes
+        if whole is not None and part is not None:
+            return np.full(len(cells), max(whole, part), np.int64)
+        return decoded_sizes(byte_cells(cells, field), lambda header: part_bytes(header, self.stored, self.hint))

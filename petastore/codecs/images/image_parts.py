@@ -1,0 +1,196 @@
+"""A part of an image at another size, decoded no further than that needs.
+
+Most of what a JPEG costs beyond reading its bits is turning frequencies into pixels, and a picture of half the size
+needs a quarter of them. So a JPEG is decoded at 1/2, 1/4 or 1/8 where that is not below what is wanted, and what is
+left to do is resized (docs/decisions/0004).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.codecs.images.image_files import (
+    Header,
+    ImageError,
+    checked_header,
+    common_header,
+    decode_into,
+    decode_jpegs,
+    each_into,
+    opencv,
+    pixel_bytes,
+)
+from petastore.codecs.images.image_hint import ImageDecode
+from petastore.errors import RequestError
+from petastore.schema.field import UnischemaField
+
+__all__ = ["part_bytes", "read_part", "read_parts_into"]
+
+_SHRINKS = (8, 4, 2)
+_LEAST_SIDE_TO_SHRINK = 16
+"""Pixels; the sizes of smaller images round to the same at several scales."""
+
+_LARGEST_STEP = 1.5
+"""How many times smaller a side may become in one step of linear interpolation. It is then as close to an ideal filter
+as the mean of areas is, at a fifth of the time; beyond, it skips pixels."""
+
+
+def read_parts_into(
+    cells: Sequence[NDArray[np.uint8]], stored: UnischemaField, wanted: ImageDecode, out: NDArray[Any]
+) -> None:
+    """The parts of images that are wanted into their places in an array of the shape that comes out, C-contiguous.
+
+    Raises:
+        DecodeError: As `read_part`; `row` is set.
+        MissingExtraError: The library is not installed.
+    """
+    if not _decoded_in_place(cells, stored, wanted, out):
+        between = _Between()
+        each_into(lambda cell, place: read_part(cell, stored, wanted, place, between), cells, stored, out)
+
+
+def _decoded_in_place(
+    cells: Sequence[NDArray[np.uint8]], stored: UnischemaField, wanted: ImageDecode, out: NDArray[Any]
+) -> bool:
+    """Decodes images of one header straight to what is wanted; False where that is more work, or one is damaged."""
+    header = common_header(cells, stored)
+    if header is None or header.format != "jpeg":
+        return False
+    try:
+        way = _way(header, wanted, out.shape[1:])
+    except ImageError:
+        return False
+    return way.is_all and decode_jpegs(cells, out, shrink=way.shrink)
+
+
+def read_part(
+    cell: NDArray[np.uint8],
+    stored: UnischemaField,
+    wanted: ImageDecode,
+    out: NDArray[Any] | None = None,
+    between: _Between | None = None,
+) -> NDArray[Any]:
+    """The part of an image that is wanted: `out`, or new memory.
+
+    Args:
+        cell: The file.
+        stored: What was declared of it.
+        wanted: Which part, and at what size.
+        out: Where to, of the shape that comes out and C-contiguous; None takes new memory.
+        between: Memory for what is not wanted of the image, from call to call.
+
+    Raises:
+        ImageError: The bytes are damaged, hold another dtype or shape than declared, or the image does not reach as far
+            as the region.
+        MissingExtraError: The library is not installed.
+    """
+    header = checked_header(cell, stored)
+    if out is None:
+        shape: Any = wanted.shape_of(header.shape)
+        out = np.empty(shape, header.dtype)
+    way = _way(header, wanted, out.shape)
+    if way.is_all:
+        decode_into(cell, header, out, shrink=way.shrink)
+        return out
+    image = (between or _Between()).empty(way.decoded, header.dtype)
+    decode_into(cell, header, image, shrink=way.shrink)
+    _finish(image[way.rows, way.columns], out)
+    return out
+
+
+def part_bytes(header: Header, stored: UnischemaField, wanted: ImageDecode) -> int:
+    """Bytes of the pixels that `read_part` decodes of files of a header, or gives, if that is more.
+
+    Raises:
+        ImageError: It refuses such files.
+    """
+    pixel_bytes(header, stored)
+    try:
+        shape: Any = wanted.shape_of(header.shape)
+    except RequestError as problem:
+        raise ImageError(str(problem)) from None
+    return max(math.prod(_way(header, wanted, shape).decoded), math.prod(shape)) * header.dtype.itemsize
+
+
+class _Between:
+    """Memory for one image after the other: fresh memory costs as much as decoding what is put there."""
+
+    def __init__(self) -> None:
+        self._image: NDArray[Any] = np.empty(0, np.uint8)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """An array whose values are arbitrary; the one that was given before must not be used any more."""
+        if self._image.shape != shape or self._image.dtype != dtype:
+            self._image = np.empty(shape, dtype)
+        return self._image
+
+
+class _Way(NamedTuple):
+    """How images of one header are decoded."""
+
+    shrink: int
+    """How many times smaller."""
+
+    decoded: tuple[int, ...]
+    """Shape that decoding gives."""
+
+    rows: slice
+    """Which of its rows are wanted."""
+
+    columns: slice
+    """Which of its columns are wanted."""
+
+    is_all: bool
+    """Whether it is what is wanted, so that it is decoded into its place."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _way(header: Header, wanted: ImageDecode, shape: tuple[int, ...]) -> _Way:
+    """How to get images of a shape."""
+    height, width = header.shape[:2]
+    region = wanted.region or (0, 0, height, width)
+    if region[0] + region[2] > height or region[1] + region[3] > width:
+        raise ImageError(f"the {header.format} is {height}×{width}, and the region {region} reaches beyond it")
+    shrink = _shrink(region, wanted.size or region[2:], header)
+    # Only of a JPEG is brightness to be had without colours.
+    decoded = (-(-height // shrink), -(-width // shrink), *(shape if header.format == "jpeg" else header.shape)[2:])
+    top, left, rows, columns = (-(-border // shrink) for border in region)
+    is_all = shape == decoded and region == (0, 0, height, width)
+    return _Way(shrink, decoded, slice(top, top + rows), slice(left, left + columns), is_all)
+
+
+def _shrink(region: tuple[int, ...], size: tuple[int, ...], header: Header) -> int:
+    """How many times smaller a JPEG is decoded: never below the size, and only where the region begins on a pixel."""
+    height, width = header.shape[:2]
+    if header.format != "jpeg" or max(height, width) < _LEAST_SIDE_TO_SHRINK:
+        return 1
+    top, left, rows, columns = region
+    for shrink in _SHRINKS:
+        is_enough = rows >= size[0] * shrink and columns >= size[1] * shrink
+        # The last block may be cut off by the border of the image; elsewhere a region ends on a whole one.
+        whole_rows = top % shrink == 0 and (rows % shrink == 0 or top + rows == height)
+        whole_columns = left % shrink == 0 and (columns % shrink == 0 or left + columns == width)
+        if is_enough and whole_rows and whole_columns:
+            return shrink
+    return 1
+
+
+def _finish(image: NDArray[Any], out: NDArray[Any]) -> None:
+    """Resizes, and takes the colours away where they are not wanted."""
+    cv2 = opencv()
+    resized = image
+    if image.shape[:2] != out.shape[:2]:
+        steps = [old / new for old, new in zip(image.shape[:2], out.shape[:2], strict=True)]
+        how = cv2.INTER_AREA if max(steps) > _LARGEST_STEP else cv2.INTER_LINEAR
+        resized = out if image.ndim == out.ndim else np.empty((*out.shape[:2], 3), out.dtype)
+        cv2.resize(image, (out.shape[1], out.shape[0]), dst=resized, interpolation=how)
+    if resized.ndim != out.ndim:
+        cv2.cvtColor(resized, cv2.COLOR_RGB2GRAY, dst=out)
+    elif resized is not out:
+        np.copyto(out, resized)

@@ -1,0 +1,131 @@
+"""ReversedImageCodec: images whose files hold blue, green, red, as early releases of Petastorm wrote them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from petastore.codecs.images.image import CompressedImageCodec
+from petastore.schema.codec import JsonValue
+from petastore.schema.field import UnischemaField
+
+__all__ = ["ReversedImageCodec"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReversedImageCodec:
+    """`CompressedImageCodec`, but the files hold the channels in reverse; values are red, green and blue.
+
+    Schemas that Petastorm 0.2.1 to 0.2.3 pickled become this. Choose `CompressedImageCodec` for new datasets: other
+    programs show these files in wrong colours. Thread-safe; gray images are the same in both.
+
+    Args:
+        image_codec: As of `CompressedImageCodec`.
+        quality: As of `CompressedImageCodec`.
+
+    Raises:
+        SchemaError: Another format, or a quality out of range.
+
+    Example:
+        >>> field = UnischemaField("face", "uint8", (1, 1, 3), ReversedImageCodec("png"))
+        >>> cell = field.codec.encode(field, np.array([[[255, 128, 0]]], "uint8"))
+        >>> field.codec.decode(field, cell).tolist(), CompressedImageCodec("png").decode(field, cell).tolist()
+        ([[[255, 128, 0]]], [[[0, 128, 255]]])
+    """
+
+    image_codec: str = "png"
+    """`"png"` or `"jpeg"`."""
+
+    quality: int = 80
+    """Quality of JPEG, 1 to 100."""
+
+    codec_id: ClassVar[str] = "reversed_image"
+
+    def __post_init__(self) -> None:
+        plain = self._plain
+        object.__setattr__(self, "image_codec", plain.image_codec)
+        object.__setattr__(self, "quality", plain.quality)
+
+    @property
+    def _plain(self) -> CompressedImageCodec:
+        return CompressedImageCodec(self.image_codec, self.quality)
+
+    def config(self) -> Mapping[str, JsonValue]:
+        """`{"image_codec": "png", "quality": 80}`."""
+        return self._plain.config()
+
+    def check_field(self, field: UnischemaField) -> None:
+        """As `CompressedImageCodec.check_field`.
+
+        Raises:
+            SchemaError: Another dtype or shape.
+        """
+        self._plain.check_field(field)
+
+    def storage_type(self, field: UnischemaField) -> pa.DataType:
+        """Binary."""
+        return self._plain.storage_type(field)
+
+    def encode(self, field: UnischemaField, value: Any) -> bytes:
+        """One image to the bytes of a file, channels reversed.
+
+        Raises:
+            EncodeError: As `CompressedImageCodec.encode`.
+        """
+        return self._plain.encode(field, _reversed(value))
+
+    def decode(self, field: UnischemaField, cell: Any) -> Any:
+        """The bytes of a file to an image that owns its memory.
+
+        Raises:
+            DecodeError: As `CompressedImageCodec.decode`.
+        """
+        return _reversed(self._plain.decode(field, cell))
+
+    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
+        """Many images to a binary column.
+
+        Raises:
+            EncodeError: As `CompressedImageCodec.encode_column`.
+        """
+        turned = [_reversed(value) for value in values]
+        return self._plain.encode_column(turned, field)
+
+    def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
+        """A column of images into `out`.
+
+        Raises:
+            DecodeError: As `decode`, with `row` set.
+        """
+        self._plain.decode_column(cells, field, out)
+        _reverse_all(out)
+
+    def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
+        """The bytes of files into `out`, as `decode_column`.
+
+        Raises:
+            DecodeError: As `decode`, with `row` set.
+        """
+        self._plain.decode_bytes(cells, field, out)
+        _reverse_all(out)
+
+    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
+        """As `CompressedImageCodec.decoded_sizes`."""
+        return self._plain.decoded_sizes(cells, field)
+
+
+def _reversed(value: Any) -> Any:
+    """The image with its channels in reverse, C-contiguous; anything else as it is."""
+    is_color = type(value) is np.ndarray and value.ndim == 3
+    return np.ascontiguousarray(value[..., ::-1]) if is_color else value
+
+
+def _reverse_all(out: NDArray[Any]) -> None:
+    # Row by row, so that no second copy of the whole column is needed.
+    for row in range(len(out)):
+        out[row] = _reversed(out[row])

@@ -1,0 +1,1 @@
+"""Batches of a plan: spans, tails, and the memory that they take."""

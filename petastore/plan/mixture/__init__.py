@@ -1,0 +1,1 @@
+"""Mixtures of several sources, as one plan."""

@@ -1,0 +1,1 @@
+"""The order of rows: epochs, lanes and shards, as arithmetic."""

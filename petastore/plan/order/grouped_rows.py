@@ -1,0 +1,308 @@
+"""Rows as batches take them: those of a row group side by side, and where each stands among the batches. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.once import once
+from petastore.plan.order.mix import counting
+from petastore.plan.selection import Selection
+
+__all__ = ["GroupedRows", "Runs", "Standing", "Where", "inverse", "joined"]
+
+_FEW = 64
+"""So few numbers are sorted faster by Python."""
+
+_RUN_ROWS = 64
+"""From so many rows a run on average, parts of runs are known as runs."""
+
+Where: TypeAlias = "NDArray[np.int64] | Standing | Callable[[], NDArray[np.int64] | Standing] | None"
+"""Where rows stand in the order in which they are asked for, or who works it out when somebody needs it; None where
+that is this order."""
+
+
+class Standing:
+    """In what order rows are asked for, where that is known both ways. Thread-safe.
+
+    Args:
+        order: Which row is asked for first, which one next, and so on, shape (n,); nobody writes into it any more.
+
+    Example:
+        >>> Standing(np.array([2, 0, 1])).where.tolist()
+        [1, 2, 0]
+    """
+
+    __slots__ = ("_where", "order")
+
+    def __init__(self, order: NDArray[np.int64]) -> None:
+        order.flags.writeable = False
+        self.order = order
+        """Which row is asked for first, which one next, and so on, shape (n,), read-only."""
+        self._where: NDArray[np.int64] | None = None
+
+    @property
+    def where(self) -> NDArray[np.int64]:
+        """Where each row stands, shape (n,), read-only; worked out when somebody asks first."""
+        where = self._where
+        if where is None:
+            where = inverse(self.order)
+            where.flags.writeable = False
+            self._where = where
+        return where
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Runs:
+    """Rows that follow each other: in the order in which the plan comes to the rows of their row group.
+
+    That order is what `Span.turns` says of a row group; where it says None, it is the order of the file.
+    """
+
+    groups: NDArray[np.int32]
+    """Row group of each run, shape (runs,)."""
+
+    firsts: NDArray[np.int64]
+    """Turn of its first row, shape (runs,)."""
+
+    counts: NDArray[np.int64]
+    """How many rows it has, shape (runs,)."""
+
+    rows: Callable[[], NDArray[np.int64]]
+    """Gives the row inside its row group of each row of all runs, shape (rows,)."""
+
+    @classmethod
+    def of_file(cls, groups: NDArray[np.int32], firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> Runs:
+        """Runs of rows that come in the order of the file; those without rows are left out.
+
+        Example:
+            >>> Runs.of_file(np.array([3, 1], np.int32), np.array([5, 0]), np.array([2, 3])).rows().tolist()
+            [5, 6, 0, 1, 2]
+        """
+        if not counts.all():
+            kept = counts > 0
+            groups, firsts, counts = groups[kept], firsts[kept], counts[kept]
+        return cls(groups, firsts, counts, functools.partial(_following, firsts, counts))
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all runs."""
+        return int(self.counts.sum())
+
+
+def _following(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    rows = np.repeat(firsts - (np.cumsum(counts) - counts), counts)
+    rows += counting(len(rows))
+    return rows
+
+
+class GroupedRows:
+    """Some rows in an order in which those of a row group come together; a reader copies them run by run.
+
+    Args:
+        groups: Row group of each row, shape (n,).
+        rows: Row inside its row group of each row, shape (n,).
+        where: Where each stands in the order in which they are asked for: a permutation, shape (n,); None where that is
+            this order.
+
+    Example:
+        >>> picked = GroupedRows(np.array([4, 4, 9], np.int32), np.array([0, 1, 7]), np.array([2, 0, 1]))
+        >>> [array.tolist() for array in picked.in_order()]
+        [[4, 9, 4], [1, 7, 0]]
+        >>> runs = Runs.of_file(np.array([4], np.int32), np.array([10]), np.array([3]))
+        >>> GroupedRows.of_runs(runs, None).rows.tolist()
+        [10, 11, 12]
+    """
+
+    def __init__(self, groups: NDArray[np.int32], rows: NDArray[np.int64], where: Where) -> None:
+        self._where = where
+        self.runs: Runs | None = None
+        """The rows as a few runs, where the plan has them so."""
+        self.num_rows = len(rows)
+        """How many rows there are."""
+        self.__dict__.update(groups=groups, rows=rows)
+
+    @classmethod
+    def of_runs(cls, runs: Runs, where: Where) -> GroupedRows:
+        """The rows of some runs; they are not written out, unless somebody asks for them."""
+        made = cls.__new__(cls)
+        made.__dict__.update(_where=where, runs=runs, num_rows=runs.num_rows)
+        return made
+
+    @property
+    def where(self) -> NDArray[np.int64] | None:
+        """Where each row stands in the order in which they are asked for, shape (n,), or None."""
+        where = self._where
+        if callable(where):
+            where = self._where = where()
+        return where.where if isinstance(where, Standing) else where
+
+    @property
+    def order(self) -> NDArray[np.int64] | None:
+        """Which row is asked for first, which one next, and so on: the inverse of `where`, shape (n,), read-only.
+
+        None where that is not known, or is the order of the rows.
+        """
+        where = self._where
+        if callable(where):
+            where = self._where = where()
+        return where.order if isinstance(where, Standing) else None
+
+    @once
+    def groups(self) -> NDArray[np.int32]:
+        """Row group of each row, shape (n,)."""
+        assert self.runs is not None  # noqa: S101 - or they were given
+        return np.repeat(self.runs.groups, self.runs.counts)
+
+    @once
+    def rows(self) -> NDArray[np.int64]:
+        """Row inside its row group of each row, shape (n,)."""
+        assert self.runs is not None  # noqa: S101 - or they were given
+        return self.runs.rows()
+
+    @once
+    def distinct(self) -> NDArray[np.int32]:
+        """Each row group once, ascending, shape (row groups,)."""
+        groups = self.groups if self.runs is None else self.runs.groups
+        if len(groups) < _FEW:
+            return np.array(sorted(set(groups.tolist())), dtype=np.int32)
+        first = int(groups.min())
+        present = np.zeros(int(groups.max()) - first + 1, dtype=np.bool_)
+        present[groups - np.int32(first)] = True
+        return np.flatnonzero(present).astype(np.int32) + np.int32(first)
+
+    def standing(self, where: Where) -> GroupedRows:
+        """The same rows, of which something else is said about where they stand."""
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__, _where=where)
+        return made
+
+    def without_runs(self) -> GroupedRows:
+        """The same rows, for whoever must not rely on runs."""
+        return GroupedRows(self.groups, self.rows, self._where)
+
+    def selected(self, selection: Selection) -> GroupedRows:
+        """The rows that these are of those that a selection keeps, counted among them."""
+        if self.runs is None:
+            return GroupedRows(self.groups, selection.rows_at(self.groups, self.rows), self._where)
+        rows = functools.partial(_selected, self, selection)
+        return GroupedRows.of_runs(dataclasses.replace(self.runs, rows=rows), self._where)
+
+    def numbered_from(self, first_group: int) -> GroupedRows:
+        """The same rows, where row groups have numbers from here on."""
+        if self.runs is None:
+            return GroupedRows(self.groups + np.int32(first_group), self.rows, self._where)
+        runs = self.runs
+        groups = runs.groups + np.int32(first_group)
+        return GroupedRows.of_runs(Runs(groups, runs.firsts, runs.counts, runs.rows), self._where)
+
+    def in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Row groups and rows in the order in which they are asked for, both of shape (n,)."""
+        if self.where is None:
+            return self.groups, self.rows
+        groups, rows = np.empty_like(self.groups), np.empty_like(self.rows)
+        groups[self.where], rows[self.where] = self.groups, self.rows
+        return groups, rows
+
+    def cut(self, borders: NDArray[np.int64]) -> list[GroupedRows]:
+        """The rows that are asked for first, those asked for next, and so on, each again row group by row group.
+
+        Args:
+            borders: Part i is what is asked for in [borders[i], borders[i + 1]); from 0 to all rows, shape
+                (parts + 1,).
+        """
+        if len(borders) == 2:
+            return [self]
+        if self.where is None:
+            return [self._slice(part) for part in _slices(borders)]
+        in_runs = None if self.runs is None else self._cut_runs(self.runs, self.where, borders)
+        if in_runs is not None:
+            return in_runs
+        part_of: NDArray[np.int64] = np.repeat(np.arange(len(borders) - 1), borders[1:] - borders[:-1])[self.where]
+        by_part = np.argsort(part_of.astype(np.uint16), kind="stable")  # so few bits are sorted by their digits
+        groups, rows = self.groups[by_part], self.rows[by_part]
+        where = self.where[by_part] - borders[part_of[by_part]]
+        return [GroupedRows(groups[part], rows[part], where[part]) for part in _slices(borders)]
+
+    def _cut_runs(self, runs: Runs, where: NDArray[np.int64], borders: NDArray[np.int64]) -> list[GroupedRows] | None:
+        """The parts as runs, too; None where these would be short."""
+        part_of = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))[where]
+        ends = np.cumsum(runs.counts)
+        begins = part_of[1:] != part_of[:-1]
+        begins[ends[:-1] - 1] = True
+        # starts, stops: (pieces,) parts of runs that are asked for in one part
+        starts = np.concatenate([[0], np.flatnonzero(begins) + 1])
+        if self.num_rows < _RUN_ROWS * len(starts):
+            return None
+        stops = np.append(starts[1:], len(where))
+        run = np.searchsorted(ends, starts, side="right")
+        groups, firsts = runs.groups[run], runs.firsts[run] + starts - (ends - runs.counts)[run]
+        found = []
+        for part, begin in enumerate(borders[:-1].tolist()):
+            here = np.flatnonzero(part_of[starts] == part)
+            slices = [slice(*pair) for pair in zip(starts[here].tolist(), stops[here].tolist(), strict=True)]
+            rows = functools.partial(_rows_of, self, slices)
+            of_part = Runs(groups[here], firsts[here], stops[here] - starts[here], rows)
+            stand = np.concatenate([where[:0], *(where[each] for each in slices)]) - begin
+            found.append(GroupedRows.of_runs(of_part, stand))
+        return found
+
+    def _slice(self, part: slice) -> GroupedRows:
+        return GroupedRows(self.groups[part], self.rows[part], None)
+
+
+def joined(picked: Sequence[GroupedRows], where: Where) -> GroupedRows:
+    """Rows one after the other; `where` is said of all of them anew."""
+    if len(picked) == 1:
+        return picked[0].standing(where)
+    runs = [rows.runs for rows in picked if rows.runs is not None]
+    if not picked or len(runs) < len(picked):
+        return _joined(picked, where)
+    groups, firsts, counts = (
+        np.concatenate(arrays) for arrays in zip(*((run.groups, run.firsts, run.counts) for run in runs), strict=True)
+    )
+    return GroupedRows.of_runs(
+        Runs(groups, firsts, counts, lambda: np.concatenate([run.rows() for run in runs])), where
+    )
+
+
+def _joined(picked: Sequence[GroupedRows], where: Where) -> GroupedRows:
+    if not picked:
+        return GroupedRows(np.empty(0, np.int32), np.empty(0, np.int64), where)
+    return GroupedRows(
+        np.concatenate([rows.groups for rows in picked]), np.concatenate([rows.rows for rows in picked]), where
+    )
+
+
+def _rows_of(picked: GroupedRows, slices: Sequence[slice]) -> NDArray[np.int64]:
+    return np.concatenate([picked.rows[:0], *(picked.rows[each] for each in slices)])
+
+
+def _selected(picked: GroupedRows, selection: Selection) -> NDArray[np.int64]:
+    return selection.rows_at(picked.groups, picked.rows)
+
+
+def _slices(borders: NDArray[np.int64]) -> Iterator[slice]:
+    return (slice(*pair) for pair in itertools.pairwise(borders.tolist()))
+
+
+def inverse(permutation: NDArray[Any], out: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """Which place of a permutation holds 0, which 1, and so on; shape (n,).
+
+    Args:
+        permutation: Each number below n once, shape (n,).
+        out: Written to and returned, if it is given.
+
+    Example:
+        >>> inverse(np.array([2, 0, 1])).tolist()
+        [1, 2, 0]
+    """
+    places = np.empty(len(permutation), dtype=np.int64) if out is None else out
+    places[permutation] = counting(len(permutation))
+    return places

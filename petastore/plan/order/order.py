@@ -1,0 +1,377 @@
+"""The order of an epoch: lanes over hashed row groups, as arithmetic. Pure.
+
+1. Row groups are laid on one line of N rows (`petastore.plan.order.line`), by a hash of (seed, epoch, row group), so
+   that those which are live together come evenly from all parts of the dataset.
+2. The line is cut, at exact rows, into L lanes whose sizes differ by at most one.
+3. A lane is a run of blocks: as many whole row groups as begin within B rows of each other. The rows of a block are
+   permuted by a hash of (seed, epoch, lane, block). The places where lane k begins a new block are shifted by k·B/L
+   rows, so that lanes change blocks one after the other.
+4. The epoch visits the lanes in turn (`petastore.plan.order.visits`): position p is row p // L of the lane of visit p %
+   L.
+
+So position → row is arithmetic; nothing but the row groups' sizes is ever materialised, and any position can be asked
+for directly. A global batch is a run of positions; sorted by lane it is cut into equal shares for the ranks
+(`petastore.plan.batches.tail`), which is why the batches, as sets, do not depend on how many ranks there are, while
+each rank stays on its own lanes and so on its own row groups.
+
+Two things keep memory at L blocks. Blocks end where row groups end, so nothing is kept of a row group beyond its
+block; with blocks of exactly B rows, which were tried first, the row groups on both borders are kept as well. And
+lanes run in turns forwards and backwards along the line, as an ox ploughs, so that both parts of a row group that is
+cut by a lane border come at the same end of the epoch; with all lanes forwards, each of them is kept from the first
+batch to the last.
+
+An order that does not permute rows has one lane a shard, and each shard reads one contiguous part of the line,
+forwards.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.once import once
+from petastore.plan.order.grouped_rows import GroupedRows, Runs, joined
+from petastore.plan.order.lane_runs import LaneRuns
+from petastore.plan.order.line import ROWS, line_of_groups
+from petastore.plan.order.mix import hashed_permutation, mix
+from petastore.plan.order.visits import LaneVisits, Rounds
+from petastore.plan.request import Order
+
+__all__ = ["EpochOrder", "Pieces"]
+
+_BLOCKS_BESIDES = 16
+"""Blocks that are remembered besides one a lane: those that the next rows are of."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Pieces:
+    """The parts into which lane borders cut row groups; all arrays have one length."""
+
+    groups: NDArray[np.int64]
+    """Row group of each piece."""
+
+    lanes: NDArray[np.int64]
+    """Its lane."""
+
+    first_positions: NDArray[np.int64]
+    """The first position of its block: from there on its row group is needed."""
+
+    last_positions: NDArray[np.int64]
+    """The last position of its block."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Lane:
+    number: int
+    start: int  # its first row on the line
+    size: int  # its rows
+    line_groups: NDArray[np.int64]  # places on the line of the row groups that it has rows of, as it comes to them
+    piece_starts: NDArray[np.int64]  # offsets at which these begin in the lane, and `size`: (pieces + 1,)
+    block_starts: NDArray[np.int64]  # offsets at which blocks begin, and `size`: (blocks + 1,)
+
+    def blocks_at(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.searchsorted(self.block_starts[:-1], offsets, side="right") - 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Block:
+    distinct: NDArray[np.int32]  # its row groups, as they lie on the line
+    which: NDArray[np.int32] | None  # row group of each row, in the order of the epoch; None where there is one
+    rows: NDArray[Any]  # row inside its row group of each row, in the order of the epoch
+    by_group: NDArray[Any]  # the same rows, row group after row group
+    counts: NDArray[np.int64]  # rows of each row group
+
+    def groups(self, rows: slice | NDArray[np.int64]) -> NDArray[np.int32]:
+        """Row groups of some of the rows."""
+        return np.full(len(self.rows[rows]), self.distinct[0]) if self.which is None else self.which[rows]
+
+    def turns_of(self, group: int) -> NDArray[np.int64]:
+        place = int(np.flatnonzero(self.distinct == group)[0])
+        first = int(self.counts[:place].sum())
+        return self.by_group[first : first + int(self.counts[place])].astype(np.int64, copy=False)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Part:
+    lane: int
+    block: _Block
+    rows: slice  # of the block, in the order of the epoch
+
+
+class EpochOrder:
+    """Which row stands at which position of one epoch.
+
+    Equal arguments give equal orders on every platform and release; `tests/plan/golden` pins them. Not thread-safe
+    (it remembers the blocks that were asked for last).
+
+    Args:
+        rows: Rows of each row group, shape (groups,).
+        order: What was asked.
+        epoch: The epoch, from 0.
+        visits: Which lane has its turn at which position; None goes round the lanes of the order.
+
+    Example:
+        >>> order = Order(seed=7, shuffle_row_groups=False, shuffle_rows=False, lanes=2, block_rows=1)
+        >>> groups, rows = EpochOrder(np.array([3, 0, 3]), order, epoch=0).rows_at(np.arange(6))
+        >>> list(zip(groups.tolist(), rows.tolist()))
+        [(0, 0), (2, 0), (0, 1), (2, 1), (0, 2), (2, 2)]
+    """
+
+    def __init__(self, rows: NDArray[np.int64], order: Order, epoch: int, *, visits: LaneVisits | None = None) -> None:
+        self.num_rows = int(rows.sum())
+        self._visits = visits or Rounds(self.num_rows, min(order.lanes, max(self.num_rows, 1)))
+        self._lane_sizes = self._visits.sizes
+        self.lanes = len(self._lane_sizes)
+        self._order = order
+        self._epoch = epoch
+        # line_groups: (filled,) row groups in line order; line_starts: (filled + 1,) their first rows on the line
+        self._num_groups = len(rows)
+        self._line_groups = line_of_groups(rows, order, epoch=epoch, lanes=self.lanes)
+        self._line_starts = np.zeros(len(self._line_groups) + 1, dtype=np.int64)
+        stops = self._line_starts[1:]  # in place: fresh memory for a million row groups costs more than the sums
+        np.cumsum(rows.take(self._line_groups, out=stops, mode="clip"), out=stops)
+        self._rows_are_small = int(rows.max(initial=0)) < 2**31
+        self._lane_starts = np.cumsum(self._lane_sizes) - self._lane_sizes
+        self._scratch = np.empty((2, 0), np.uint64)  # fresh memory costs as much as permuting a block
+        self._lane = functools.cache(self._make_lane)
+        self._block = functools.lru_cache(maxsize=self.lanes + _BLOCKS_BESIDES)(self._make_block)
+
+    def rows_at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Row groups and rows inside them, at some positions.
+
+        Args:
+            positions: Positions in [0, num_rows), in any order, shape (n,).
+
+        Returns:
+            Row groups (int32) and rows inside the row group (int64), both of shape (n,).
+        """
+        return self.by_lane(positions).in_order()
+
+    def by_lane(self, positions: NDArray[np.int64] | range | LaneRuns, *, turns_of: range | None = None) -> GroupedRows:
+        """The rows at some positions, lane after lane, and of each lane in the order of its blocks.
+
+        Args:
+            positions: Positions in [0, num_rows), in any order, shape (n,). A range is faster than its numbers, and
+                runs of lanes, if the epoch goes round its lanes, are faster still.
+            turns_of: The lanes in whose turns (see `turns_of`) runs are counted; None is those of the runs of lanes.
+        """
+        if isinstance(positions, LaneRuns):
+            return self._along(positions, positions.own if turns_of is None else turns_of)
+        if isinstance(positions, range):
+            if self.lanes == 1 and not self._order.shuffle_rows:
+                return self._run_of_line(positions.start, positions.stop)
+            positions = np.arange(positions.start, positions.stop, dtype=np.int64)
+        lanes, offsets = self._visits.at(positions)
+        if not self._order.shuffle_rows:
+            return GroupedRows(*self._on_line(self._lane_starts[lanes] + offsets), None)
+        by_lane = _stable_order(lanes)
+        groups = np.empty(len(positions), dtype=np.int32)
+        rows = np.empty(len(positions), dtype=np.int64)
+        offsets = offsets[by_lane]
+        borders = np.searchsorted(lanes[by_lane], np.arange(self.lanes + 1)).tolist()
+        for number, (first, stop) in enumerate(itertools.pairwise(borders)):
+            if first < stop:
+                self._lane_rows(self._lane(number), offsets[first:stop], groups[first:stop], rows[first:stop])
+        return GroupedRows(groups, rows, by_lane)
+
+    def _along(self, runs: LaneRuns, turns_of: range) -> GroupedRows:
+        lanes = zip(runs.own, runs.firsts.tolist(), runs.stops.tolist(), strict=True)
+        if not self._order.shuffle_rows:
+            starts = self._lane_starts.tolist()
+            found = [self._run_of_line(starts[number] + first, starts[number] + stop) for number, first, stop in lanes]
+            return joined(found, runs.where)
+        parts = [part for number, first, stop in lanes for part in self._parts_of_lane(number, first, stop)]
+        if not parts:
+            return joined([], runs.where)
+        if all(len(part.block.distinct) == 1 for part in parts):
+            return GroupedRows.of_runs(self._runs_of_parts(parts, turns_of), runs.where)
+        groups = np.concatenate([part.block.groups(part.rows) for part in parts])
+        rows = np.concatenate([part.block.rows[part.rows] for part in parts], dtype=np.int64)
+        return GroupedRows(groups, rows, runs.where)
+
+    def _parts_of_lane(self, number: int, first: int, stop: int) -> Iterator[_Part]:
+        """The parts of blocks that hold the offsets [first, stop) of a lane."""
+        lane = self._lane(number)
+        block = int(np.searchsorted(lane.block_starts, first, side="right")) - 1
+        while first < stop:
+            begin, end = lane.block_starts[block : block + 2].tolist()
+            yield _Part(number, self._block(number, block), slice(first - begin, min(stop, end) - begin))
+            first, block = end, block + 1
+
+    def _runs_of_parts(self, parts: Sequence[_Part], turns_of: range) -> Runs:
+        """Parts of blocks of one row group each, as runs of the turns that some lanes have (see `turns_of`)."""
+        groups = np.array([part.block.distinct[0] for part in parts], dtype=np.int32)
+        # Of a row group that lane borders cut, the parts of the lanes before come first.
+        begins = np.maximum(self._line_starts[self._line_index[groups]], self._lane_starts[turns_of.start])
+        before = np.maximum(self._lane_starts[[part.lane for part in parts]] - begins, 0)
+        firsts = before + np.array([part.rows.start for part in parts], dtype=np.int64)
+        counts = np.array([part.rows.stop - part.rows.start for part in parts], dtype=np.int64)
+        views = [part.block.rows[part.rows] for part in parts]
+        return Runs(groups, firsts, counts, functools.partial(np.concatenate, views, dtype=np.int64))
+
+    def _lane_rows(
+        self, lane: _Lane, offsets: NDArray[np.int64], groups: NDArray[np.int32], rows: NDArray[np.int64]
+    ) -> None:
+        """Writes the row groups and rows at some offsets of a lane; ranges of offsets, which most are, are copied."""
+        first, stop = int(offsets[0]), int(offsets[-1]) + 1
+        if stop - first == len(offsets) and bool((np.diff(offsets) == 1).all()):
+            parts = list(self._parts_of_lane(lane.number, first, stop))
+            np.concatenate([part.block.groups(part.rows) for part in parts], out=groups)
+            np.concatenate([part.block.rows[part.rows] for part in parts], out=rows)
+            return
+        blocks = lane.blocks_at(offsets)
+        inside = offsets - lane.block_starts[blocks]
+        for block, where in _runs(blocks):
+            found = self._block(lane.number, block)
+            groups[where], rows[where] = found.groups(inside[where]), found.rows[inside[where]]
+
+    def _on_line(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Row groups and rows inside them, at some places of the line."""
+        # index: (n,) place of each row's row group on the line
+        index = np.searchsorted(self._line_starts, line, side="right") - 1
+        return self._line_groups[index], line - self._line_starts[index]
+
+    def _run_of_line(self, first: int, stop: int) -> GroupedRows:
+        """The rows of the places [first, stop) of the line: no row is looked for, as they lie side by side."""
+        starts = self._line_starts
+        low, high = int(starts.searchsorted(first, side="right")) - 1, int(starts.searchsorted(stop, side="left"))
+        borders = starts[low : high + 1].copy()
+        borders[0], borders[-1] = first, stop
+        firsts = np.zeros(high - low, dtype=np.int64)
+        firsts[:1] = first - starts[low]
+        return GroupedRows.of_runs(Runs.of_file(self._line_groups[low:high], firsts, borders[1:] - borders[:-1]), None)
+
+    def last_positions(self, groups: NDArray[np.int32], *, lanes: range) -> NDArray[np.int64]:
+        """The last position of any block in some lanes with rows of each row group; -1 where those lanes have none."""
+        places = self._line_index[groups]
+        if self.lanes == 1 and 0 in lanes and not self._order.shuffle_rows:
+            return self._visits.positions(0, self._line_starts[places + 1] - 1)
+        return np.array([self._last_position(place, lanes) for place in places.tolist()], dtype=np.int64)
+
+    def turns_of(self, group: int, *, lanes: range) -> NDArray[np.int64] | None:
+        """The rows of a row group in the order in which some lanes come to them, those of other lanes last.
+
+        Returns:
+            Every row of the row group once, shape (rows,); None where that is their order in the file.
+        """
+        if not self._order.shuffle_rows:
+            return None
+        first, stop = self._line_starts[self._line_index[group] :][:2].tolist()
+        first_lane, last_lane = (np.searchsorted(self._lane_starts, [first, stop - 1], side="right") - 1).tolist()
+        parts = [
+            self._turns_in(self._lane(number), group, range(first, stop))
+            for number in sorted(range(first_lane, last_lane + 1), key=lambda number: number not in lanes)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _turns_in(self, lane: _Lane, group: int, on_line: range) -> NDArray[np.int64]:
+        if lane.size == 0:
+            return np.empty(0, dtype=np.int64)
+        place = max(on_line.start - lane.start, 0)
+        offset = lane.size - 1 - place if self._is_backwards(lane.number) else place
+        return self._block(lane.number, int(lane.blocks_at(np.array([offset]))[0])).turns_of(group)
+
+    @once
+    def _line_index(self) -> NDArray[np.int32]:
+        inverse = np.full(self._num_groups, -1, dtype=np.int32)
+        inverse[self._line_groups] = np.arange(len(self._line_groups), dtype=np.int32)
+        return inverse
+
+    def _last_position(self, line_index: int, lanes: range) -> int:
+        first, stop = self._line_starts[line_index : line_index + 2].tolist()
+        first_lane, last_lane = (np.searchsorted(self._lane_starts, [first, stop - 1], side="right") - 1).tolist()
+        last_positions = [-1]
+        for number in range(max(first_lane, lanes.start), min(last_lane + 1, lanes.stop)):
+            lane = self._lane(number)
+            if lane.size == 0:
+                continue
+            places = np.array([max(first - lane.start, 0), min(stop - lane.start, lane.size) - 1])
+            offset = int((lane.size - 1 - places if self._is_backwards(number) else places).max())
+            if self._order.shuffle_rows:
+                block = int(lane.blocks_at(np.array([offset]))[0])
+                offset = int(lane.block_starts[block + 1]) - 1
+            last_positions.append(int(self._visits.positions(number, np.array([offset]))[0]))
+        return max(last_positions)
+
+    def pieces(self) -> Pieces:
+        """All row groups that have rows, cut at lane borders."""
+        parts = [self._pieces_of(self._lane(number)) for number in range(self.lanes)]
+        return Pieces(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def _pieces_of(self, lane: _Lane) -> tuple[NDArray[np.int64], ...]:
+        starts, stops = lane.piece_starts[:-1], lane.piece_starts[1:]
+        if self._order.shuffle_rows:
+            blocks = lane.blocks_at(starts)
+            starts, stops = lane.block_starts[blocks], lane.block_starts[blocks + 1]
+        numbers = np.full(len(starts), lane.number, dtype=np.int64)
+        firsts, lasts = (self._visits.positions(lane.number, offsets) for offsets in (starts, stops - 1))
+        return self._line_groups[lane.line_groups].astype(np.int64), numbers, firsts, lasts
+
+    def _is_backwards(self, lane: int) -> bool:
+        return self._order.shuffle_rows and lane % 2 == 1
+
+    def _make_lane(self, number: int) -> _Lane:
+        start, size = int(self._lane_starts[number]), int(self._lane_sizes[number])
+        first = int(np.searchsorted(self._line_starts, start, side="right")) - 1
+        stop = int(np.searchsorted(self._line_starts, start + size, side="left")) if size else first
+        # sizes: (pieces,) rows that the lane has of each row group
+        sizes = np.diff(np.clip(self._line_starts[first : stop + 1] - start, 0, size))
+        line_groups = np.arange(first, stop)
+        if self._is_backwards(number):
+            line_groups, sizes = line_groups[::-1], sizes[::-1]
+        piece_starts = np.concatenate([[0], np.cumsum(sizes)])
+        shift = number * self._order.block_rows // self.lanes
+        blocks = (piece_starts[:-1] + shift) // self._order.block_rows
+        block_starts = np.append(piece_starts[:-1][np.diff(blocks, prepend=-1) != 0], size)
+        return _Lane(number, start, size, line_groups, piece_starts, block_starts)
+
+    def _make_block(self, number: int, block: int) -> _Block:
+        """One block, in the order of the epoch."""
+        lane = self._lane(number)
+        first, stop = lane.block_starts[block : block + 2].tolist()
+        begin = lane.start + (lane.size - stop if self._is_backwards(number) else first)
+        end = begin + stop - first
+        if self._scratch.shape[1] < stop - first:
+            self._scratch = np.empty((2, stop - first), np.uint64)
+        state = mix(ROWS, self._order.seed, self._epoch, number, block)
+        permuted = hashed_permutation(state, stop - first, self._scratch)  # there until the next block is made
+        low = int(np.searchsorted(self._line_starts, begin, side="right")) - 1
+        high = int(np.searchsorted(self._line_starts, end, side="left"))
+        groups = self._line_groups[low:high]
+        # counts: (groups of the block,) rows that the block has of each; inside: of each row, its number in its group
+        borders: NDArray[np.int64] = np.clip(self._line_starts[low : high + 1], begin, end)
+        counts = borders[1:] - borders[:-1]
+        # Blocks are kept as long as they are read, and most rows have small numbers.
+        dtype = np.int32 if self._rows_are_small else np.int64
+        if len(groups) == 1:
+            rows: NDArray[Any] = permuted.astype(dtype)
+            np.add(rows, dtype(begin - int(self._line_starts[low])), out=rows)
+            return _Block(groups, None, rows, rows, counts)
+        inside = np.arange(begin, end, dtype=np.int64) - np.repeat(self._line_starts[low:high], counts)
+        rows = inside.astype(dtype)[permuted]
+        which = np.repeat(np.arange(len(groups), dtype=np.int64), counts)[permuted]
+        return _Block(groups, groups[which], rows, rows[_stable_order(which)], counts)
+
+
+def _stable_order(lanes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What a stable `argsort` gives; NumPy sorts numbers of 16 bits by their digits, many times faster."""
+    small = lanes if int(lanes.max(initial=0)) >= 2**16 else lanes.astype(np.uint16)
+    return np.argsort(small, kind="stable")
+
+
+def _runs(keys: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
+    """Each distinct key with the places where it stands."""
+    if len(keys) == 0:
+        return []
+    if keys[0] == keys[-1] and (keys == keys[0]).all():
+        return [(int(keys[0]), np.arange(len(keys)))]
+    places = np.argsort(keys, kind="stable")
+    ordered = keys[places]
+    borders = np.flatnonzero(np.diff(ordered)) + 1
+    return [(int(keys[part[0]]), part) for part in np.split(places, borders)]

@@ -1,0 +1,143 @@
+"""In which order an epoch visits its lanes. Pure.
+
+The order is spread out so that ranks need not read each other's lanes: for every divisor R of the number of lanes L,
+any R visits that begin at a multiple of R meet each of R equal runs of lanes just once. A global batch has a multiple
+of R rows, so each rank's share of it is exactly what its own run of L/R lanes gives, whatever the batch size. (Lanes
+visited in the order of their numbers have that only where L divides the global batch; elsewhere a rank reads a row
+group of its neighbour for one row.)
+
+For the numbers of lanes that `petastore.plan.sharing.lanes` chooses among, such orders were found by search and are
+written down here. For others the digits of the visit's number are reversed, prime by prime (van der Corput, 1935): that
+keeps the promise for the chain of divisors that the primes multiply to, smallest first.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["LaneVisits", "Rounds", "lane_of_visit", "spreads_evenly", "visit_of_lane"]
+
+_FOUND = {
+    6: "4 0 2 3 5 1",
+    12: """
+        1 11 5 8 7 2 10 3 6 0 4 9
+    """,
+    24: """
+        14 7 19 0 11 22 5 16 9 20 12 2 8 21 3 15 18 4 13 6 23 10 17 1
+    """,
+    48: """
+        1 40 23 32 13 24 46 7 17 28 36 10 35 5 19 43 9 26 15 44 20 39 3 31 45 8 22 29 38 0 12 34 16 27 6 42 18
+        33 4 41 25 11 14 47 30 2 21 37
+    """,
+    96: """
+        0 66 42 84 30 52 23 77 37 94 10 58 83 25 63 15 33 70 6 90 49 46 19 72 4 88 54 40 28 79 60 12 68 21 86
+        38 57 2 81 26 75 45 64 8 51 16 35 93 78 18 32 48 11 91 43 69 5 62 87 27 74 13 56 39 95 31 3 67 55 47
+        20 82 85 7 36 61 73 29 53 14 92 44 65 17 24 59 80 9 76 41 1 71 50 34 89 22
+    """,
+}
+
+
+@functools.lru_cache(maxsize=64)
+def lane_of_visit(lanes: int) -> NDArray[np.int64]:
+    """The lane of each of the first `lanes` visits: a permutation, read-only, shape (lanes,).
+
+    Example:
+        >>> lane_of_visit(8).tolist()
+        [0, 4, 2, 6, 1, 5, 3, 7]
+        >>> (lane_of_visit(12).reshape(4, 3) * 3 // 12).tolist()
+        [[0, 2, 1], [2, 1, 0], [2, 0, 1], [0, 1, 2]]
+    """
+    found = _FOUND.get(lanes)
+    order = _reversed_digits(lanes) if found is None else np.array(found.split(), dtype=np.int64)
+    order.flags.writeable = False
+    return order
+
+
+@functools.lru_cache(maxsize=64)
+def visit_of_lane(lanes: int) -> NDArray[np.int64]:
+    """The inverse of `lane_of_visit`: when each lane has its turn, read-only, shape (lanes,)."""
+    order = np.argsort(lane_of_visit(lanes))
+    order.flags.writeable = False
+    return order
+
+
+@functools.lru_cache(maxsize=256)
+def spreads_evenly(lanes: int, ranks: int) -> bool:
+    """Whether any `ranks` visits that begin at a multiple of it meet each rank's run of lanes just once.
+
+    Example:
+        >>> spreads_evenly(48, 24), spreads_evenly(48, 5), spreads_evenly(15, 5)
+        (True, False, False)
+    """
+    if lanes % ranks:
+        return False
+    owners = lane_of_visit(lanes).reshape(-1, ranks) * ranks // lanes
+    return bool((np.sort(owners, axis=1) == np.arange(ranks)).all())
+
+
+class LaneVisits(Protocol):
+    """Which lane has its turn at each position of an epoch."""
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Turns of each lane in the epoch: its rows. Shape (lanes,)."""
+
+    def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of each position: the lane that has its turn, and how many turns it had before in this epoch."""
+
+    def positions(self, lane: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The positions of some turns of a lane, given by how many it had before: the inverse of `at`."""
+
+
+class Rounds(LaneVisits):
+    """All lanes have their turn, one after the other, round by round.
+
+    Example:
+        >>> rounds = Rounds(num_rows=11, lanes=4)
+        >>> rounds.sizes.tolist()
+        [3, 3, 3, 2]
+        >>> [array.tolist() for array in rounds.at(np.array([0, 1, 6, 10]))], rounds.positions(1, np.arange(2)).tolist()
+        ([[0, 2, 1, 1], [0, 0, 1, 2]], [2, 6])
+    """
+
+    def __init__(self, num_rows: int, lanes: int) -> None:
+        self._lanes = lanes
+        # visit v holds positions v, v + L, v + 2·L, …: the lanes of the first N % L visits have one row more
+        self._sizes = np.full(lanes, num_rows // lanes, dtype=np.int64)
+        self._sizes[visit_of_lane(lanes) < num_rows % lanes] += 1
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Turns of each lane, shape (lanes,); they differ by at most one."""
+        return self._sizes
+
+    def at(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Lane and turns before, of each position."""
+        return lane_of_visit(self._lanes)[positions % self._lanes], positions // self._lanes
+
+    def positions(self, lane: int, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The positions of some turns of a lane."""
+        return offsets * self._lanes + visit_of_lane(self._lanes)[lane]
+
+
+def _reversed_digits(lanes: int) -> NDArray[np.int64]:
+    visits, order, weight = np.arange(lanes, dtype=np.int64), np.zeros(lanes, dtype=np.int64), lanes
+    for prime in _primes(lanes):
+        weight //= prime
+        visits, digits = np.divmod(visits, prime)
+        order += digits * weight
+    return order
+
+
+def _primes(number: int) -> list[int]:
+    primes, divisor = [], 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            primes.append(divisor)
+            number //= divisor
+        divisor += 1
+    return [*primes, number] if number > 1 else primes

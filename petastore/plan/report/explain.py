@@ -1,0 +1,301 @@
+"""What a plan will cost and how well it mixes, before a byte is read. Pure.
+
+It knows what a plan is made of, and not plans: those, and mixtures, hand over their parts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.errors import RequestError
+from petastore.inventory import Inventory
+from petastore.plan.batches.residency import most_at_a_time, needed_from_to, pieces_of_lanes
+from petastore.plan.batches.tail import EpochBatches, lanes_of
+from petastore.plan.order.order import EpochOrder, Pieces
+from petastore.plan.report.explanation import Explanation, SourceExplanation
+from petastore.plan.request import Order, ReadRequest, Shard
+from petastore.plan.selection import Pruned, Selection
+
+__all__ = ["Ranks", "checked_column_bytes", "explain_plan", "explain_source", "sampled_steps"]
+
+_LABELS = 100
+"""Classes of the imagined dataset on which mixing is predicted: equally many rows each, sorted by class."""
+
+_SAMPLED_BATCHES = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranks:
+    """Who reads which lanes."""
+
+    own_lanes: Sequence[range]
+    """Of each rank: the lanes that its rows come from; beginnings and ends ascend."""
+
+    rank: int
+    """The rank that is asked about."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Data:
+    """What is there, and which rows of it are meant."""
+
+    inventory: Inventory
+    selection: Selection | None
+    column_bytes: NDArray[np.int64] | None
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        return self.inventory.rows if self.selection is None else self.selection.counts
+
+    @property
+    def fetched_bytes(self) -> NDArray[np.int64]:
+        return self.inventory.stored_bytes if self.column_bytes is None else self.column_bytes
+
+
+def explain_plan(
+    inventory: Inventory,
+    request: ReadRequest,
+    selection: Selection | None,
+    batches: EpochBatches,
+    *,
+    column_bytes: NDArray[np.int64] | None = None,
+) -> Explanation:
+    """What an epoch costs and how well it mixes; `Plan.explain` is how it is asked for.
+
+    The reads are those of full batches; the last batch of an epoch may read a few row groups more.
+
+    Args:
+        inventory: What exists.
+        request: What was asked.
+        selection: Which rows are meant; None is all.
+        batches: How the first epoch falls into batches.
+        column_bytes: Stored bytes of the columns that are read, of each row group; None where they are not known.
+
+    Raises:
+        RequestError: `column_bytes` does not fit the row groups.
+    """
+    data = _Data(inventory, selection, checked_column_bytes(column_bytes, inventory.num_row_groups))
+    shard = request.shard
+    order = EpochOrder(data.rows, request.order, 0)
+    every_rank = [Shard(rank, shard.count) for rank in range(shard.count)]
+    ranks = Ranks([lanes_of(rank, order.lanes) for rank in every_rank], shard.index)
+    full = batches.num_rows // batches.global_batch
+    starts = sampled_steps(full) * batches.global_batch
+    shares = [batches.rows_of(rank) for rank in every_rank]
+    return Explanation(
+        **_kept(data),
+        **_ordered(order, request.order),
+        **_read(data, [(order, 1, data.rows.sum())], ranks),
+        **_mixed(data.rows, order, np.stack([starts, starts + batches.global_batch], axis=1)),
+        rank=shard.index,
+        ranks=shard.count,
+        batch_size=batches.batch_size,
+        steps=batches.steps,
+        rows_per_rank=(min(shares), max(shares)),
+        tail=request.tail.value,
+    )
+
+
+def explain_source(
+    inventory: Inventory,
+    selection: Selection | None,
+    orders: Sequence[EpochOrder],
+    asked: Order,
+    *,
+    ranks: Ranks,
+    proportion: int,
+    rows_given: int,
+    borders: NDArray[np.int64],
+    column_bytes: NDArray[np.int64] | None = None,
+) -> SourceExplanation:
+    """What an epoch of a mixture reads of a source; `Mixture.explain` is how it is asked for.
+
+    Args:
+        inventory: What exists.
+        selection: Which rows are meant; None is all.
+        orders: The order of the first pass through the source, and of the last one of the epoch.
+        asked: What was asked of them.
+        ranks: Who reads which lanes of the source.
+        proportion: Positions of the source in every period.
+        rows_given: Rows that it gives in the epoch.
+        borders: Which of its rows some global batches have, half-open, all in the first pass; shape (batches, 2).
+        column_bytes: As for `explain_plan`, checked.
+    """
+    data = _Data(inventory, selection, column_bytes)
+    num_rows = int(data.rows.sum())
+    whole, rest = divmod(rows_given, num_rows)
+    passes = [(orders[0], whole, num_rows), (orders[-1], 1, rest)]
+    return SourceExplanation(
+        **_kept(data),
+        **_ordered(orders[0], asked),
+        **_read(data, [(order, times, rows) for order, times, rows in passes if times and rows], ranks),
+        **_mixed(data.rows, orders[0], borders),
+        proportion=proportion,
+        rows_given=rows_given,
+        passes=rows_given / num_rows,
+    )
+
+
+def sampled_steps(steps: int, most: int = _SAMPLED_BATCHES) -> NDArray[np.int64]:
+    """At most so many of some steps, evenly spaced, the first and the last one among them; ascending.
+
+    Example:
+        >>> sampled_steps(100, 4).tolist(), sampled_steps(3, 4).tolist()
+        ([0, 33, 66, 99], [0, 1, 2])
+    """
+    return np.unique(np.linspace(0, steps - 1, min(most, steps)).astype(np.int64))
+
+
+def checked_column_bytes(column_bytes: Any, row_groups: int) -> NDArray[np.int64] | None:
+    """The bytes of columns that somebody gave, or None.
+
+    Raises:
+        RequestError: They are not whole numbers, one for each row group.
+    """
+    if column_bytes is None:
+        return None
+    given = np.asarray(column_bytes)
+    if given.shape != (row_groups,) or given.dtype.kind not in "iu":
+        raise RequestError(
+            f"column_bytes has shape {given.shape} and dtype {given.dtype}, but it is whole numbers, one for each of "
+            f"{row_groups:,} row groups"
+        )
+    return given.astype(np.int64)
+
+
+def _kept(data: _Data) -> dict[str, Any]:
+    inventory, rows = data.inventory, data.rows
+    pruned = () if data.selection is None else data.selection.pruned
+    filled, kept = int((inventory.rows > 0).sum()), int((rows > 0).sum())
+    row_groups = filled - kept - sum(step.row_groups for step in pruned)
+    left_out = inventory.num_rows - int(rows.sum()) - sum(step.rows for step in pruned)
+    if left_out > 0:
+        pruned = (*pruned, Pruned("selection", max(row_groups, 0), left_out))
+    return {
+        "row_groups": inventory.num_row_groups,
+        "row_groups_kept": kept,
+        "row_groups_empty": inventory.num_row_groups - filled,
+        "dataset_rows": inventory.num_rows,
+        "rows": int(rows.sum()),
+        "pruned": pruned,
+    }
+
+
+def _ordered(order: EpochOrder, asked: Order) -> dict[str, Any]:
+    return {
+        "shuffle_row_groups": asked.shuffle_row_groups,
+        "shuffle_rows": asked.shuffle_rows,
+        "lanes": order.lanes,
+        "block_rows": asked.block_rows if asked.shuffle_rows else 1,
+        "seed": asked.seed,
+    }
+
+
+def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ranks) -> dict[str, Any]:
+    """What is fetched and kept in passes through the data: an order each, how often, and how many of its rows."""
+    reads = fetched = own_fetched = needed = rows_resident = bytes_resident = 0
+    for order, times, rows in passes:
+        pieces = _begun(order.pieces(), rows)
+        # readers: (groups,) how many ranks read each row group
+        readers = _readers(pieces, ranks.own_lanes, order.lanes, data.inventory.num_row_groups)
+        own = pieces_of_lanes(pieces, ranks.own_lanes[ranks.rank])
+        reads += times * int(readers.sum())
+        needed += times * int((readers > 0).sum())
+        fetched += times * int((readers * data.fetched_bytes).sum())
+        own_fetched += times * int(data.fetched_bytes[np.unique(own.groups)].sum())
+        rows_at_hand, bytes_at_hand = _resident(own, data.inventory)
+        rows_resident, bytes_resident = max(rows_resident, rows_at_hand), max(bytes_resident, bytes_at_hand)
+    return {
+        "reads_per_row_group": reads / max(needed, 1),
+        "bytes_to_fetch": fetched,
+        "rank_bytes_to_fetch": own_fetched,
+        "bytes_of": "row groups" if data.column_bytes is None else "columns",
+        "rows_resident": rows_resident,
+        "bytes_resident": bytes_resident,
+    }
+
+
+def _chosen(pieces: Pieces, which: NDArray[np.bool_]) -> Pieces:
+    return Pieces(
+        pieces.groups[which], pieces.lanes[which], pieces.first_positions[which], pieces.last_positions[which]
+    )
+
+
+def _begun(pieces: Pieces, rows: int) -> Pieces:
+    """The pieces that are needed for the first rows of a pass."""
+    return _chosen(pieces, pieces.first_positions < rows)
+
+
+def _readers(pieces: Pieces, own_lanes: Sequence[range], lanes: int, row_groups: int) -> NDArray[np.int64]:
+    """How many ranks read each row group, shape (row groups,)."""
+    # first_rank, last_rank: (lanes,) ranks that have rows of each lane
+    first_rank, last_rank = np.zeros(lanes, np.int64), np.zeros(lanes, np.int64)
+    for rank, own in enumerate(own_lanes):
+        last_rank[own.start : own.stop] = rank
+    for rank, own in reversed(list(enumerate(own_lanes))):
+        first_rank[own.start : own.stop] = rank
+    # A row group's pieces lie in neighbouring lanes, so its ranks are a run without gaps.
+    lowest = np.full(row_groups, len(own_lanes), dtype=np.int64)
+    highest = np.full(row_groups, -1, dtype=np.int64)
+    np.minimum.at(lowest, pieces.groups, first_rank[pieces.lanes])
+    np.maximum.at(highest, pieces.groups, last_rank[pieces.lanes])
+    return np.maximum(highest - lowest + 1, 0)
+
+
+def _resident(pieces: Pieces, inventory: Inventory) -> tuple[int, int]:
+    """Most rows and bytes of row groups that are kept at a time, where these pieces are read."""
+    groups, first, last = needed_from_to(pieces)
+    return (
+        most_at_a_time(first, last, inventory.rows[groups]),
+        most_at_a_time(first, last, inventory.decoded_bytes[groups]),
+    )
+
+
+def _mixed(rows: NDArray[np.int64], order: EpochOrder, borders: NDArray[np.int64]) -> dict[str, Any]:
+    """Mean total variation of labels over some batches, were the dataset sorted by label."""
+    num_rows = int(rows.sum())
+    if len(borders) == 0:  # no batch is full, so one has all rows
+        return {"mixing": 0.0, "mixing_uniform": 0.0, "mixing_none": 0.0}
+    labels = min(_LABELS, num_rows)
+    # label_shares: (labels,) they differ by a row at most
+    label_shares = np.diff(-(-np.arange(labels + 1) * num_rows // labels)) / num_rows
+    starts = np.cumsum(rows) - rows
+    variations = []
+    for start, stop in borders.tolist():
+        groups, inside = order.rows_at(np.arange(start, stop))
+        of_rows = (starts[groups] + inside) * labels // num_rows
+        shares = np.bincount(of_rows, minlength=labels) / (stop - start)
+        variations.append(np.abs(shares - label_shares).sum() / 2)
+    batch = float(np.diff(borders).mean())
+    return {
+        "mixing": float(np.mean(variations)),
+        "mixing_uniform": _uniform_mixing(labels, batch, num_rows),
+        "mixing_none": 1 - max(batch / num_rows, 1 / labels),
+    }
+
+
+def _uniform_mixing(labels: int, batch: float, num_rows: int) -> float:
+    """What drawing a batch from an urn gives: how far the count of a label lies from its mean, on average.
+
+    That mean absolute deviation of a hypergeometric distribution has a closed form: with the first count k above the
+    mean, of K rows of a label, n drawn ones and N in all, it is 2·k·(N − K − n + k) / N · P(count = k).
+    """
+    drawn, size = max(round(batch), 1), num_rows / labels
+    above = math.floor(drawn / labels) + 1
+    if above > size:
+        return 0.0
+    others = num_rows - size - drawn + above
+    log_chance = (
+        _log_choices(size, above) + _log_choices(num_rows - size, drawn - above) - _log_choices(num_rows, drawn)
+    )
+    return labels / drawn * above * others / num_rows * math.exp(log_chance)
+
+
+def _log_choices(among: float, chosen: int) -> float:
+    return math.lgamma(among + 1) - math.lgamma(chosen + 1) - math.lgamma(among - chosen + 1)

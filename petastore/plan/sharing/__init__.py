@@ -1,0 +1,1 @@
+"""Sharing: a plan divided among processes of loaders, and their states."""

@@ -1,0 +1,1 @@
+"""Windows: where runs of consecutive rows begin."""

@@ -1,0 +1,1 @@
+"""Assembly: rows of loaded row groups become the columns of a span."""

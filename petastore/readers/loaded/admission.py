@@ -1,0 +1,434 @@
+"""Admission: what a reader makes of a row group that is read, to keep it at hand.
+
+Numbers, times, and arrays whose cells are nothing but their values are copied out of Arrow's memory into *stacks*: one
+array for all columns of a dtype and shape, column after column. The copy is no loss. Arrow's memory is free again
+before the next columns are decoded, so the same few megabytes serve all of them, and ours is used again too
+(`petastore.decoding.buffers`); both stay mapped and warm, and what is kept is counted to the byte.
+
+Rows are laid in the order in which the plan comes to them. A shuffled batch takes some rows of many row groups; picked
+from all over a column of numbers, each of them would cost a fetch from main memory, for a whole cache line, in every
+span anew. The columns are permuted once instead, while they are in the cache, and spans copy what lies side by side.
+
+Everything else stays as it is stored: JPEG bytes, not pixels. So do columns whose cells have to be refused: only the
+rows that somebody asks for may fail.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from petastore.arrow_memory import flags_of
+from petastore.codecs.arrow.cells import ByteCells, byte_cells
+from petastore.codecs.plain import PlainCodec
+from petastore.codecs.registry import codec_of
+from petastore.codecs.scalar import ScalarCodec
+from petastore.decoding.buffers import Buffers
+from petastore.decoding.cell_sizes import decoded_sizes
+from petastore.decoding.decode import Decoded, decode_cells, decode_into
+from petastore.errors import DecodeError
+from petastore.readers.loaded.layout import Layout, Stack, viewing_face
+from petastore.readers.loaded.moved_cells import are_movable, moved_cells
+from petastore.readers.loaded.resident import Resident
+from petastore.readers.loaded.shelf import Place, Shelf
+from petastore.schema.field import UnischemaField
+from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.dictionaries import MOST_BYTES
+
+__all__ = ["Admission", "Intake", "Read", "at_least"]
+
+Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
+
+_LONG_COLUMN_BYTES = 64 * 1024
+"""Columns of so many bytes are permuted one by one rather than copied once more: NumPy writes to one run of memory."""
+
+_PIECE_BYTES = 8 * 1024 * 1024
+"""Bytes of a row group from which it is read by several workers: with large ones the others would have to wait."""
+
+_BYTES_AT_ONCE = 2 * 1024 * 1024
+"""Bytes of text or bytes that are read in one go: Arrow's memory for them is used again, and stays in the cache."""
+
+_FEW_COLUMNS = 4
+"""Fewer columns than this are looked at one by one: each call into Arrow lets go of the interpreter lock."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Intake:
+    """The work of reading a row group: tasks in any order and any thread, then `finish`."""
+
+    tasks: Sequence[Callable[[], None]]
+    """At least one; each reads other columns."""
+
+    finish: Callable[[], Resident]
+    """Puts together what the tasks made; called once, when all are done."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Made:
+    """What the tasks of an intake have made; each writes under names and numbers of its own."""
+
+    stacks: dict[int, NDArray[Any]]
+    missing: dict[str, NDArray[np.bool_]]
+    cells: dict[str, Any]
+    place: Place | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Admission:
+    """Makes residents of what is read. Thread-safe: what it remembers is the same whoever finds it out."""
+
+    layout: Layout
+    """Which columns are stacked."""
+
+    fields: Mapping[str, UnischemaField]
+    """Each column that the files hold, with the codec of this dataset."""
+
+    buffers: Buffers
+    """Where the memory of stacks comes from."""
+
+    most_bytes: int = dataclasses.field(default=MOST_BYTES, kw_only=True)
+    """What the rows of a column of a row group may take that the file holds as a dictionary."""
+
+    known_as_one: dict[Stack, Any] = dataclasses.field(default_factory=dict, kw_only=True)
+    """Of stacks: the `pyarrow.Schema` of tables that are known to be seen as one array."""
+
+    known_rows_at_once: dict[str, int] = dataclasses.field(default_factory=dict, kw_only=True)
+    """Of columns of text or bytes: how many rows are best read in one go, as the first row group has shown."""
+
+    def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None) -> Resident:
+        """Reads a row group, part by part, in the calling thread; see `intake`."""
+        intake = self.intake(rows, turns, read, shelf)
+        for task in intake.tasks:
+            task()
+        return intake.finish()
+
+    def admit_together(self, rows: Sequence[int], read: Read) -> list[Resident]:
+        """Reads several small row groups in the order of their files, in the calling thread; one resident of each.
+
+        Args:
+            rows: Of each row group.
+            read: Gives the tables of some parts, each with the rows of all row groups, one after the other.
+        """
+        whole = self.admit(sum(rows), None, read)
+        borders = [0, *itertools.accumulate(rows)]
+        return [self._cut(whole, first, stop) for first, stop in itertools.pairwise(borders)]
+
+    def _cut(self, whole: Resident, first: int, stop: int) -> Resident:
+        stacks = tuple(stack[:, first:stop] for stack in whole.stacks)
+        flags = {name: missing[first:stop] for name, missing in whole.missing.items()}
+        missing = {name: of_rows for name, of_rows in flags.items() if of_rows.any()}
+        cells = {name: column.slice(first, stop - first) for name, column in whole.cells.items()}
+        lying = {name: _files(cells[name], self.fields[name]) for name in whole.files}
+        files = {name: where for name, where in lying.items() if where is not None}
+        sizes = {name: of_cells[first:stop] for name, of_cells in whole.sizes.items()}
+        return Resident(stop - first, None, stacks, missing, cells, files, sizes)
+
+    def intake(
+        self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None, *, most: int = 1
+    ) -> Intake:
+        """The work of reading a row group, part by part.
+
+        Args:
+            rows: Of the row group.
+            turns: Rows in the order in which they are going to be wanted, each once; None is the order of the file.
+            read: Gives the tables of some parts.
+            shelf: Where the stacks are put, if there is room.
+            most: Into how many tasks the work is divided at most; small row groups are not.
+        """
+        made = _Made({}, {}, {}, None if shelf is None else shelf.place(rows))
+        pieces = self._divided(rows, most)
+        tasks = [
+            functools.partial(self._take_in, numbers, number == len(pieces) - 1, rows, turns, read, made)
+            for number, numbers in enumerate(pieces)
+        ]
+        return Intake(tasks, functools.partial(self._resident, rows, turns, made))
+
+    def _divided(self, rows: int, most: int) -> list[range]:
+        """The numbers of the stacks, in runs of about as many bytes."""
+        sizes = [rows * len(stack.names) * stack.row_bytes for stack in self.layout.stacks]
+        pieces = max(min(most, sum(sizes) // _PIECE_BYTES, len(sizes)), 1)
+        if pieces == 1:
+            return [range(len(sizes))]
+        ends = np.cumsum(sizes)
+        borders = [int(np.searchsorted(ends, ends[-1] * piece / pieces)) for piece in range(1, pieces)]
+        return [range(*pair) for pair in itertools.pairwise([0, *borders, len(sizes)])]
+
+    def _take_in(
+        self,
+        numbers: range,
+        with_loose: bool,
+        rows: int,
+        turns: NDArray[np.int64] | None,
+        read: Read,
+        made: _Made,
+    ) -> None:
+        stacks = self.layout.stacks[numbers.start : numbers.stop]
+        parts = [
+            Part(
+                tuple(name for name in stack.names if name in self.fields),
+                stack.rows_at_once,
+                most_bytes=self.most_bytes,
+            )
+            for stack in stacks
+        ]
+        loose = [
+            Part((name,), self.known_rows_at_once.get(name), most_bytes=self.most_bytes)
+            for name in self.layout.loose
+            if with_loose and name in self.fields
+        ]
+        cells: dict[str, Any] = {}
+        read_tables = read([*parts, *loose])
+        tables = at_least(read_tables, rows)
+        for number, stack in zip(numbers, stacks, strict=True):
+            room = None if made.place is None else made.place.columns(number)
+            made.stacks[number] = (
+                self._stack(stack, next(tables), turns if stack.in_turns else None, made.missing, cells, room)
+                if stack.rows_at_once is None
+                else self._piece_by_piece(stack, rows, tables, made.missing, cells, room)
+            )
+        self._keep_cells(loose, rows, tables, cells)
+        _check_no_more(read_tables, rows)
+        again = [Part((name,), most_bytes=self.most_bytes) for name, chunk in cells.items() if chunk is None]
+        self._keep_cells(again, rows, at_least(read(again) if again else iter(()), rows), cells)
+        made.cells.update(cells)
+
+    def _resident(self, rows: int, turns: NDArray[np.int64] | None, made: _Made) -> Resident:
+        lying = {name: _files(chunk, self.fields[name]) for name, chunk in made.cells.items()}
+        files = {name: where for name, where in lying.items() if where is not None}
+        stacks = tuple(made.stacks[number] for number in range(len(self.layout.stacks)))
+        measured = {name: self._sizes(name, chunk) for name, chunk in made.cells.items()}
+        sizes = {name: of_cells for name, of_cells in measured.items() if of_cells is not None}
+        return Resident(rows, turns, stacks, made.missing, made.cells, files, sizes, made.place)
+
+    def _sizes(self, name: str, chunk: Any) -> NDArray[np.int64] | None:
+        field = self.fields[name]
+        try:
+            return decoded_sizes(chunk, field, codec_of(field))
+        except DecodeError:
+            return None  # the column is of another kind; who asks for one of its rows is told
+
+    def _keep_cells(self, parts: Sequence[Part], rows: int, tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
+        for part in parts:
+            (name,) = part.columns
+            try:
+                cells[name] = moved_cells(_pieces(tables, rows), rows, self.buffers.empty)
+            except pa.ArrowCapacityError as problem:
+                raise DecodeError(f"{problem} in a row group; write smaller row groups", column=name) from problem
+            if rows and name not in self.known_rows_at_once and are_movable(cells[name]):
+                self.known_rows_at_once[name] = max(_BYTES_AT_ONCE * rows // max(cells[name].nbytes, 1), 1)
+
+    def _piece_by_piece(
+        self,
+        stack: Stack,
+        rows: int,
+        tables: Iterator[pa.Table],
+        missing: dict[str, NDArray[np.bool_]],
+        cells: dict[str, Any],
+        room: NDArray[Any] | None,
+    ) -> NDArray[Any]:
+        """A stack of one column of long rows; `cells` says None of it where its cells are to be read once more."""
+        (name,) = stack.names
+        column = self.buffers.empty((1, rows, *stack.shape), stack.dtype) if room is None else room
+        is_missing = np.zeros(rows, dtype=np.bool_)
+        first = 0
+        while first < rows and name in self.fields:
+            chunk = _only_chunk(next(tables).column(0))
+            where = slice(first, first + len(chunk))
+            if name not in cells and not _put(chunk, self.fields[name], Decoded(column[0, where], is_missing[where])):
+                cells[name] = None
+            first = where.stop
+        if rows == 0 or name not in self.fields:
+            next(tables)
+        if name not in cells and is_missing.any():
+            missing[name] = is_missing
+        return column
+
+    def _stack(
+        self,
+        stack: Stack,
+        table: pa.Table,
+        turns: NDArray[np.int64] | None,
+        missing: dict[str, NDArray[np.bool_]],
+        cells: dict[str, Any],
+        room: NDArray[Any] | None,
+    ) -> NDArray[Any]:
+        """A stack of columns that were read in one go."""
+        kept = table.num_rows if turns is None else len(turns)
+        whole = self._seen_as_one(stack, table)
+        if whole is not None and turns is None and room is None:
+            return whole  # Arrow put it together in memory of its own, and it is as wanted
+        shape = (len(stack.names), kept, *stack.shape)
+        columns = self.buffers.empty(shape, stack.dtype) if room is None else room[:, :kept]
+        if whole is not None:
+            self._permute(whole, turns, columns)
+        else:
+            found = self._found(stack, table, missing, cells)
+            for values, out in zip(found, columns, strict=True):
+                _lay(values, turns, out)
+        return columns
+
+    def _permute(self, whole: NDArray[Any], turns: NDArray[np.int64] | None, out: NDArray[Any]) -> None:
+        if turns is None:
+            np.copyto(out, whole)
+        elif out.flags.c_contiguous:
+            np.take(whole, turns, axis=1, out=out, mode="clip")
+        elif out[0].nbytes >= _LONG_COLUMN_BYTES:
+            for values, column in zip(whole, out, strict=True):
+                np.take(values, turns, axis=0, out=column, mode="clip")
+        else:
+            permuted = self.buffers.empty(out.shape, out.dtype)
+            np.take(whole, turns, axis=1, out=permuted, mode="clip")
+            np.copyto(out, permuted)
+
+    def _seen_as_one(self, stack: Stack, table: pa.Table) -> NDArray[Any] | None:
+        """The values of all columns, shape (columns, rows); None where they are not just numbers, or some are missing.
+
+        Arrow puts them together without a Python object a column: with hundreds of columns that is most of the work.
+        """
+        if len(stack.names) < _FEW_COLUMNS:
+            return None
+        known = self.known_as_one.get(stack)
+        if known is None or not table.schema.equals(known):
+            if not _is_one(stack, table.schema, self.fields):
+                return None
+            self.known_as_one[stack] = table.schema
+        if table.num_rows == 0:
+            return None
+        (batch,) = table.to_batches()
+        try:
+            tensor = batch.to_tensor(row_major=False)
+        except pa.ArrowException:  # values are missing
+            return None
+        values: NDArray[Any] = tensor.to_numpy().T
+        return values
+
+    def _found(
+        self, stack: Stack, table: pa.Table, missing: dict[str, NDArray[np.bool_]], cells: dict[str, Any]
+    ) -> list[NDArray[Any] | None]:
+        """The values of each column of a stack; None for those that are not there, or become cells."""
+        found: list[NDArray[Any] | None] = []
+        for name in stack.names:
+            column = None
+            if name in self.fields:
+                chunk = _only_chunk(table.column(name))
+                column = _values(chunk, self.fields[name])
+                if column is None:
+                    cells[name] = chunk
+                elif column.missing is not None:
+                    missing[name] = column.missing
+            found.append(None if column is None else _with_zeros(column))
+        return found
+
+
+def _lay(values: NDArray[Any] | None, turns: NDArray[np.int64] | None, out: NDArray[Any]) -> None:
+    if values is None:
+        return
+    if turns is None or values.dtype != out.dtype:
+        np.copyto(out, values if turns is None else values[turns])
+    else:
+        np.take(values, turns, axis=0, out=out, mode="clip")
+
+
+def _is_one(stack: Stack, schema: pa.Schema, fields: Mapping[str, UnischemaField]) -> bool:
+    """Whether the columns of a stack are numbers that are stored just as they are declared."""
+    if stack.shape or stack.dtype.kind not in "iuf" or schema.names != list(stack.names):
+        return False
+    stored = pa.from_numpy_dtype(stack.dtype)
+    return all(kind == stored for kind in schema.types) and all(
+        isinstance(codec_of(fields[name]), (PlainCodec, ScalarCodec)) for name in stack.names
+    )
+
+
+def _with_zeros(column: Decoded) -> NDArray[Any]:
+    """The values, with zeros where they are missing."""
+    if column.missing is None:
+        return column.values
+    values = column.values.copy()
+    values[column.missing] = np.zeros((), values.dtype)
+    return values
+
+
+def _pieces(tables: Iterator[pa.Table], rows: int) -> Iterator[Any]:
+    """The arrays of the next tables, which are of one column, until they have so many rows."""
+    found = 0
+    while True:
+        piece = _only_chunk(next(tables).column(0))
+        found += len(piece)
+        yield piece
+        if found >= rows:
+            return
+
+
+def at_least(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The tables of a row group; who asks for more of them than there are is told that rows are lacking.
+
+    Raises:
+        DecodeError: In the place of `StopIteration`, which would end whatever iterates.
+
+    Example:
+        >>> tables = at_least(iter([pa.table({"id": [1]})]), 2)
+        >>> next(tables).num_rows
+        1
+        >>> next(tables)
+        Traceback (most recent call last):
+        petastore.errors.DecodeError: it ends before it has given the 2 rows that were planned for each of its columns
+    """
+    yield from tables
+    raise DecodeError(f"it ends before it has given the {rows:,} rows that were planned for each of its columns")
+
+
+def _check_no_more(tables: Iterator[pa.Table], rows: int) -> None:
+    if next(tables, None) is not None:
+        raise DecodeError(f"it goes on after it has given the {rows:,} rows that were planned for each of its columns")
+
+
+def _only_chunk(column: Any) -> Any:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _values(chunk: Any, field: UnischemaField) -> Decoded | None:
+    """All values of a column; None where one of them has to be refused, or decoding them is work."""
+    codec = codec_of(field)
+    viewing = viewing_face(codec)
+    if viewing is None or (chunk.null_count and not field.nullable):
+        return None
+    viewed = viewing.view_column(chunk, field)
+    if viewed is not None:
+        return Decoded(viewed, flags_of(chunk.is_null()) if chunk.null_count else None)
+    if not field.is_scalar or not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
+        return None
+    try:
+        return decode_cells(chunk, field, codec, max_cell_bytes=None)
+    except DecodeError:
+        return None
+
+
+def _put(chunk: Any, field: UnischemaField, out: Decoded) -> bool:
+    """All values of a piece of a column into their place; False where one of them has to be refused."""
+    codec = codec_of(field)
+    viewing = viewing_face(codec)
+    viewed = None if viewing is None or chunk.null_count else viewing.view_column(chunk, field)
+    if viewed is not None:
+        np.copyto(out.values, viewed)
+        return True
+    try:
+        decode_into(chunk, field, codec, out, max_cell_bytes=None)
+    except DecodeError:
+        return False
+    return True
+
+
+def _files(chunk: Any, field: UnischemaField) -> ByteCells | None:
+    """Where the cells of a column lie; None where they are not to be decoded there."""
+    if chunk.null_count or not hasattr(codec_of(field), "decode_bytes"):
+        return None
+    if not (pa.types.is_binary(chunk.type) or pa.types.is_large_binary(chunk.type)):
+        return None
+    return byte_cells(chunk, field)

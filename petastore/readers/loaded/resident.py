@@ -1,0 +1,81 @@
+"""A resident: the columns of a row group at hand, from being fetched to the last batch that needs them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.codecs.arrow.cells import ByteCells
+from petastore.once import once
+from petastore.plan.order.mix import counting
+from petastore.readers.loaded.shelf import Place
+
+__all__ = ["Resident"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Resident:
+    """The columns of one row group. Read-only once it is made."""
+
+    rows: int
+    """How many it has."""
+
+    turns: NDArray[np.int64] | None
+    """Its rows in the order in which the plan comes to them, each once; None is the order of the file."""
+
+    stacks: tuple[NDArray[Any], ...]
+    """Of each stack of the layout: `(columns, rows, *shape)`; columns that are in `cells` are arbitrary there."""
+
+    missing: Mapping[str, NDArray[np.bool_]]
+    """Of stacked columns with missing values: which rows, shape (rows,)."""
+
+    cells: Mapping[str, Any]
+    """Of the other columns: a `pyarrow.Array` of all rows."""
+
+    files: Mapping[str, ByteCells]
+    """Of those of them whose codec decodes cells wherever they lie: where each lies. Not of columns with nulls."""
+
+    sizes: Mapping[str, NDArray[np.int64]]
+    """Of those whose values differ in size: bytes of each once decoded, shape (rows,)."""
+
+    place: Place | None = None
+    """Where the stacks stand on a shelf; None where they are arrays of their own."""
+
+    @property
+    def comes_as_in_file(self) -> bool:
+        """Whether the plan comes to its rows in the order of the file."""
+        return self.turns is None
+
+    @once
+    def largest(self) -> Mapping[str, int]:
+        """Of those columns whose values differ in size: bytes of the largest one."""
+        return {name: int(sizes.max(initial=0)) for name, sizes in self.sizes.items()}
+
+    @once
+    def total_bytes(self) -> Mapping[str, int]:
+        """Of those columns whose values differ in size: bytes of all of them."""
+        return {name: int(sizes.sum()) for name, sizes in self.sizes.items()}
+
+    @once
+    def places(self) -> NDArray[np.int32] | None:
+        """Where each row of the file lies in stacks that are in turns, shape (rows,); None where it is as in the file.
+
+        It is -1 for rows that nobody wants.
+
+        Worked out when somebody asks: most plans ask for runs of turns. On a shelf it is written down there, too.
+        """
+        on_shelf = None if self.place is None or not len(self.place.turns()) else self.place.turns()
+        if self.turns is None:
+            if on_shelf is not None:
+                on_shelf[:] = counting(self.rows)
+            return None
+        places = np.full(self.rows, -1, np.int32)
+        places[self.turns] = counting(len(self.turns))
+        if on_shelf is None:
+            return places
+        on_shelf[:] = places  # at one go: who reads it while somebody else writes it finds what is right
+        return on_shelf

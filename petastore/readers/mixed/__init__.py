@@ -1,0 +1,1 @@
+"""Mixtures: readers of several datasets at once."""

@@ -1,0 +1,147 @@
+"""`WeightedSamplingReader`: several readers by weight, under the name that Petastorm's users know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from petastore.dataset import Dataset
+from petastore.errors import RequestError
+from petastore.plan.cursor import Cursor
+from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.order.mix import mix
+from petastore.readers.mixed.mixed_reader import MixedReader, agreed_schema
+from petastore.readers.reader import Reader
+
+__all__ = ["WeightedSamplingReader"]
+
+
+class WeightedSamplingReader(MixedReader):
+    """Reads several readers as one, each with its probability; all that a `Reader` does, it does.
+
+    Nothing is drawn: proportions are exact, every run with the same seeds gives the same rows, ranks agree, and states
+    resume, as `petastore.plan.mixture.mixture` says. It ends when the first of the readers has given all rows of all
+    its epochs on all ranks; where all readers are endless, it is too. The readers are taken over: they lend their plan,
+    dataset and transform, are not iterated themselves, and are stopped with this one.
+
+    Rows come from all readers in turn; batch readers give batches of one source each, as Petastorm's do. Readers of
+    windows must have been given equal `NGram`s; their windows are mixed then.
+
+    Args:
+        readers: At least two, from `make_reader` or all from `make_batch_reader`, of one shard, tail and set of fields.
+        probabilities: One for each, above 0; only their proportion counts.
+        batching: `"mixed"` or `"per_source"`, as of `make_mixed_reader`; None is the latter for batch readers.
+        seed: Decides in which order readers have their turns; None makes it of their seeds.
+        source_column: The name of a column that is added and says which reader a row is of, from 0.
+
+    Raises:
+        RequestError: There are too few readers, they give rows and batches, one was read from or stopped already, or
+            a probability cannot be.
+        SchemaError: The readers differ in a field; both datasets and the field are named.
+
+    Example:
+        >>> import tempfile, petastore
+        >>> schema = petastore.Unischema("number", [petastore.UnischemaField("id", "int64")])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name, first in (("/a", 0), ("/b", 100)):
+        ...         _ = petastore.write_dataset(folder + name, schema, [{"id": first + n} for n in range(4)])
+        ...     readers = [petastore.make_reader(folder + name, shuffle_row_groups=False) for name in ("/a", "/b")]
+        ...     with WeightedSamplingReader(readers, [0.75, 0.25]) as reader:
+        ...         [int(row.id) for row in reader]
+        [0, 100, 1, 2, 3]
+    """
+
+    def __new__(
+        cls,
+        readers: Sequence[Reader],
+        probabilities: Sequence[Any],  # noqa: ARG004 - the parameters of `__init__`, which `help` takes from here
+        *,
+        batching: str | None = None,  # noqa: ARG004
+        seed: int | None = None,  # noqa: ARG004
+        source_column: str | None = None,  # noqa: ARG004
+    ) -> Self:
+        """A mixture of windows where the readers give windows, and else of rows."""
+        from petastore.readers.mixed.mixed_windows import WeightedSamplingWindows
+
+        is_windowed = any(getattr(reader, "ngram", None) is not None for reader in readers)
+        kind: Any = WeightedSamplingWindows if is_windowed and cls is WeightedSamplingReader else cls
+        return object.__new__(kind)
+
+    def __init__(
+        self,
+        readers: Sequence[Reader],
+        probabilities: Sequence[Any],
+        *,
+        batching: str | None = None,
+        seed: int | None = None,
+        source_column: str | None = None,
+    ) -> None:
+        self.readers = tuple(readers)
+        """The readers that were given."""
+        datasets = _checked(self.readers)
+        if len(probabilities) != len(datasets):
+            raise RequestError(f"{len(datasets):,} readers were given, but {len(probabilities):,} probabilities")
+        is_batched = self.readers[0].batched_output
+        super().__init__(
+            datasets,
+            _mixture(
+                self.readers,
+                probabilities,
+                batching=batching or ("per_source" if is_batched else "mixed"),
+                seed=seed,
+            ),
+            workers=self.readers[0].workers,
+            transforms=[reader.transform for reader in self.readers],
+            batched=is_batched,
+            source_column=source_column,
+        )
+
+    def stop(self) -> None:
+        """Ends reading, also of the readers that were given. May be called again, by any thread."""
+        super().stop()
+        for reader in self.readers:
+            reader.stop()
+
+    def join(self) -> None:
+        """Waits until no worker runs any more, after `stop`. May be called again."""
+        super().join()
+        for reader in self.readers:
+            reader.join()
+
+
+def _checked(readers: Sequence[Reader]) -> list[Dataset]:
+    """The datasets of readers that can be mixed."""
+    if len(readers) < 2:
+        raise RequestError(f"{len(readers)} reader(s) were given, but there is nothing to choose among less than two")
+    datasets = []
+    for number, reader in enumerate(readers):
+        if not isinstance(reader, Reader) or not isinstance(reader.dataset, Dataset):
+            raise RequestError(f"reader {number} is {reader!r:.100}; give what make_reader or make_batch_reader gave")
+        ours, first = reader.ngram, readers[0].ngram
+        if not (ours is first or (ours is not None and first is not None and ours.asks_the_same(first))):
+            raise RequestError(
+                f"reader {number} gives {ours or 'rows'}, but reader 0 {first or 'rows'}; readers that are mixed must "
+                "give windows of one NGram, or none"
+            )
+        if reader.stopped or reader.cursor != Cursor():
+            raise RequestError(f"reader {number} was read from or stopped already; give a fresh one")
+        if reader.batched_output != readers[0].batched_output:
+            raise RequestError("some readers give rows and others batches; make all by make_reader, or none")
+        datasets.append(reader.dataset)
+    agreed_schema([reader.schema for reader in readers], [dataset.url for dataset in datasets])
+    return datasets
+
+
+def _mixture(readers: Sequence[Reader], weights: Sequence[Any], *, batching: str, seed: int | None) -> Mixture:
+    plans = [reader.plan for reader in readers if not isinstance(reader.plan, Mixture)]
+    is_endless = all(plan.request.epochs is None for plan in plans)
+    are_drawn = seed is None and any("seed" in plan.request.chosen for plan in plans)
+    return Mixture(
+        plans,
+        weights,
+        stop="cycle" if is_endless else "first_exhausted",
+        batching=batching,
+        seed=mix(*(plan.request.order.seed for plan in plans)) if seed is None else seed,
+        epochs=None if is_endless else 1,
+        chosen=frozenset({"seed"} if are_drawn else ()),
+    )

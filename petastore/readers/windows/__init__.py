@@ -1,0 +1,1 @@
+"""Windows: readers of runs of consecutive rows."""

@@ -1,0 +1,254 @@
+"""Windows executed: row groups at hand with the rows that follow them, and columns of windows made of columns of rows.
+
+A row group in which windows begin is read together with the rows that they need of those after it. Of these little more
+than the first `length - 1` rows is fetched and decoded, and what was is kept for a while: where row groups have fewer
+rows than a window, several before them need the same. So each row group is fetched once, and its beginning once more;
+in another order than the file's, and where windows are long and row groups small, more often than once.
+
+A span of windows is made in two steps. All rows that its windows cover are assembled as any rows are, each row once
+however many windows of the span it is in, and transformed; then their values are laid side by side window by window. A
+row that windows of several spans cover is decoded once for each of these spans.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from petastore.arrow_memory import arrow_numbers
+from petastore.decoding.buffers import Buffers
+from petastore.decoding.decode import Decoded
+from petastore.errors import DecodeError
+from petastore.plan.order.grouped_rows import GroupedRows
+from petastore.plan.plan import Span
+from petastore.plan.unit import ReadUnit
+from petastore.plan.windows.windows import Following, Windows
+from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork, then
+from petastore.readers.assembly.gather import Picks
+from petastore.readers.batch import Columns
+from petastore.readers.loaded.admission import Admission, Intake, Read, at_least
+from petastore.readers.loaded.recent_row_groups import RecentRowGroups
+from petastore.readers.loaded.shelf import Shelf
+from petastore.schema.field import UnischemaField
+from petastore.schema.unischema import Unischema
+from petastore.storage.row_groups.asked_columns import Part
+
+__all__ = ["HEADS_BYTES", "ExtendedAdmission", "RowAssembler", "WindowAssembler", "heads_of", "window_schema"]
+
+HEADS_BYTES = 16 * 1024 * 1024
+"""Bytes of first rows of row groups that are kept; one row group's, where these are more."""
+
+
+def window_schema(rows: Unischema, places: Mapping[str, Sequence[int]]) -> Unischema:
+    """What batches of windows have: of each field an axis in front, as long as the window has rows with the field.
+
+    Args:
+        rows: What rows are, after the transform.
+        places: Of each field that comes out: at which rows of a window, counted from 0, it is wanted.
+
+    Example:
+        >>> rows = Unischema("s", [UnischemaField("image", "uint8", (28, 28)), UnischemaField("label", "int64")])
+        >>> window_schema(rows, {"image": [0, 1, 2], "label": [2]})
+        Unischema('s_windows', [
+          UnischemaField('image', uint8, (3, 28, 28)),
+          UnischemaField('label', int64, (1,)),
+        ])
+    """
+    fields = [
+        UnischemaField(field.name, field.numpy_dtype, (len(places[field.name]), *field.shape), None, field.nullable)
+        for field in rows
+        if field.name in places
+    ]
+    return Unischema(f"{rows.name}_windows", fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class ExtendedAdmission(Admission):
+    """Takes in one row group with the rows that follow it. Thread-safe: holds no state."""
+
+    following: tuple[Following, ...]
+    """The rows that follow."""
+
+    heads: RecentRowGroups
+    """The first rows of row groups, with all columns that the files hold."""
+
+    def intake(
+        self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None, *, most: int = 1
+    ) -> Intake:
+        """The work of reading a row group and what follows; rows lie as in the files. See `Admission.intake`."""
+        # Turns are those of the rows with which windows begin, and all rows are needed; windows gather for themselves.
+        del turns, shelf
+        if not self.following:
+            return super().intake(rows, None, read, most=most)
+        extended = rows + sum(len(rest.rows) for rest in self.following)
+        return super().intake(extended, None, functools.partial(self._extended, rows, read), most=most)
+
+    def _extended(self, rows: int, read: Read, parts: Sequence[Part]) -> Iterator[pa.Table]:
+        """The tables of the row group's parts, each followed by those of the rows that follow."""
+        left = read(parts)
+        tables = at_least(left, rows)
+        for part in parts:
+            found = 0
+            own: list[pa.Table] = []
+            while not own or found < rows:
+                own.append(next(tables))
+                found += own[-1].num_rows
+                if part.rows_at_once is not None:
+                    yield own[-1]
+            after = [self._rest(rest, part) for rest in self.following]
+            if part.rows_at_once is not None:
+                yield from after
+            else:
+                yield pa.concat_tables([*own, *after], promote_options="permissive").combine_chunks()
+        yield from left  # there is none; whoever reads to the end has all of the row group checked
+
+    def _rest(self, rest: Following, part: Part) -> pa.Table:
+        # Not a slice: whoever looks into the buffers finds the rows alone.
+        return self.heads.get(rest.group).select(part.columns).take(arrow_numbers(rest.rows))
+
+
+def heads_of(
+    windows: Windows,
+    unit_of: Callable[[int], ReadUnit],
+    read_in_parts: Callable[..., Iterator[Any]],
+    columns_of: Callable[[int], Iterable[str]],
+) -> RecentRowGroups:
+    """The first rows of row groups, as far as windows that begin before may need them; the last ones are kept.
+
+    Args:
+        windows: What may need them.
+        unit_of: `Plan.unit`.
+        read_in_parts: `Dataset.read_in_parts`.
+        columns_of: Of a row group: the columns that its file holds.
+    """
+
+    def read(group: int) -> pa.Table:
+        first = windows.head(group)
+        (table,) = read_in_parts(unit_of(group), [Part(tuple(columns_of(group)), first=first)])
+        return table.slice(0, first)
+
+    return RecentRowGroups(read, HEADS_BYTES)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RowAssembler(Assembler):
+    """Makes the rows that windows cover; a row is named by an extended row group and its place there."""
+
+    windows: Windows
+
+    def _decode(self, field: UnischemaField, span: Span, residents: Residents, column: Decoded, where: slice) -> None:
+        if field.name in self.partition_values:  # what follows may lie in another directory
+            groups, rows = self.windows.origin(span.groups, span.rows)
+            span = dataclasses.replace(span, picked=GroupedRows(groups, rows, None))
+        super()._decode(field, span, residents, column, where)
+
+    def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
+        if problem.row is not None:
+            at = [problem.row]
+            (group,), (row,) = self.windows.origin(picks.groups[at], picks.rows[at])
+            problem.row, problem.row_group = int(row), int(self.inventory.ordinal[group])
+            problem.file = self.inventory.files[self.inventory.file[group]].path
+        return problem
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WindowAssembler(Assembler):
+    """Makes spans of windows. Thread-safe, as `Assembler` is."""
+
+    rows: RowAssembler
+    """Makes the rows that they cover."""
+
+    windows: Windows
+    """Which these are."""
+
+    places: Mapping[str, Sequence[int]]
+    """Of each field that comes out: at which rows of a window, counted from 0, it is wanted."""
+
+    apart: bool
+    """Whether the rows of a batch are made for themselves, as functions of whole batches want it."""
+
+    def begin(self, span: Span, residents: Residents) -> SpanWork:
+        """The work of a span; see `Assembler.begin`."""
+        covered, place_of = self._covered(span, apart=self.apart)
+        work = self.rows.begin(covered, residents)
+        return SpanWork(work.tasks, functools.partial(self._finish_windows, span, place_of, work.finish))
+
+    def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
+        """Who decodes rows for a span, and which these are: those that the windows of its batches cover."""
+        return self.rows, self._covered(span, apart=True)[0]
+
+    def _covered(self, span: Span, *, apart: bool) -> tuple[Span, NDArray[np.int64]]:
+        """The rows that the windows of a span cover, and where those of each window stand among them.
+
+        Args:
+            span: Of windows.
+            apart: Whether rows that windows of several batches cover are there for each of these batches.
+        """
+        wanted = sorted({place for of_field in self.places.values() for place in of_field})
+        rows = self.windows.covered(span.groups, span.rows)[:, wanted].ravel()
+        groups = np.repeat(span.groups, len(wanted))
+        batches = np.repeat(np.arange(span.num_batches), np.diff(span.offsets) * len(wanted))
+        first, place_of = _each_once(*self.windows.origin(groups, rows), batches if apart else None)
+        picked = GroupedRows(groups[first], rows[first], None)
+        offsets = np.array([0, len(first)])
+        if apart:
+            offsets = np.searchsorted(batches[first], np.arange(span.num_batches + 1))
+        of_windows = np.full((span.num_rows, self.windows.length), -1, dtype=np.int64)
+        of_windows[:, wanted] = place_of.reshape(-1, len(wanted))
+        return dataclasses.replace(span, picked=picked, offsets=offsets, valid=None), of_windows
+
+    def _finish_windows(
+        self,
+        span: Span,
+        place_of: NDArray[np.int64],
+        finish: Callable[[], AssembledSpan | Future[AssembledSpan]],
+    ) -> AssembledSpan | Future[AssembledSpan]:
+        made = finish()
+        lay = functools.partial(self._laid, span, place_of)
+        return then(made, lay) if isinstance(made, Future) else lay(made)
+
+    def _laid(self, span: Span, place_of: NDArray[np.int64], rows: AssembledSpan) -> AssembledSpan:
+        columns = {
+            field.name: _window_column(
+                rows.columns.by_name[field.name], place_of[:, list(self.places[field.name])], self.buffers
+            )
+            for field in self.schema
+        }
+        if span.valid is not None:
+            columns[VALID_COLUMN] = Decoded(span.valid, None)
+        return AssembledSpan(span, Columns(columns))
+
+
+def _each_once(
+    groups: NDArray[np.int32], rows: NDArray[np.int64], batches: NDArray[np.int64] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of rows of which some come several times: where each stands first, and which of these each one is.
+
+    They are in the order of the dataset, or of batches and then of the dataset.
+    """
+    key = groups * (rows.max(initial=0) + 1) + rows
+    if batches is not None:
+        key += batches * (key.max(initial=0) + 1)
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    return first, which
+
+
+def _window_column(rows: Decoded, place_of: NDArray[np.int64], buffers: Buffers) -> Decoded:
+    """The values of rows laid side by side, shape (windows, rows of each, …)."""
+    places = place_of.ravel()
+    shape = (*place_of.shape, *rows.values.shape[1:])
+    if rows.values.dtype.hasobject or len(places) == 0:
+        values = rows.values[places].reshape(shape)
+    else:
+        values = buffers.empty(shape, rows.values.dtype)
+        flat = values.reshape(len(places), *rows.values.shape[1:])
+        np.take(rows.values, places, axis=0, out=flat, mode="clip")
+    missing = None if rows.missing is None else rows.missing[place_of]
+    return Decoded(values, missing if missing is not None and missing.any() else None)

@@ -1,0 +1,209 @@
+"""Window starts of a dataset: found by reading the timestamps, once, and remembered as a selection.
+
+Row groups are read side by side, and of each one little is kept. What is found is written down beside the selections of
+filters; processes that ask at the same time each read for themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.arrow_memory import arrow_numbers
+from petastore.codecs.registry import codec_of
+from petastore.dataset import Dataset
+from petastore.decoding.decode import decode_cells
+from petastore.errors import DecodeError, RequestError
+from petastore.plan.selection import Pruned, Selection
+from petastore.plan.unit import ReadUnit
+from petastore.plan.windows.ngram import NGram
+from petastore.plan.windows.timestamps import comparable, most_between
+from petastore.plan.windows.window_starts import Stretch, first_unsorted, stretch_of, window_starts
+from petastore.plan.windows.windows import WindowStarts
+from petastore.schema.field import UnischemaField
+from petastore.selecting.remembered import RememberedSelections, selection_directory, selection_of
+from petastore.selecting.selection_file import as_kept
+from petastore.work.waiting import in_order
+from petastore.work.workers import Workers
+
+__all__ = ["select_window_starts"]
+
+_VERSION = 1  # of what windows are: a change makes all remembered starts foreign
+
+
+def select_window_starts(
+    dataset: Dataset,
+    ngram: NGram,
+    selection: Selection | None = None,
+    *,
+    workers: Workers | None = None,
+    selection_cache: str | os.PathLike[str] | bool = True,
+) -> WindowStarts:
+    """The rows of a dataset with which windows begin.
+
+    Args:
+        dataset: Where.
+        ngram: What a window is.
+        selection: Of which rows windows are made, from `petastore.select_rows`; the others are as if they were not
+            there. None is all.
+        workers: Who reads; None is threads, one for each CPU.
+        selection_cache: As for `petastore.select_rows`.
+
+    Raises:
+        RequestError: The timestamps are not sorted inside a row group, or one is missing: file, row group and row are
+            named. Or they are of a kind that `delta_threshold` does not go with.
+        DecodeError: A timestamp is not what its field declares.
+        DatasetChangedError: A file is not the one that the inventory describes.
+
+    Example:
+        >>> import tempfile, petastore
+        >>> schema = petastore.Unischema("track", [petastore.UnischemaField("time", "int64")])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = [{"time": time} for time in (0, 1, 2, 3, 9, 10)]
+        ...     _ = petastore.write_dataset(folder, schema, rows, rows_per_row_group=2)
+        ...     dataset = petastore.open_dataset(folder)
+        ...     select_window_starts(dataset, NGram({0: ["time"], 1: ["time"]}, 1, "time"), selection_cache=False)
+        WindowStarts(4 rows in 3 of 3 row groups)
+    """
+    directory = selection_directory(selection_cache)
+    field = ngram.timestamp_in(dataset.schema)
+    most = most_between(ngram.delta_threshold, field)
+    rows = dataset.inventory.rows
+    # A version without digests may be another one that looks alike.
+    is_version_known = all(file.digest for file in dataset.inventory.files)
+    memory = RememberedSelections(directory) if directory is not None and is_version_known else None
+    key = _key(dataset, ngram, field, most, selection)
+    found = None if memory is None else memory.load(key, rows)
+    if found is None:
+        timestamps = _Timestamps(dataset, field, selection)
+        found = _found(dataset, ngram, timestamps, most, workers or Workers())
+        if memory is not None:
+            memory.save(key, found, rows)
+    among = None if selection is None else selection.fingerprint
+    return WindowStarts(found.counts, found.bitmaps, found.pruned, ngram.length, among)
+
+
+def _found(dataset: Dataset, ngram: NGram, timestamps: _Timestamps, most: Any, workers: Workers) -> Selection:
+    """The rows with which windows begin, and what left out the others."""
+    rows, selection = dataset.inventory.rows, timestamps.selection
+    stretches = _stretches(timestamps, most, workers)
+    flags = window_starts(stretches, most, length=ngram.length, overlap=ngram.timestamp_overlap)
+    kept = {
+        group: as_kept(_of_rows(of_group, int(rows[group]), group, selection))
+        for group, of_group in zip(timestamps.groups, flags, strict=True)
+    }
+    starts = selection_of(kept, rows)
+    before = Selection(rows, {}) if selection is None else selection
+    left_out = int((before.counts - starts.counts).sum())
+    row_groups = int(((before.counts > 0) & (starts.counts == 0)).sum())
+    pruned = (Pruned("windows", row_groups, left_out),) if left_out else ()
+    return dataclasses.replace(starts, pruned=before.pruned + pruned)
+
+
+def _key(dataset: Dataset, ngram: NGram, field: UnischemaField, most: Any, selection: Selection | None) -> str:
+    windows = [ngram.length, ngram.timestamp_overlap, str(most), repr(field)]
+    among = None if selection is None else selection.fingerprint
+    text = json.dumps([_VERSION, "windows", dataset.inventory.fingerprint, windows, among])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _of_rows(flags: NDArray[np.bool_], rows: int, group: int, selection: Selection | None) -> NDArray[np.bool_]:
+    """Flags of the selected rows of a row group as flags of all of its rows."""
+    if selection is None or group not in selection.bitmaps:
+        return flags
+    of_rows = np.zeros(rows, dtype=np.bool_)
+    of_rows[np.flatnonzero(selection.bitmaps[group])[flags]] = True
+    return of_rows
+
+
+class _Timestamps:
+    """The timestamps of a dataset."""
+
+    def __init__(self, dataset: Dataset, field: UnischemaField, selection: Selection | None) -> None:
+        self._dataset = dataset
+        self._field = field
+        self.selection = selection
+        """Which rows windows are made of; None is all."""
+        self._of_partitions = dataset.partition_values((field.name,))
+        counts = dataset.inventory.rows if selection is None else selection.counts
+        self.groups: list[int] = np.flatnonzero(counts).tolist()
+        """The row groups that have rows of which windows are made."""
+
+    def stretch(self, most: Any, group: int) -> Stretch:
+        """What is kept of a row group."""
+        bitmap = None if self.selection is None else self.selection.bitmaps.get(group)
+        rows = None if bitmap is None else np.flatnonzero(bitmap)
+        found = self._decoded(group, rows)
+        values = comparable(found.values)
+        gone = np.flatnonzero(_missing(values, found.missing))
+        if len(gone):
+            raise RequestError(
+                f"{self._place(group, rows, int(gone[0]))}: the timestamp {self._field.name!r} is missing, so windows "
+                "cannot be made of these rows; leave such rows out by filters"
+            )
+        wrong = first_unsorted(values)
+        if wrong is not None:
+            raise RequestError(
+                f"{self._place(group, rows, wrong)}: the timestamp {self._field.name!r} is {found.values[wrong]}, "
+                f"after {found.values[wrong - 1]} in the row before; windows are made of rows that are sorted by it "
+                "inside each row group: sort them when you write the dataset, or leave other sequences out by filters"
+            )
+        return stretch_of(values, most)
+
+    def _decoded(self, group: int, rows: NDArray[np.int64] | None) -> Any:
+        cells = self._cells(group)
+        try:
+            chosen = cells if rows is None else cells.take(arrow_numbers(rows))
+            # What is missing is told by us, who know what it is needed for.
+            return decode_cells(chosen, _nullable(self._field), codec_of(self._field), max_cell_bytes=None)
+        except DecodeError as problem:
+            if problem.row is not None and rows is not None:
+                problem.row = int(rows[problem.row])
+            file = self._dataset.inventory.files[self._dataset.inventory.file[group]].path
+            raise problem.at(file=file, row_group=int(self._dataset.inventory.ordinal[group])) from problem.__cause__
+
+    def _cells(self, group: int) -> Any:
+        inventory, name = self._dataset.inventory, self._field.name
+        if name in self._of_partitions:
+            return self._of_partitions[name].take(arrow_numbers(np.full(int(inventory.rows[group]), group)))
+        file, ordinal = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
+        unit = ReadUnit(group, file, ordinal, (0, int(inventory.rows[group])), (name,))
+        return self._dataset.read(unit).column(name).combine_chunks()
+
+    def _place(self, group: int, rows: NDArray[np.int64] | None, place: int) -> str:
+        inventory = self._dataset.inventory
+        row = place if rows is None else int(rows[place])
+        path = inventory.files[inventory.file[group]].path
+        return f"row {row:,} of row group {int(inventory.ordinal[group]):,} in {path}"
+
+
+def _missing(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+    """Which timestamps are missing, or are no numbers; empty where none is."""
+    if values.dtype == np.dtype(object):
+        return np.array([value is None or value.is_nan() for value in values], dtype=np.bool_)
+    gone = np.isnan(values) if values.dtype.kind == "f" else np.zeros(0, dtype=np.bool_)
+    if missing is None:
+        return gone
+    return missing | gone if len(gone) else missing
+
+
+def _nullable(field: UnischemaField) -> UnischemaField:
+    return UnischemaField(field.name, field.numpy_dtype, field.shape, field.codec, nullable=True)
+
+
+def _stretches(timestamps: _Timestamps, most: Any, workers: Workers) -> list[Stretch]:
+    pool = workers.pool()
+    try:
+        return [
+            stretch for _, stretch in in_order(functools.partial(timestamps.stretch, most), timestamps.groups, pool)
+        ]
+    finally:
+        pool.close()
+        pool.join()

@@ -1,0 +1,1 @@
+"""Selecting: filters, predicates and selectors become the rows of a plan."""

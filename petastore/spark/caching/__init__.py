@@ -1,0 +1,1 @@
+"""DataFrames cached as Parquet, for trainers."""

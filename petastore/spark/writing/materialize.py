@@ -1,0 +1,143 @@
+"""`materialize_dataset`: what Spark writes inside the block becomes a dataset when the block ends well.
+
+```text
+at the call      sizes, schema and URL are checked; no Spark work yet
+entering         the session gets the Parquet writer's settings (petastore.spark.turns)
+the block        the user writes with Spark, once or often
+leaving          the session gets its settings back; the footers are read, checked against the schema, and committed
+leaving by raise the session gets its settings back; nothing is committed, and readers see the dataset as it was
+```
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from petastore.errors import DatasetExistsError, RequestError
+from petastore.inventory import Inventory
+from petastore.schema import Unischema
+from petastore.spark.settings import TIMESTAMP_TYPE, parquet_settings
+from petastore.spark.turns import settings_held
+from petastore.spark.urls import spark_url
+from petastore.spark.writing.additions import BlockCommit
+from petastore.spark.writing.writable import check_writable
+from petastore.storage.files.location import open_location
+from petastore.storage.requests.shown import shown_url
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["DatasetWriter", "materialize_dataset"]
+
+
+def materialize_dataset(
+    spark: SparkSession,
+    dataset_url: str | os.PathLike[str],
+    schema: Unischema,
+    row_group_size_mb: float | None = None,
+    use_summary_metadata: bool = False,
+    filesystem_factory: Callable[[], Any] | None = None,
+    *,
+    rows_per_row_group: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+    session_settings: bool = True,
+) -> AbstractContextManager[DatasetWriter]:
+    """A block in which Spark writes a dataset; when it ends well, the files are checked and committed.
+
+    Works on classic and Connect sessions, with the same code. Inside the block write as always,
+    `df.write.parquet(dataset_url)`, with any mode and `partitionBy`; or through the writer that the block yields,
+    `writer.write(df)`. The footers are read by this process, so it must reach the storage.
+
+    What Spark appends joins the dataset. Files that were there already and that the manifest does not list (left by a
+    block that raised) stay out of it, with a warning.
+
+    Args:
+        spark: The session that writes.
+        dataset_url: The dataset's directory, as Spark and fsspec know it, or a local path.
+        schema: What the rows are. The DataFrame holds stored cells: `encode_dataframe`, `rows_to_dataframe` and
+            `dict_to_spark_row` make them.
+        row_group_size_mb: MiB of a row group, about, as it lies in the file: compressed.
+        use_summary_metadata: Means nothing any more; True says so in a warning.
+        filesystem_factory: A function that returns the filesystem; `filesystem=` takes it directly.
+        rows_per_row_group: Rows of each row group, exactly; only the last of a file has fewer. Memory must hold them:
+            where Parquet ends row groups early, a warning says so.
+        storage_options: Keyword arguments of the fsspec filesystem through which this process reads the footers.
+        filesystem: A pyarrow or fsspec filesystem to use instead.
+        session_settings: True sets `spark.conf` for the length of the block, so that any write in it has them. One
+            session has one configuration: blocks of several threads with other settings take turns. False leaves it
+            alone: write through `writer.write`, which gives the settings with the write, and nobody waits.
+
+    Returns:
+        A context manager that yields a `DatasetWriter`; its `inventory` is there once the block has ended.
+
+    Raises:
+        RequestError: At the call: sizes that cannot be, or a URL that no one understands.
+        SchemaError: At the call: Spark cannot write such a schema. At the end: a file does not keep it.
+        DatasetExistsError: At the call: the URL is a file.
+        DatasetNotFoundError: At the end: nothing was written there.
+        StorageError: At the end: the storage refused; the old dataset still stands.
+        MissingExtraError: pyspark is not installed.
+    """
+    if not isinstance(schema, Unischema):
+        raise RequestError(f"materialize_dataset takes a Unischema, but {schema!r} was given")
+    if not hasattr(spark, "conf") or not hasattr(spark, "createDataFrame"):
+        raise RequestError(f"materialize_dataset takes a Spark session first, but {spark!r} was given")
+    if use_summary_metadata:
+        warnings.warn(
+            "use_summary_metadata means nothing any more: the dataset's own manifest takes the place of _metadata",
+            UserWarning,
+            stacklevel=2,
+        )
+    if filesystem_factory is not None and filesystem is not None:
+        raise RequestError("filesystem_factory and filesystem both say where the dataset lies; give one of them")
+    settings = parquet_settings(schema, row_group_size_mb=row_group_size_mb, rows_per_row_group=rows_per_row_group)
+    check_writable(spark, schema, session_settings=session_settings)
+    opened = filesystem_factory() if filesystem_factory is not None else filesystem
+    location = open_location(dataset_url, storage_options=storage_options, filesystem=opened)
+    if location.paths is not None:
+        raise DatasetExistsError(f"{location.url} is a file; a dataset is a directory, so choose another URL")
+    writer = DatasetWriter(spark_url(os.fspath(dataset_url), location), settings)
+    commit = BlockCommit(location, schema, f"Spark {spark.version} via materialize_dataset", rows_per_row_group)
+    return _block(spark, writer, commit, session_settings=session_settings)
+
+
+class DatasetWriter:
+    """Writes DataFrames of stored cells with the settings of its block. Made by `materialize_dataset`."""
+
+    def __init__(self, url: str, settings: Mapping[str, str]) -> None:
+        self.url = url
+        """The URL for Spark; a local path has become a `file` URL."""
+        self.settings = dict(settings)
+        """The Parquet writer's settings, key to value."""
+        self.inventory: Inventory | None = None
+        """What was committed; None until the block has ended well."""
+
+    def write(self, df: DataFrame, mode: str = "error", *, partition_by: Sequence[str] = ()) -> None:
+        """Write a DataFrame to the dataset, with the settings given as options of this write alone.
+
+        Args:
+            df: Stored cells, as `encode_dataframe` makes them.
+            mode: Spark's: `"error"`, `"append"` or `"overwrite"`.
+            partition_by: Columns that become hive directories.
+        """
+        df.write.options(**self.settings).mode(mode).partitionBy(*partition_by).parquet(self.url)
+
+    def __repr__(self) -> str:
+        return f"DatasetWriter({shown_url(self.url)!r}, {self.settings!r})"
+
+
+@contextlib.contextmanager
+def _block(
+    spark: SparkSession, writer: DatasetWriter, commit: BlockCommit, *, session_settings: bool
+) -> Iterator[DatasetWriter]:
+    held = {**writer.settings, TIMESTAMP_TYPE: "TIMESTAMP_MICROS"}
+    commit.begin()
+    with settings_held(spark, held, reason=writer.url) if session_settings else contextlib.nullcontext():
+        yield writer
+    writer.inventory = commit.finish()

@@ -1,0 +1,1 @@
+"""Files: where a dataset lies, what is there, and small files as a whole."""

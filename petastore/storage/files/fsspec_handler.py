@@ -1,0 +1,135 @@
+"""fsspec's file systems for Arrow: as `pyarrow.fs.FSSpecHandler`, but no failure is taken for "there is nothing".
+
+fsspec's `exists`, `isfile`, `isdir` and `walk` answer no, or leave a directory out, whatever it was that went wrong. A
+connection that broke would make files disappear without a word.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from fsspec.asyn import AsyncFileSystem
+from fsspec.spec import AbstractFileSystem
+from pyarrow import fs
+
+from petastore.storage.requests.failure_kinds import kind_of
+
+__all__ = ["Handler"]
+
+
+class Handler(fs.FSSpecHandler):  # type: ignore[misc]
+    """Asks `info`, which says why it cannot tell.
+
+    Example:
+        >>> import fsspec
+        >>> handler = Handler(fsspec.filesystem("memory"))
+        >>> fs.PyFileSystem(handler).get_file_info(fs.FileSelector("/nowhere", allow_not_found=True))
+        []
+    """
+
+    def get_file_info(self, paths: Any) -> list[Any]:
+        """What is at each path."""
+        return [self._file_info(path) for path in paths]
+
+    def _file_info(self, path: str) -> Any:
+        try:
+            return self._create_file_info(path, self.fs.info(path))
+        except FileNotFoundError as problem:
+            _refuse_unless_missing(problem)
+            return fs.FileInfo(path, fs.FileType.NotFound)
+
+    def get_file_info_selector(self, selector: Any) -> list[Any]:
+        """What is in a directory.
+
+        Raises:
+            FileNotFoundError: There is no such directory, and the selector does not allow that.
+            NotADirectoryError: It is a file.
+        """
+        base = selector.base_dir
+        if not self.fs.isdir(base) and not self._is_directory(base, missing_is_fine=selector.allow_not_found):
+            return []
+        here = base.strip("/")  # which some list too
+        found = self._walked(base) if selector.recursive and self._walks_itself else self._found(base, selector)
+        return [self._create_file_info(path, info) for path, info in found.items() if path.strip("/") != here]
+
+    def _found(self, base: str, selector: Any) -> dict[str, Any]:
+        if not selector.recursive:
+            return {info["name"]: info for info in self.fs.ls(base, detail=True)}
+        found: dict[str, Any] = self.fs.find(base, maxdepth=None, withdirs=True, detail=True)
+        return found
+
+    @property
+    def _walks_itself(self) -> bool:
+        """Whether `find` is that of fsspec, which leaves out directories that it cannot list."""
+        if isinstance(self.fs, AsyncFileSystem):
+            return type(self.fs)._find is AsyncFileSystem._find  # noqa: SLF001
+        return getattr(self.fs.find, "__func__", None) is AbstractFileSystem.find
+
+    def _walked(self, base: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        waiting = [base]
+        while waiting:
+            try:
+                listed = self.fs.ls(waiting.pop(), detail=True)
+            except FileNotFoundError as problem:  # it was removed while others were listed
+                _refuse_unless_missing(problem)
+                continue
+            new = [info for info in listed if info["name"] not in found]
+            found.update({info["name"]: info for info in new})
+            waiting += [info["name"] for info in new if info["type"] == "directory"]
+        return found
+
+    def _is_directory(self, path: str, *, missing_is_fine: bool) -> bool:
+        try:
+            kind = self.fs.info(path)["type"]
+        except FileNotFoundError as problem:
+            _refuse_unless_missing(problem)
+            if missing_is_fine:
+                return False
+            raise
+        if kind != "directory":
+            raise NotADirectoryError(path)
+        return True
+
+    def delete_file(self, path: str) -> None:
+        """Delete a file; some object stores say nothing where there is none.
+
+        Raises:
+            FileNotFoundError: There is none.
+        """
+        try:
+            self.fs.rm_file(path)
+        except NotImplementedError:
+            self.fs.rm(path)
+
+    def move(self, src: str, dest: str) -> None:
+        """Give a file or a directory another name."""
+        if getattr(self.fs.mv, "__func__", None) is not AbstractFileSystem.mv or self.fs.info(src)["type"] != "file":
+            self.fs.mv(src, dest, recursive=True)
+            return
+        # That of fsspec asks what there is to copy, and copies nothing where it gets no answer.
+        self.fs.cp_file(src, dest)
+        self.delete_file(src)
+
+    def open_input_file(self, path: str) -> Any:
+        """The file, open for reading at any place.
+
+        Raises:
+            FileNotFoundError: There is none.
+        """
+        return pa.PythonFile(self.fs.open(path, mode="rb"), mode="r")
+
+    def open_input_stream(self, path: str) -> Any:
+        """The file, open for reading.
+
+        Raises:
+            FileNotFoundError: There is none.
+        """
+        return self.open_input_file(path)
+
+
+def _refuse_unless_missing(problem: FileNotFoundError) -> None:
+    """That of HTTP says that a file is missing where the host is, too."""
+    if kind_of(problem)[0] != "missing":
+        raise problem

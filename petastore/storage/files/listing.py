@@ -1,0 +1,228 @@
+"""Which of the files in a dataset's directory are its data files, and which are marks of writes that have not ended.
+
+Parquet is known by its first and last bytes, which `petastore.storage.footers.footers` looks at, and never by its name.
+So everything is a data file but what one rule leaves out, at every level: names that begin with `.` or `_` (but
+`_key=value` is a partition), names that end in `.crc`, files without bytes, and the files of a `write_dataset` that has
+not ended. What somebody names is taken whatever it is called.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from pyarrow import fs
+
+from petastore.errors import DatasetNotFoundError, MetadataError, StorageError
+from petastore.storage.files.location import Location
+from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, trees_at, walk
+from petastore.storage.requests.failures import answered
+
+__all__ = [
+    "files_below",
+    "files_beside",
+    "is_called_parquet",
+    "is_hidden",
+    "list_data_files",
+    "unfinished_writes",
+    "writing_marker",
+]
+
+_MARKER = re.compile(r"(?:.*/)?_petastore/writing-([0-9a-f]{32})")
+_SUFFIXES = (".parquet", ".parq", ".pqt", ".pq")
+_SHOWN = 5
+
+
+def writing_marker(token: str) -> str:
+    """Path of the file that says: files with this token in their names belong to a write that has not ended.
+
+    Args:
+        token: 32 hexadecimal digits.
+    """
+    return f"_petastore/writing-{token}"
+
+
+def unfinished_writes(location: Location) -> set[str]:
+    """Tokens of writes that have not ended, or were killed."""
+    selector = fs.FileSelector(location.join("_petastore"), allow_not_found=True)
+    found = answered(location, lambda: location.filesystem.get_file_info(selector), "list the directory _petastore")
+    return {match[1] for info in found if (match := _MARKER.fullmatch(f"_petastore/{info.base_name}"))}
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a file is left out for its names alone, given its path relative to what is read.
+
+    Example:
+        >>> [is_hidden(path) for path in ("a/_b/c.parquet", "_key=1/c", "a/.b.crc", "a/b.crc", "a/README")]
+        [True, False, True, True, False]
+    """
+    return path.endswith(".crc") or _has_hidden_part(path)
+
+
+def is_called_parquet(path: str) -> bool:
+    """Whether a file says by its name that it is Parquet; many that are do not.
+
+    Example:
+        >>> [is_called_parquet(path) for path in ("a.parquet", "A.PQ", "part-00001", "a.parquet.gz", "a.csv")]
+        [True, True, False, False, False]
+    """
+    return path.lower().endswith(_SUFFIXES)
+
+
+def _has_hidden_part(path: str) -> bool:
+    return any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in path.split("/"))
+
+
+def list_data_files(location: Location) -> list[str]:
+    """Paths of the data files, relative to the root and sorted; whether they are Parquet is for the footers to say.
+
+    Left out are, at every level, names that begin with `_` or `.` (but `_key=value` is a partition), names that end in
+    `.crc`, files without bytes, and files of a `write_dataset` that has not ended. Where `location.paths` names files
+    or directories, only those are listed; a file that is named, and was not found by a pattern, is taken whatever it is
+    called.
+
+    On local file systems links are followed, but for those that lead back to a directory around what is listed, or to
+    one that is listed anyway: each file is listed once.
+
+    Raises:
+        DatasetNotFoundError: Nothing is there, or nothing that is a data file.
+        MetadataError: A file that was named has no bytes.
+        StorageError: The storage refused; or among the data files is something that is no file, such as a link that
+            leads nowhere. It is not opened.
+    """
+    found, written, unfinished = _looked_through(location)
+    _refuse_odd(location, [one for one in written if not one.entry.is_file])
+    for one in written:
+        if one.entry.size == 0:
+            raise MetadataError(
+                f"{location.url}: {one.path} has no bytes, so it is no Parquet; write it again, or leave it out"
+            )
+    if not written:
+        raise DatasetNotFoundError(_nothing_found(location, found, unfinished=unfinished))
+    return sorted(one.path for one in written)
+
+
+def files_beside(location: Location, listed: Collection[str]) -> list[str]:
+    """What would be data files, if `listed` did not say which are; sorted, and nothing where nothing is.
+
+    Raises:
+        StorageError: The storage refused; or what is listed is no file. It is not opened.
+    """
+    try:
+        _, written, _ = _looked_through(location)
+    except DatasetNotFoundError:
+        return []
+    _refuse_odd(location, [one for one in written if one.path in listed and not one.entry.is_file])
+    return sorted(one.path for one in written if one.path not in listed and one.entry.is_file)
+
+
+def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], bool]:
+    """All that is there, what of it belongs to the data, and whether files of unfinished writes do not."""
+    found = list(_found(location, _is_entered).values())
+    unfinished = {match[1] for one in found if (match := _MARKER.fullmatch(one.path))}
+    if location.paths is not None and not all(one.is_named for one in found):
+        unfinished |= unfinished_writes(location)
+    data = [one for one in found if one.is_named or not one.is_left_out]
+    written = [one for one in data if one.is_named or not any(token in one.path for token in unfinished)]
+    return found, written, len(data) > len(written)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Found:
+    """Something that lies in the dataset's directory."""
+
+    path: str
+    """Path relative to the root."""
+
+    below: str
+    """Path relative to the directory that is read whole; empty where it was named, or found by a pattern."""
+
+    entry: Entry
+    """What it is."""
+
+    is_named: bool = False
+    """Whether somebody named it."""
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it is no data file, unless it was named."""
+        return self.entry.size == 0 or self.path.endswith(".crc") or is_hidden(self.below)
+
+
+def _is_entered(directory: str) -> bool:
+    above, _, name = directory.rpartition("/")
+    return not _has_hidden_part(above if name == "_petastore" else directory)
+
+
+def files_below(location: Location) -> list[str]:
+    """Each file below the root, hidden ones too, or those that `location.paths` names.
+
+    Raises:
+        DatasetNotFoundError: Nothing is at the root, or at one of the paths.
+        StorageError: The storage refused.
+    """
+    return [path for path, one in _found(location, lambda _: True).items() if one.entry.is_file]
+
+
+def _found(location: Location, enter: Enter) -> dict[str, _Found]:
+    """All that is there but directories, by its path relative to the root."""
+    handler = getattr(location.filesystem, "handler", None)
+    if isinstance(handler, fs.FSSpecHandler):
+        handler.fs.invalidate_cache()  # fsspec remembers listings, and others write too
+    starts = ("",) if location.paths is None else location.paths
+    homes = [location.join(start) if start else location.root for start in starts]
+    trees = functools.cache(lambda: trees_at(location.filesystem, homes))
+    found: dict[str, _Found] = {}
+    for start, home in zip(starts, homes, strict=True):
+        look = functools.partial(_all_found_at, location, start, home, enter, trees)
+        for one in answered(location, look, f"list {start or 'the directory'}"):
+            if one.path not in found or one.is_named:
+                found[one.path] = one
+    return found
+
+
+def _all_found_at(
+    location: Location, start: str, home: str, enter: Enter, trees: Callable[[], Sequence[Tree]]
+) -> list[_Found]:
+    return list(_found_at(location, start, home, enter, trees))
+
+
+def _found_at(
+    location: Location, start: str, home: str, enter: Enter, trees: Callable[[], Sequence[Tree]]
+) -> Iterator[_Found]:
+    at = entry_at(location.filesystem, home)
+    if at is not None and not at.is_directory:
+        yield _Found(start, "", at, start not in location.matched)
+        return
+    is_empty = True
+    for entry in walk(location.filesystem, home, enter=enter, trees=trees):
+        is_empty = False
+        if not entry.is_directory:
+            yield _Found(f"{start}/{entry.path}" if start else entry.path, entry.path, entry)
+    if is_empty and at is None:
+        raise DatasetNotFoundError(f"{location.url}: there is nothing at {start or 'that path'}")
+
+
+def _refuse_odd(location: Location, odd: Sequence[_Found]) -> None:
+    if odd:
+        shown = ", ".join(
+            f"{one.path or 'it'} is {one.entry.oddity}" for one in sorted(odd, key=lambda one: one.path)[:_SHOWN]
+        )
+        raise StorageError(
+            f"{location.url} holds {len(odd):,} thing(s) among its data files that cannot be read: {shown}"
+            f"{', …' if len(odd) > _SHOWN else ''}. Delete them, or give them names that begin with _"
+        )
+
+
+def _nothing_found(location: Location, found: Sequence[_Found], *, unfinished: bool) -> str:
+    if unfinished:
+        return (
+            f"{location.url} holds only files of a write that has not ended or was interrupted; "
+            'write it again with mode="overwrite"'
+        )
+    if not found:
+        return f"{location.url} is an empty directory; there is no Parquet file in it"
+    shown = ", ".join(sorted(one.path for one in found)[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+    return f"{location.url} has no Parquet file in it; found only {shown}"

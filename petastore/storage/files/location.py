@@ -1,0 +1,449 @@
+"""A dataset's URL → the filesystem and the path in it. Credentials stay inside the filesystem and are never shown."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import itertools
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from pyarrow import fs
+
+from petastore.errors import DatasetNotFoundError, MissingExtraError, RequestError, StorageError
+from petastore.storage.files.patterns import pattern_at
+from petastore.storage.requests.failure_kinds import attribute
+from petastore.storage.requests.failures import answered, asking, foreign_text, raise_alone
+from petastore.storage.requests.shown import secrets_in_options, secrets_in_url, shown_url, without_query
+from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
+
+__all__ = ["Location", "open_location"]
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+(?:::[A-Za-z][A-Za-z0-9+.-]+)*)://")
+_USER_AND_PASSWORD = re.compile(r"//([^/@]*:[^/@]*)@")
+_Found = TypeVar("_Found")
+_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+_HDFS = {"hdfs", "viewfs"}
+# What the filesystems of these schemes need, and the extra of ours that brings it.
+_EXTRAS = {
+    "s3": ("s3fs", "s3"),
+    "gs": ("gcsfs", "gcs"),
+    "abfs": ("adlfs", "azure"),
+    "abfss": ("adlfs", "azure"),
+    "az": ("adlfs", "azure"),
+    "adl": ("adlfs", "azure"),
+}
+# A put replaces the object in one step there, and a rename is a copy.
+_OBJECT_STORES = {*_EXTRAS, *_SAME_SCHEME, "gcs", "oss", "oci", "r2", "http", "https"}
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Location:
+    """Where a dataset lies: a filesystem and a path in it.
+
+    Frozen, picklable, and thread-safe as far as the filesystem is (those of pyarrow and fsspec are).
+
+    Example:
+        >>> location = open_location("memory://bucket/frames")
+        >>> location, location.join("day=1/part-0.parquet")
+        (Location('memory://bucket/frames'), '/bucket/frames/day=1/part-0.parquet')
+    """
+
+    url: str
+    """The URL for people and messages, without credentials."""
+
+    filesystem: Any
+    """The `pyarrow.fs.FileSystem`; fsspec ones are wrapped."""
+
+    root: str
+    """Path of the dataset's directory in `filesystem`, without a slash at its end."""
+
+    paths: tuple[str, ...] | None = None
+    """Paths relative to `root` where single files, a list or a pattern were given, else None: all that is in `root`."""
+
+    matched: frozenset[str] = frozenset()
+    """Those of `paths` that nobody named: a pattern found them."""
+
+    named: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Of those of `paths` that were given with a query: their paths in `filesystem`, which may hold a signature."""
+
+    timeout_s: float | None = dataclasses.field(default=DEFAULT_STORAGE_TIMEOUT_S, compare=False)
+    """Seconds that storage may take to answer a request; None is without end."""
+
+    @property
+    def store(self) -> Any:
+        """The fsspec filesystem that `filesystem` wraps; None for those of Arrow."""
+        return attribute(attribute(self.filesystem, "handler"), "fs")
+
+    @property
+    def system(self) -> str:
+        """Name of the file system, for messages."""
+        return type(self.store or attribute(self.filesystem, "handler") or self.filesystem).__name__
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What messages of the file system may hold and must not be seen: its addresses, and what it was made with."""
+        made_with = attribute(self.store, "storage_options")
+        of_files = [secret for path in itertools.islice(self.named.values(), 100) for secret in secrets_in_url(path)]
+        return secrets_in_url(self.root) | secrets_in_options(made_with) | frozenset(of_files)
+
+    def join(self, relative: str) -> str:
+        """The path in `filesystem` of something that lies under `root`."""
+        if relative in self.named:
+            return self.named[relative]
+        return f"{self.root.rstrip('/')}/{relative}" if self.root else relative
+
+    @property
+    def has_cheap_rename(self) -> bool:
+        """Whether a rename is one step; on object stores it is a copy, and a put is the one step."""
+        name = str(self.filesystem.type_name)
+        schemes = set(re.findall(r"[a-z0-9]+", name.partition("+")[2])) if name.startswith("py::fsspec") else {name}
+        return not schemes & _OBJECT_STORES
+
+    def __repr__(self) -> str:
+        return f"Location({self.url!r})" if self.paths is None else f"Location({self.url!r}, {len(self.paths):,} paths)"
+
+
+def open_location(
+    url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+    patterns: bool = False,
+    timeout_s: float | None = DEFAULT_STORAGE_TIMEOUT_S,
+) -> Location:
+    """Find the filesystem and the path of a dataset.
+
+    Nothing has to exist yet. One URL may name a directory or a file. The URLs of a list share scheme and host, and none
+    lies inside another; their nearest common directory becomes the root, so hive keys below it are seen. Of a pattern
+    such as `day=*/part-?.parquet` the directory before the first wildcard counts, so the root, and with it the
+    partition columns, are the same whatever is found.
+
+    Args:
+        url_or_urls: A URL of any fsspec scheme (`file`, `s3`, `gs`, `abfs`, `hdfs`, `memory`, …), a local path, or a
+            list of them. `s3a` and `s3n` mean `s3`. In `file` URLs `%20` is taken literally if such a path exists, as
+            Spark takes it, and else decoded if that path exists.
+        storage_options: Keyword arguments of the fsspec filesystem, such as keys and endpoints.
+        filesystem: A pyarrow or fsspec filesystem to use instead; then the URL only gives the path.
+        patterns: Whether `*`, `?`, `[…]` and `**` stand for what is there, as in fsspec's globs. A path that exists
+            with such a character in its name is that path, and `?` begins the query of a web address.
+        timeout_s: Seconds that storage may take to answer each request; None is without end.
+
+    Raises:
+        RequestError: There is no URL, it cannot be understood, or the URLs of a list do not belong together.
+        StorageError: The storage cannot be reached.
+        DatasetNotFoundError: A pattern matches nothing.
+        MissingExtraError: The scheme needs a package that is not installed.
+
+    Example:
+        >>> open_location("s3://bucket/frames", filesystem=fs.LocalFileSystem()).root
+        'bucket/frames'
+        >>> open_location([])
+        Traceback (most recent call last):
+        petastore.errors.RequestError: the list of dataset URLs is empty; name at least one
+    """
+    way = _Way(storage_options, filesystem, patterns, timeout_s)
+    if isinstance(url_or_urls, (str, os.PathLike)):
+        return _of_one(_checked_url(url_or_urls), way)
+    if not isinstance(url_or_urls, Iterable) or isinstance(url_or_urls, (bytes, Mapping)):
+        raise RequestError(
+            f"a dataset URL is text, a path or a list of them, but a {type(url_or_urls).__name__} was given"
+        )
+    urls = [_checked_url(url) for url in url_or_urls]
+    if not urls:
+        raise RequestError("the list of dataset URLs is empty; name at least one")
+    return _of_one(urls[0], way) if len(urls) == 1 else _of_many(urls, way)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Way:
+    """How a storage is reached."""
+
+    storage_options: Mapping[str, Any] | None
+    filesystem: Any
+    patterns: bool
+    timeout_s: float | None
+
+    def location(self, url: str, filesystem: Any, root: str, **more: Any) -> Location:
+        """A location that is reached so."""
+        return Location(_shown(url), filesystem, root, timeout_s=self.timeout_s, **more)
+
+
+def _checked_url(url: Any) -> str:
+    if not isinstance(url, (str, os.PathLike)) or isinstance(os.fspath(url), bytes):
+        raise RequestError(f"a dataset URL is text or a path, but a {type(url).__name__} was given")
+    text = os.fspath(url)
+    if not text.strip():
+        raise RequestError("the dataset URL is empty; give a URL such as file:///data/frames or a local path")
+    if "\0" in text:
+        raise RequestError(f"the dataset URL {shown_url(text)!r} holds a NUL character; no path has one")
+    return text
+
+
+def _of_one(url: str, way: _Way) -> Location:
+    opened, root = _filesystem_and_path(url, way.storage_options, way.filesystem)
+    place = _place(opened, url, root, way)
+    return _whole_or_file(opened, place, way) if place.found is None else _of_places(opened, [place], way)
+
+
+def _whole_or_file(filesystem: Any, place: _Place, way: _Way) -> Location:
+    location = way.location(place.url, filesystem, place.path)
+    info = _asked(location, lambda: filesystem.get_file_info(place.path), way)
+    if info.type == fs.FileType.File:
+        path = without_query(place.path)
+        directory, name = posixpath.split(path)
+        with_query = {name: place.path} if path != place.path else {}
+        return way.location(place.url, filesystem, directory, paths=(name,), named=with_query)
+    if info.type == fs.FileType.Unknown:
+        raise StorageError(
+            f"{location.url} is neither a file nor a directory, and is not opened; name what holds the data"
+        )
+    return location
+
+
+def _asked(location: Location, look: Callable[[], _Found], way: _Way) -> _Found:
+    """What the first look at a storage finds."""
+
+    def looked() -> _Found:
+        try:
+            return look()
+        except TypeError as problem:
+            if not way.storage_options:
+                raise
+            # Some filesystems look at their options only when they connect.
+            said = foreign_text(problem, location.secrets)
+            raise_alone(RequestError(f"{location.url}: the storage_options are refused: {said}"))
+
+    return answered(location, looked)
+
+
+def _of_many(urls: list[str], way: _Way) -> Location:
+    schemes = {_scheme_and_host(url) for url in urls}
+    if len(schemes) > 1:
+        shown = ", ".join(sorted(shown_url(f"{scheme}://{host}") for scheme, host in schemes))
+        raise RequestError(
+            f"the URLs of one dataset must share scheme and host, but these have {shown}; open each alone"
+        )
+    opened, first = _filesystem_and_path(urls[0], way.storage_options, way.filesystem)
+    paths = [first, *(_path_in(opened, url, way.filesystem) for url in urls[1:])]
+    places = [_place(opened, url, path, way) for url, path in zip(urls, paths, strict=True)]
+    named = [(place.path, place.url) for place in places if place.found is None]
+    sorted_paths = sorted(named, key=lambda named: named[0].split("/"))
+    for (previous, around), (path, url) in itertools.pairwise(sorted_paths):
+        if path == previous or path.startswith(previous.rstrip("/") + "/"):
+            raise RequestError(
+                f"the URLs of one dataset overlap: {_shown(url)} is or lies in {_shown(around)}; name each file once"
+            )
+    return _of_places(opened, places, way)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Place:
+    """Where one URL leads in its filesystem."""
+
+    url: str
+
+    path: str
+    """The path, or the fixed directory of a pattern."""
+
+    levels: int
+    """Of the path as it was given."""
+
+    found: Sequence[str] | None = None
+    """What matches the pattern, relative to `path`; None where there is no pattern."""
+
+
+def _place(filesystem: Any, url: str, path: str, way: _Way) -> _Place:
+    levels = without_query(path).count("/") + 1
+    if not way.patterns:
+        return _Place(url, path, levels)
+
+    def look() -> _Place | None:
+        for spelling in dict.fromkeys([path, unquote(path) if url.startswith("file:") else path]):
+            pattern = pattern_at(filesystem, spelling)
+            if pattern is None:
+                return _Place(url, spelling, levels)
+            found = pattern.matches(filesystem)
+            if found:
+                return _Place(url, pattern.fixed, levels, found)
+        return None
+
+    place = _asked(way.location(url, filesystem, path), look, way)
+    if place is None:
+        raise DatasetNotFoundError(
+            f"{_shown(url)}: nothing matches this pattern; correct it, or name what is to be read"
+        )
+    return place
+
+
+def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location:
+    # Not `posixpath.commonpath`: it makes one slash of the two in paths that are web addresses.
+    asked = [place.path for place in places]
+    names = _unlike([place.path if place.found is not None else without_query(place.path) for place in places], asked)
+    parts = [name.split("/") for name in names]
+    shared = len(list(itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))))
+    root = "/".join(parts[0][:shared]) or ("/" if places[0].path.startswith("/") else "")
+    named: dict[str, str] = {}
+    matched: set[str] = set()
+    for place, part in zip(places, parts, strict=True):
+        above = "/".join(part[shared:])
+        if place.found is None:
+            named[above] = place.path
+        matched.update(posixpath.join(above, path) for path in place.found or ())
+    matched.difference_update(named)
+    url = without_query(places[0].url)
+    if len(places) > 1 and places[0].levels > shared:
+        url = url.rsplit("/", places[0].levels - shared)[0]
+    if "" in named:
+        return way.location(url, filesystem, root)
+    with_query = {name: path for name, path in named.items() if without_query(path) != path}
+    paths = (*named, *sorted(matched))
+    return way.location(url, filesystem, root, paths=paths, matched=frozenset(matched), named=with_query)
+
+
+def _unlike(named: list[str], paths: list[str]) -> list[str]:
+    """Names for files whose paths differ in the query alone: told apart by a digest of it."""
+    ways: dict[str, set[str]] = collections.defaultdict(set)
+    for name, path in zip(named, paths, strict=True):
+        ways[name].add(path)
+    return [
+        f"{name}~{hashlib.sha256(path.encode()).hexdigest()[:8]}" if len(ways[name]) > 1 else name
+        for name, path in zip(named, paths, strict=True)
+    ]
+
+
+def _scheme_and_host(url: str) -> tuple[str, str]:
+    scheme = _scheme(url)
+    return (scheme, "") if scheme == "file" else (scheme, urlsplit(url).netloc)
+
+
+def _scheme(url: str) -> str:
+    """The scheme in its one spelling; a plain path is a `file`."""
+    match = _URL.match(url)
+    if match is None:
+        return "file"
+    scheme = match["scheme"].lower()
+    return _SAME_SCHEME.get(scheme, scheme)
+
+
+def _shown(url: str) -> str:
+    """The URL as it may be shown, and with a scheme."""
+    if _scheme(url) == "file":
+        local = f"file://{_local_path(url)}"
+        return shown_url(local) if _URL.match(url) else local
+    return shown_url(url if url.endswith("://") else url.rstrip("/"))
+
+
+def _filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, filesystem: Any) -> tuple[Any, str]:
+    if filesystem is not None:
+        opened = _wrapped(filesystem)
+    elif _scheme(url) == "file":
+        opened = fs.LocalFileSystem()
+    else:
+        opened = _from_fsspec(url, storage_options)
+    path = _path_in(opened, url, filesystem)
+    match = _USER_AND_PASSWORD.search(url)
+    if match and f"{match[1]}@" in f"{path}@":
+        raise RequestError(
+            f"{_shown(url)}: this kind of URL takes no user and password; give them as storage_options instead"
+        )
+    return opened, path
+
+
+def _wrapped(filesystem: Any) -> Any:
+    if isinstance(filesystem, fs.FileSystem):
+        handler: Any = getattr(filesystem, "handler", None)
+        return fs.PyFileSystem(_handler(handler.fs)) if type(handler) is fs.FSSpecHandler else filesystem
+    inner = getattr(filesystem, "fs", None)
+    if isinstance(inner, fs.FileSystem):  # fsspec's own wrapper of a pyarrow filesystem, as for hdfs
+        return inner
+    if not hasattr(filesystem, "protocol") or not hasattr(filesystem, "_strip_protocol"):
+        raise RequestError(f"filesystem is a pyarrow or fsspec filesystem, but a {type(filesystem).__name__} was given")
+    if "file" in ((filesystem.protocol,) if isinstance(filesystem.protocol, str) else filesystem.protocol):
+        return fs.LocalFileSystem()
+    return fs.PyFileSystem(_handler(filesystem))
+
+
+def _handler(store: Any) -> Any:
+    from petastore.storage.files.fsspec_handler import Handler  # which imports fsspec
+
+    return Handler(store)
+
+
+def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
+    import fsspec
+
+    scheme = _scheme(url)
+    spelled = _URL.sub(f"{scheme}://", url, count=1)
+    place = _Unopened(_shown(url), f"the file system of {scheme}://", secrets_in_url(url) | secrets_in_options(options))
+
+    def open_it() -> Any:
+        try:
+            return fsspec.core.url_to_fs(spelled, **dict(options or {}))[0]
+        except ImportError as problem:
+            if scheme in _EXTRAS:
+                package, extra = _EXTRAS[scheme]
+                raise_alone(MissingExtraError(f"a {scheme}:// URL", package=package, extra=extra))
+            said = f"cannot be imported: {foreign_text(problem, place.secrets)}"
+            raise_alone(RequestError(f"{place.url}: {place.system} {said}"))
+        except TypeError:
+            names = ", ".join(sorted(map(str, options or {}))) or "none"
+            raise_alone(RequestError(f"{place.url}: {scheme}:// does not take these storage_options: {names}"))
+        except ValueError as problem:
+            raise_alone(RequestError(f"{place.url}: {foreign_text(problem, place.secrets)}"))
+
+    # In the caller's thread: fsspec keeps the file systems of each thread apart.
+    with asking(place, "be opened"):
+        return _wrapped(open_it())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Unopened:
+    """A place whose file system is being made."""
+
+    url: str
+    system: str
+    secrets: frozenset[str]
+    timeout_s: float | None = DEFAULT_STORAGE_TIMEOUT_S
+
+
+def _path_in(opened: Any, url: str, given: Any) -> str:
+    """The path of a URL inside its filesystem, without a slash at its end."""
+    scheme = _scheme(url)
+    if isinstance(opened, fs.LocalFileSystem) and scheme == "file":
+        return _local_path(url)
+    handler = getattr(opened, "handler", None)
+    if isinstance(handler, fs.FSSpecHandler):
+        spelled = _URL.sub(f"{scheme}://", url, count=1)
+        return str(handler.fs._strip_protocol(spelled)).rstrip("/") or "/"  # noqa: SLF001 - fsspec's documented way
+    match = _URL.match(url)
+    if match is None:
+        return url.rstrip("/") or "/"
+    parts = urlsplit(url)
+    rest = url[match.end() :]  # with what looks like a query or a fragment: it belongs to the path
+    path = rest[len(parts.netloc) :] if scheme in {*_HDFS, "file"} else rest
+    if given is None and not path:
+        raise RequestError(f"{_shown(url)}: the URL names no path")
+    return path.rstrip("/") or "/"
+
+
+def _local_path(url: str) -> str:
+    match = _URL.match(url)
+    if match is None and not url.startswith("file:/"):
+        return str(Path(url).expanduser().absolute()) if not url.startswith("/") else os.path.normpath(url)
+    rest = url.partition(":")[2]
+    host, slash, below = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
+    literal = slash + below
+    if host not in {"", "localhost"}:
+        right = shown_url(f"file://{host}{literal}").replace("://", ":///", 1)
+        raise RequestError(f"{shown_url(url)}: a file URL has three slashes; write {right}")
+    if not literal:
+        raise RequestError(f"{shown_url(url)}: the URL names no path")
+    decoded = unquote(literal)
+    return os.path.normpath(decoded if not os.path.exists(literal) and os.path.exists(decoded) else literal)  # noqa: PTH110

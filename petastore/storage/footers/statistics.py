@@ -1,0 +1,288 @@
+"""Statistics of row groups, from the footers: bounds and missing values, in the domains that filters compare in.
+
+Read only when a filter asks, and only for its columns. What is not surely a bound is unknown: bounds that contradict
+each other, that are not of the column's type, or that say nothing about the values as they are declared. Bounds that
+were cut short are bounds all the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from petastore.errors import DatasetChangedError
+from petastore.expressions.statistics import ColumnStatistics
+from petastore.inventory import Inventory
+from petastore.schema.field import UnischemaField
+from petastore.storage.files.location import Location
+from petastore.storage.footers.chunk_statistics import ChunkStatistics, chunk_statistics
+from petastore.storage.footers.footers import Footer, FooterCache
+from petastore.storage.requests.at_once import at_once
+
+__all__ = ["footer_statistics", "read_statistics"]
+
+
+# Physical types of Parquet.
+_BOOLEAN, _INT32, _INT64, _FLOAT, _DOUBLE, _BYTE_ARRAY, _FIXED = 0, 1, 2, 4, 5, 6, 7
+_LONGEST_DECIMAL = 32
+_DECIMALS = Context(prec=100)
+
+
+def read_statistics(
+    location: Location,
+    inventory: Inventory,
+    fields: Sequence[UnischemaField],
+    *,
+    groups: NDArray[np.int64],
+    footers: FooterCache,
+) -> dict[str, ColumnStatistics]:
+    """What the footers know of some stored columns.
+
+    Only the files that hold `groups` are looked at, by up to 16 threads; nothing is known of the other row groups.
+
+    Args:
+        location: Where the dataset lies.
+        inventory: What exists.
+        fields: Stored columns without dimensions and without a codec but `ScalarCodec`.
+        groups: Row groups of interest, by their numbers in the dataset.
+        footers: Keeps footers from call to call.
+
+    Raises:
+        DatasetChangedError: A file is not the one that the inventory describes.
+        MetadataError: A footer is damaged.
+        StorageError: A file cannot be read.
+    """
+    files = np.unique(inventory.file[groups]).tolist()
+
+    def of_file(number: int) -> dict[str, ColumnStatistics]:
+        return footer_statistics(footers.get(location, inventory.files[number]), fields)
+
+    found = dict(zip(files, at_once(of_file, files), strict=True))
+    return {field.name: _joined(inventory, field, found) for field in fields}
+
+
+def _joined(
+    inventory: Inventory, field: UnischemaField, found: Mapping[int, Mapping[str, ColumnStatistics]]
+) -> ColumnStatistics:
+    known = ColumnStatistics.unknown(inventory.num_row_groups)
+    dtype = _domain_dtype(field)
+    arrays = {part.name: getattr(known, part.name).copy() for part in dataclasses.fields(known)}
+    arrays["minimum"], arrays["maximum"] = (np.zeros(inventory.num_row_groups, dtype=dtype) for _ in range(2))
+    for number, of_file in found.items():
+        here = slice(*np.searchsorted(inventory.file, [number, number + 1]).tolist())  # files ascend
+        statistics = of_file[field.name]
+        if inventory.ordinal[here].max(initial=-1) >= len(statistics.nulls):
+            raise DatasetChangedError(
+                f"{inventory.files[number].path} has {len(statistics.nulls):,} row groups, fewer than the dataset's "
+                "inventory says; open the dataset again"
+            )
+        for name, array in arrays.items():
+            array[here] = getattr(statistics, name)[inventory.ordinal[here]]
+    return ColumnStatistics(**arrays)
+
+
+def footer_statistics(footer: Footer, fields: Sequence[UnischemaField]) -> dict[str, ColumnStatistics]:
+    """What one footer knows of some columns, by name; arrays have the shape (row groups of the file,).
+
+    Raises:
+        MetadataError: The footer is damaged.
+    """
+    rows = footer.groups["rows"]
+    leaves = {field.name: footer.leaves.get(field.name, range(0)) for field in fields}
+    wanted = {leaf for own in leaves.values() if len(own) == 1 for leaf in own}
+    groups = chunk_statistics(footer.encoded, wanted, source=footer.file.path)
+    known = {}
+    for field in fields:
+        if len(leaves[field.name]) != 1:
+            known[field.name] = ColumnStatistics.unknown(len(rows))
+            continue
+        chunks = [group.get(leaves[field.name][0], ChunkStatistics()) for group in groups]
+        known[field.name] = _column(field, footer.arrow_schema.field(field.name), chunks, rows)
+    return known
+
+
+def _column(
+    field: UnischemaField, stored: pa.Field, chunks: Sequence[ChunkStatistics], rows: NDArray[np.int64]
+) -> ColumnStatistics:
+    convert = _conversion(stored.type, field)
+    bounds = [_bounds(chunk, convert) for chunk in chunks]
+    dtype = _domain_dtype(field)
+    nulls = np.array([-1 if chunk.nulls is None else min(chunk.nulls, 2**62) for chunk in chunks], dtype=np.int64)
+    nulls[(nulls < 0) | (nulls > rows)] = -1
+    if not stored.nullable:
+        nulls[:] = 0
+    return ColumnStatistics(
+        minimum=_array([low for low, _ in bounds], dtype),
+        maximum=_array([high for _, high in bounds], dtype),
+        has_minimum=np.array([low is not None for low, _ in bounds], dtype=np.bool_),
+        has_maximum=np.array([high is not None for _, high in bounds], dtype=np.bool_),
+        nulls=nulls,
+        may_be_nan=np.full(len(rows), field.dtype.kind == "f"),
+    )
+
+
+def _array(values: list[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    array = np.zeros(len(values), dtype=dtype)
+    for place, value in enumerate(values):
+        if value is not None:
+            array[place] = value
+    return array
+
+
+def _domain_dtype(field: UnischemaField) -> np.dtype[Any]:
+    kinds = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64, "M": np.int64, "m": np.int64}
+    return np.dtype(kinds.get(field.dtype.kind, np.object_))
+
+
+# A conversion takes the physical type, the stored bytes of a bound, and math.floor for the lower or math.ceil for the
+# upper one; it gives a value of the domain, or None.
+_Conversion: TypeAlias = Callable[[int, bytes, Callable[[Any], int]], Any]
+
+
+def _bounds(chunk: ChunkStatistics, convert: _Conversion) -> tuple[Any, Any]:
+    low = None if chunk.minimum is None else convert(chunk.physical, chunk.minimum, math.floor)
+    high = None if chunk.maximum is None else convert(chunk.physical, chunk.maximum, math.ceil)
+    if low is not None and high is not None and low > high:
+        return None, None
+    return low, high
+
+
+def _conversion(stored: pa.DataType, field: UnischemaField) -> _Conversion:
+    """How stored bounds become values of the field's domain; unknown where the two do not go together."""
+    types = pa.types
+    if isinstance(stored, pa.BaseExtensionType):
+        return _conversion(stored.storage_type, field)
+    if types.is_dictionary(stored):
+        return _conversion(stored.value_type, field)
+    kind = field.dtype.kind
+    if field.numpy_dtype in (np.str_, np.bytes_):
+        return _text if _is_text_or_bytes(stored) else _unknown
+    if field.numpy_dtype is Decimal:
+        return _decimals(stored.scale) if types.is_decimal(stored) else _unknown
+    if kind == "b":
+        return _booleans if types.is_boolean(stored) else _unknown
+    if kind in "iu":
+        return _integers(_numbers(stored), field.dtype)
+    if kind == "f":
+        return _floats(_numbers(stored), field.dtype)
+    return _times(stored, field.dtype) if kind in "mM" else _unknown
+
+
+def _is_text_or_bytes(stored: pa.DataType) -> bool:
+    types = pa.types
+    tests = (
+        types.is_string, types.is_large_string, types.is_string_view,
+        types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary,
+    )  # fmt: skip
+    return any(test(stored) for test in tests)
+
+
+def _unknown(*_: Any) -> None:
+    return None
+
+
+def _text(physical: int, data: bytes, _: Any) -> bytes | None:
+    return data if physical in (_BYTE_ARRAY, _FIXED) else None
+
+
+def _booleans(physical: int, data: bytes, _: Any) -> bool | None:
+    return data != b"\x00" if physical == _BOOLEAN and len(data) == 1 else None
+
+
+def _stored_integer(physical: int, data: bytes, *, signed: bool) -> int | None:
+    if (physical, len(data)) not in ((_INT32, 4), (_INT64, 8)):
+        return None
+    return int.from_bytes(data, "little", signed=signed)
+
+
+def _unscaled(physical: int, data: bytes) -> int | None:
+    if physical in (_BYTE_ARRAY, _FIXED):
+        return int.from_bytes(data, "big", signed=True) if 0 < len(data) <= _LONGEST_DECIMAL else None
+    return _stored_integer(physical, data, signed=True)
+
+
+def _decimals(scale: int) -> _Conversion:
+    def convert(physical: int, data: bytes, _: Any) -> Decimal | None:
+        unscaled = _unscaled(physical, data)
+        return None if unscaled is None else Decimal(unscaled).scaleb(-scale, context=_DECIMALS)
+
+    return convert
+
+
+def _numbers(stored: pa.DataType) -> Callable[[int, bytes], Any]:
+    """How stored bounds become exact numbers."""
+    types = pa.types
+    if types.is_decimal(stored):
+        decimal = _decimals(stored.scale)
+        return lambda physical, data: decimal(physical, data, math.floor)
+    if types.is_integer(stored):
+        return lambda physical, data: _stored_integer(physical, data, signed=not types.is_unsigned_integer(stored))
+    return _stored_float if types.is_floating(stored) else _unknown
+
+
+def _stored_float(physical: int, data: bytes) -> float | None:
+    layout = {(_FLOAT, 4): "<f4", (_DOUBLE, 8): "<f8", (_FIXED, 2): "<f2"}.get((physical, len(data)))
+    return None if layout is None else float(np.frombuffer(data, layout)[0])
+
+
+def _integers(number: Callable[[int, bytes], Any], dtype: np.dtype[Any]) -> _Conversion:
+    limits = np.iinfo(np.uint64 if dtype.kind == "u" else np.int64)
+
+    def convert(physical: int, data: bytes, round_outwards: Callable[[Any], int]) -> int | None:
+        exact = number(physical, data)
+        if exact is None or not math.isfinite(exact):
+            return None
+        whole = round_outwards(exact)
+        return whole if limits.min <= whole <= limits.max else None
+
+    return convert
+
+
+def _floats(number: Callable[[int, bytes], Any], dtype: np.dtype[Any]) -> _Conversion:
+    def convert(physical: int, data: bytes, _: Any) -> float | None:
+        exact = number(physical, data)
+        if exact is None:
+            return None
+        # As a value is rounded when it is decoded, so is its bound; rounding keeps their order.
+        with np.errstate(over="ignore", under="ignore"):
+            rounded = float(dtype.type(float(exact)))
+        return None if math.isnan(rounded) else rounded
+
+    return convert
+
+
+_SECONDS = {
+    "D": Fraction(86400),
+    **{unit: Fraction(1, 1000**power) for power, unit in enumerate(("s", "ms", "us", "ns"))},
+}
+
+
+def _times(stored: pa.DataType, dtype: np.dtype[Any]) -> _Conversion:
+    types = pa.types
+    unit, step = np.datetime_data(dtype)
+    if types.is_date(stored):
+        stored_unit = "D"  # Parquet has no other dates
+    elif types.is_timestamp(stored) or types.is_time(stored) or types.is_duration(stored):
+        stored_unit = stored.unit
+    else:
+        stored_unit = unit if dtype.kind == "m" and stored == pa.int64() else ""
+    if stored_unit not in _SECONDS or unit not in _SECONDS or step != 1:
+        return _unknown
+    ratio = _SECONDS[stored_unit] / _SECONDS[unit]
+
+    def convert(physical: int, data: bytes, round_outwards: Callable[[Any], int]) -> int | None:
+        count = _stored_integer(physical, data, signed=True)
+        if count is None:
+            return None
+        time = round_outwards(count * ratio)
+        return time if abs(time) < 2**63 else None
+
+    return convert

@@ -1,0 +1,1 @@
+"""Metadata of a dataset: manifests and indexes."""

@@ -1,0 +1,1 @@
+"""What Petastorm wrote, without loading its pickles."""

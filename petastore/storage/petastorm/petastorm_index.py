@@ -1,0 +1,242 @@
+"""The row-group indexes that Petastorm pickled into `_common_metadata`, as values of ours. Pure.
+
+An index says which row groups hold a value, by their ordinals: files sorted by path, row groups counted through from 0.
+Keys were pickled as NumPy's scalars; here they are Python's numbers, text and bytes.
+"""
+
+from __future__ import annotations
+
+import codecs
+import dataclasses
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from petastore.errors import MetadataError
+from petastore.storage.petastorm.pickled import Name, OldText, Record, read_pickle
+
+__all__ = ["PETASTORM_INDEX_KEY", "PetastormIndex", "petastorm_indexes"]
+
+PETASTORM_INDEX_KEY = b"dataset-toolkit.rowgroups_index.v1"
+"""Key of the pickled indexes in the key-value metadata of `_common_metadata`."""
+
+_MAX_BYTES = 64 * 1024 * 1024
+_MAX_OPCODES = 2_000_000
+_MAX_ORDINAL = 2**31
+_PACKAGES = ("petastorm", "dataset_toolkit", "av.ml.dataset_toolkit", "av.experimental.deepdrive.dataset_toolkit")
+_NAMES: dict[tuple[str, str], str] = {
+    **{
+        (f"{package}.etl.rowgroup_indexers", name): name
+        for package in _PACKAGES
+        for name in ("SingleFieldIndexer", "FieldNotNullIndexer")
+    },
+    **{(module, "_reconstructor"): "reconstructor" for module in ("copyreg", "copy_reg")},
+    **{(module, name): name for module in ("builtins", "__builtin__") for name in ("object", "set")},
+    **{(module, "scalar"): "scalar" for module in ("numpy.core.multiarray", "numpy._core.multiarray")},
+    ("collections", "defaultdict"): "defaultdict",
+    ("numpy", "dtype"): "dtype",
+    ("decimal", "Decimal"): "Decimal",
+    ("_codecs", "encode"): "bytes",
+}
+_DECIMAL = re.compile(r"-?[0-9]{1,80}(?:\.[0-9]{0,80})?(?:E[+-]?[0-9]{1,3})?")
+_DTYPE = re.compile(r"(?:b1|[iu][1248]|f[248]|[SU][0-9]{1,6}|[mM]8)")
+
+
+@dataclasses.dataclass(frozen=True)
+class PetastormIndex:
+    """One index: which row groups hold which value of a column, or any value at all."""
+
+    name: str
+    """Name of the index."""
+
+    column: str
+    """The column that it is about."""
+
+    values: Mapping[Any, frozenset[int]] | None
+    """Value to ordinals of the row groups that hold it; None for an index of where the column is not null."""
+
+    row_groups: frozenset[int]
+    """Ordinals of all row groups that it names."""
+
+
+class _NoIndexError(ValueError):
+    """The values of the pickle are no index; the message says what they are instead."""
+
+
+def petastorm_indexes(pickled: bytes, *, source: str) -> dict[str, PetastormIndex]:
+    r"""The indexes that a pickle describes, by name.
+
+    Args:
+        pickled: The value of `PETASTORM_INDEX_KEY`, from anywhere: it is not trusted.
+        source: Where it came from, for messages.
+
+    Raises:
+        MetadataError: It is damaged, too large, no index, or names something that Petastorm's own indexes do not.
+
+    Example:
+        >>> pickled = (
+        ...     b"(dS'seen'\nccopy_reg\n_reconstructor\n(cpetastorm.etl.rowgroup_indexers\nFieldNotNullIndexer\n"
+        ...     b"c__builtin__\nobject\nNtR(dS'_index_name'\nS'seen'\nsS'_column_name'\nS'id'\nsS'_index_data'\n"
+        ...     b"c__builtin__\nset\n((lI3\naI5\natRsbs."
+        ... )
+        >>> petastorm_indexes(pickled, source="here")["seen"].row_groups == {3, 5}
+        True
+    """
+    found = read_pickle(
+        pickled,
+        _NAMES,
+        source=f"{source}, the row-group indexes that Petastorm pickled",
+        max_bytes=_MAX_BYTES,
+        max_opcodes=_MAX_OPCODES,
+    )
+    try:
+        if not isinstance(found, dict):
+            raise _NoIndexError(f"they are {_told(found)}")
+        budget = _Budget()
+        return {_text(name): _index(_text(name), value, budget) for name, value in found.items()}
+    except _NoIndexError as problem:
+        raise MetadataError(f"{source}: the indexes that Petastorm pickled cannot be read: {problem}") from None
+
+
+class _Budget:
+    """Values and ordinals that are left to look at: no more than a pickle can hold that shares none of them."""
+
+    def __init__(self) -> None:
+        self.left = _MAX_OPCODES
+
+    def spend(self, parts: int) -> None:
+        """Take so many of it, or refuse."""
+        self.left -= parts
+        if self.left < 0:
+            raise _NoIndexError(f"they share parts, and together have more than {_MAX_OPCODES:,}")
+
+
+def _index(name: str, value: Any, budget: _Budget) -> PetastormIndex:
+    kind, state = _kind_and_state(value)
+    budget.spend(1)
+    column, data = _text(state.get("_column_name")), state.get("_index_data")
+    if kind == "FieldNotNullIndexer":
+        return PetastormIndex(name, column, None, _ordinals(data, budget))
+    if not isinstance(data, Record) or data.made_by.kind != "defaultdict":
+        raise _NoIndexError(f"the values of {name!r} are {_told(data)}")
+    # Sets may be shared by many keys; each is looked at once, so that time is bounded by the length of the pickle.
+    known: dict[int, frozenset[int]] = {}
+    values: dict[Any, frozenset[int]] = {}
+    budget.spend(len(data.items))
+    for key, ordinals in data.items.items():
+        if id(ordinals) not in known:
+            known[id(ordinals)] = _ordinals(ordinals, budget)
+        plain = _plain(key)
+        if plain in values:
+            raise _NoIndexError(f"{name!r} has one value twice")
+        values[plain] = known[id(ordinals)]
+    return PetastormIndex(name, column, MappingProxyType(values), frozenset().union(*known.values()))
+
+
+def _kind_and_state(value: Any) -> tuple[str, dict[str, Any]]:
+    made_by, arguments = (value.made_by, value.arguments) if isinstance(value, Record) else (None, ())
+    if made_by is not None and made_by.kind == "reconstructor":
+        rebuilt = [part.kind for part in arguments[:2] if isinstance(part, Name)]
+        if len(arguments) != 3 or len(rebuilt) != 2 or rebuilt[1] != "object" or arguments[2] is not None:
+            raise _NoIndexError("one is rebuilt in a way that Petastorm does not use")
+        made_by, arguments = arguments[0], ()
+    state = value.state[0] if isinstance(value, Record) and value.state else None
+    if made_by is None or not made_by.kind.endswith("Indexer") or arguments or not isinstance(state, dict):
+        raise _NoIndexError(f"one of them is {_told(value)}")
+    return made_by.kind, state
+
+
+def _ordinals(value: Any, budget: _Budget) -> frozenset[int]:
+    if isinstance(value, Record) and value.made_by.kind == "set":
+        value = value.arguments[0] if len(value.arguments) == 1 else [] if not value.arguments else None
+    if not isinstance(value, (set, list)):
+        raise _NoIndexError(f"the ordinals of row groups are {_told(value)}")
+    budget.spend(len(value))
+    found = [_plain(ordinal) for ordinal in value]
+    for ordinal in found:
+        if type(ordinal) is not int or not 0 <= ordinal < _MAX_ORDINAL:
+            raise _NoIndexError(f"the ordinal of a row group is {_told(ordinal)}")
+    return frozenset(found)
+
+
+def _plain(key: Any) -> Any:
+    """A key as a value of Python's own."""
+    if isinstance(key, OldText):
+        return key.text
+    if not isinstance(key, Record):
+        if key is None or isinstance(key, Name):
+            raise _NoIndexError(f"one of its values is {_told(key)}")
+        return key
+    if key.made_by.kind == "Decimal" and len(key.arguments) == 1:
+        return _decimal(_text(key.arguments[0]))
+    if key.made_by.kind == "scalar" and len(key.arguments) == 2:
+        return _scalar(*key.arguments)
+    if key.made_by.kind == "bytes":
+        return _bytes(key)
+    raise _NoIndexError(f"one of its values is {_told(key)}")
+
+
+def _decimal(text: str) -> Decimal:
+    if not _DECIMAL.fullmatch(text):
+        raise _NoIndexError(f"one of its values is no decimal: {text[:20]!r}")
+    return Decimal(text)
+
+
+def _scalar(dtype: Any, data: Any) -> Any:
+    """The number, text or bytes of a NumPy scalar, from the bytes of its memory."""
+    given = dtype.arguments if isinstance(dtype, Record) and dtype.made_by.kind == "dtype" else ()
+    if not given or not isinstance(given[0], str) or not _DTYPE.fullmatch(given[0]):
+        raise _NoIndexError("one of its values has a dtype that no index has")
+    state = dtype.state[0] if dtype.state and isinstance(dtype.state[0], tuple) else ()
+    order = ">" if len(state) > 1 and state[1] == ">" else "<"
+    found, memory = np.dtype(order + given[0]), _bytes(data)
+    if len(memory) != found.itemsize:
+        raise _NoIndexError(f"one of its values is {len(memory)} bytes of {found}")
+    if found.kind == "U":
+        return _characters(memory, order)
+    if found.kind == "S":
+        return memory.rstrip(b"\0")
+    if found.kind in "mM":
+        return int.from_bytes(memory, "big" if order == ">" else "little", signed=True)
+    return np.frombuffer(memory, found)[0].item()
+
+
+def _characters(memory: bytes, order: str) -> str:
+    # Not by NumPy, which ends in a SystemError where a number is no character.
+    decode = codecs.utf_32_be_decode if order == ">" else codecs.utf_32_le_decode
+    try:
+        return decode(memory, "strict", True)[0].rstrip("\0")
+    except UnicodeDecodeError:
+        raise _NoIndexError("one of its values is text of numbers that are no characters") from None
+
+
+def _bytes(data: Any) -> bytes:
+    """Bytes, in whichever way they were pickled."""
+    if isinstance(data, Record) and data.made_by.kind == "bytes" and data.arguments:
+        data = data.arguments[0]
+    try:
+        if isinstance(data, str):
+            return data.encode("latin-1")
+    except UnicodeEncodeError:
+        raise _NoIndexError("one of its values is text where bytes are needed") from None
+    if not isinstance(data, bytes):
+        raise _NoIndexError(f"one of its values is {_told(data)}")
+    return data
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _NoIndexError(f"a name is {_told(value)}")
+    return value.text if isinstance(value, OldText) else value
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, Name):
+        return f"the name {value.spelled!r}"
+    if isinstance(value, Record):
+        return f"what {value.made_by.spelled!r} makes"
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -1,0 +1,1 @@
+"""Requests to storage: deadlines, failures, and how both are told."""

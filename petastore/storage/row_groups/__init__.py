@@ -1,0 +1,1 @@
+"""Row groups: Arrow tables of the columns asked for, verified."""

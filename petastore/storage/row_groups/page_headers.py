@@ -1,0 +1,224 @@
+"""Headers of pages, which no checksum covers: held against what the footer says of their column chunk.
+
+The checksum of a page is over its data alone. A bit that flips in its header may have fewer values read of it, or have
+them read in another encoding, and give other values without any error. So what a header says twice, or what the footer
+says as well, has to agree: the values of all pages are as many as those of the chunk; an encoding is one of those that
+the chunk is declared to have; the levels of a page of version 2 fill the bytes that its header gives them. Pages that
+have no checksum are left alone: their data may have flipped just as well.
+
+Field numbers are those of `parquet.thrift`: PageHeader {1 type, 2 uncompressed_page_size, 3 compressed_page_size,
+4 crc, 5 data_page_header, 7 dictionary_page_header, 8 data_page_header_v2}.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from petastore.errors import DecodeError
+from petastore.inventory import DataFile
+from petastore.storage.footers.thrift import (
+    INTEGERS,
+    STRUCT,
+    read_field,
+    read_integer,
+    read_varint,
+    skip_struct,
+    skip_value,
+)
+
+__all__ = ["refuse_damaged_pages"]
+
+_LEAST_BYTES = 128
+_READ_BYTES = 1024
+_SMALL_BYTES = 64 * 1024
+_LONGEST_HEADER = 1 << 24
+_NUMBER, _ANY = rb"([\x80-\xff]*[\x00-\x7f])", rb"[\x80-\xff]*[\x00-\x7f]"
+# As nearly all writers have them, with a checksum: a dictionary, and a data page of version 1 up to its statistics.
+_USUAL_DICTIONARY = re.compile(
+    rb"\x15\x04\x15" + _ANY + rb"\x15" + _NUMBER + rb"\x15" + _ANY + rb"\x3c\x15" + _ANY + rb"\x15.[\x11\x12]?\x00\x00",
+    re.DOTALL,
+)
+_USUAL = re.compile(
+    rb"\x15\x00\x15" + _ANY + rb"\x15" + _NUMBER + rb"\x15" + _ANY + rb"\x1c\x15" + _NUMBER + rb"\x15(.)\x15(.)\x15(.)",
+    re.DOTALL,
+)
+# The same without a checksum.
+_UNCHECKED_DICTIONARY = re.compile(
+    rb"\x15\x04\x15" + _ANY + rb"\x15" + _NUMBER + rb"\x4c\x15" + _ANY + rb"\x15.[\x11\x12]?\x00\x00", re.DOTALL
+)
+_NAMES = "PLAIN, , PLAIN_DICTIONARY, RLE, BIT_PACKED, DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY"
+_ENCODINGS = dict(enumerate([*_NAMES.split(", "), "RLE_DICTIONARY", "BYTE_STREAM_SPLIT"]))
+_DATA, _DICTIONARY_PAGE, _DATA_V2 = 0, 2, 3
+_TYPE, _UNPACKED, _PACKED, _CHECKSUM, _V1, _DICTIONARY, _V2 = 1, 2, 3, 4, 5, 7, 8
+_TRUE, _FALSE = 1, 2
+_STATISTICS = 0x1C  # field 5 of a data page header, after field 4
+
+Read = Callable[[int, int], bytes]
+Header = dict[int, Any]
+
+
+def refuse_damaged_pages(read: Read, metadata: Any, leaves: Iterable[int], *, file: DataFile, ordinal: int) -> None:
+    """Refuse a row group whose page headers contradict the footer, or themselves.
+
+    Args:
+        read: Gives so many bytes of the file from a position on; fewer where it ends.
+        metadata: The `pyarrow.parquet.FileMetaData` of a file whose leaf columns have been read: only then is asking
+            for them safe.
+        leaves: Leaf columns to look at.
+        file: The file, for the message.
+        ordinal: The row group.
+
+    Raises:
+        DecodeError: A header is not what it was; the message says how.
+    """
+    wanted, group = list(leaves), metadata.row_group(ordinal)
+    if wanted and _UNCHECKED_DICTIONARY.match(read(_LEAST_BYTES, _first_page(group.column(wanted[0])))):
+        return  # who writes checksums writes them for all
+    window = _Window(read, _SMALL_BYTES if group.total_byte_size <= _SMALL_BYTES else _READ_BYTES)
+    for leaf in wanted:
+        column, levels = group.column(leaf), metadata.schema.column(leaf)
+        try:
+            _check_chunk(window, column, levels.max_definition_level, levels.max_repetition_level)
+        except (LookupError, ValueError, OverflowError, RecursionError) as problem:
+            raise DecodeError(
+                f"the data is damaged: a page header of {column.path_in_schema} is damaged: {problem}",
+                file=file.path,
+                row_group=ordinal,
+            ) from None
+
+
+def _first_page(column: Any) -> int:
+    at: int = column.data_page_offset
+    if column.has_dictionary_page and column.dictionary_page_offset:  # some writers say 0 where there is none
+        at = min(at, column.dictionary_page_offset)
+    return at
+
+
+def _check_chunk(window: _Window, column: Any, max_definition: int, max_repetition: int) -> None:
+    at = _first_page(column)
+    values, encodings = column.num_values, column.encodings
+    found, stop = 0, at + column.total_compressed_size
+    while found < values and at < stop:
+        header, after = window.header(at)
+        if _CHECKSUM not in header:
+            return
+        if header[_PACKED] > stop - after:
+            raise ValueError(f"a page has {header[_PACKED]:,} bytes, where {max(stop - after, 0):,} are left")
+        if header[_TYPE] == _DATA:
+            found += header[_V1][1]
+            _check_v1(header[_V1], encodings, max_definition, max_repetition)
+        elif header[_TYPE] == _DATA_V2:
+            found += header[_V2][1]
+            _check_v2(header, encodings, window, after, (max_definition, max_repetition))
+        at = after + header[_PACKED]
+    if found != values:
+        raise ValueError(f"pages have {found:,} values, but the footer says {values:,}")
+
+
+class _Window:
+    """Some bytes of the file, those asked for last, and some behind them."""
+
+    def __init__(self, read: Read, length: int) -> None:
+        self._read, self._length = read, length
+        self._at, self._data = 0, b""
+
+    def bytes_at(self, at: int, least: int = _LEAST_BYTES) -> bytes:
+        """At least so many bytes from a position on, unless the file ends."""
+        first = at - self._at
+        if first < 0 or first + least > len(self._data):
+            self._at, self._data = at, self._read(max(self._length, least), at)
+            first = 0
+        return self._data[first : first + max(least, _READ_BYTES)]
+
+    def header(self, at: int) -> tuple[Header, int]:
+        """The page header at a position, and the position after it."""
+        try:
+            found, after = _page_header(self.bytes_at(at), 0)
+        except IndexError:
+            # Statistics in a header may be as long as the longest cells.
+            found, after = _page_header(self._read(_LONGEST_HEADER, at), 0)
+        return found, at + after
+
+
+def _page_header(data: bytes, at: int) -> tuple[Header, int]:
+    if (usual := _USUAL_DICTIONARY.match(data, at)) is not None:
+        return {_TYPE: _DICTIONARY_PAGE, _PACKED: read_integer(usual[1], 0)[0], _CHECKSUM: 0}, usual.end()
+    if (usual := _USUAL.match(data, at)) is not None:
+        after = usual.end()
+        after = skip_struct(data, after + 1) if data[after] == _STATISTICS else after
+        if data[after] == data[after + 1] == 0:
+            page = {1: read_integer(usual[2], 0)[0], 2: usual[3][0] >> 1, 3: usual[4][0] >> 1, 4: usual[5][0] >> 1}
+            return {_TYPE: _DATA, _PACKED: read_integer(usual[1], 0)[0], _CHECKSUM: 0, _V1: page}, after + 2
+    found: Header = {}
+    field = 0
+    while data[at]:
+        field, kind, at = read_field(data, at, field)
+        if kind in INTEGERS and field <= _CHECKSUM:
+            found[field], at = read_integer(data, at)
+        elif kind == STRUCT and field in (_V1, _DICTIONARY, _V2):
+            found[field], at = _page(data, at)
+        else:
+            at = skip_value(data, at, kind)
+    if _TYPE not in found or found.get(_PACKED, -1) < 0:
+        raise ValueError("it says neither what page it is of nor how long that is")
+    return found, at + 1
+
+
+def _page(data: bytes, at: int) -> tuple[Header, int]:
+    found: Header = {}
+    field = 0
+    while data[at]:
+        field, kind, at = read_field(data, at, field)
+        if kind in INTEGERS:
+            found[field], at = read_integer(data, at)
+        else:
+            if kind in (_TRUE, _FALSE):
+                found[field] = kind == _TRUE
+            at = skip_value(data, at, kind)
+    return found, at + 1
+
+
+def _check_v1(page: Header, encodings: Sequence[str], max_definition: int, max_repetition: int) -> None:
+    _check_encoding(page.get(2), encodings)
+    if max_definition:
+        _check_levels_encoding(page.get(3), encodings)
+    if max_repetition:
+        _check_levels_encoding(page.get(4), encodings)
+
+
+def _check_v2(header: Header, encodings: Sequence[str], window: _Window, at: int, most: tuple[int, int]) -> None:
+    page = header.get(_V2, {})
+    _check_encoding(page.get(4), encodings)
+    definition, repetition = page.get(5, -1), page.get(6, -1)
+    if definition < 0 or repetition < 0 or definition + repetition > header[_PACKED]:
+        raise ValueError(f"levels have {definition:,} and {repetition:,} bytes of a page of {header[_PACKED]:,}")
+    if not page.get(7, True) and header[_PACKED] != header.get(_UNPACKED):
+        raise ValueError("a page that is not compressed has another size than that")
+    levels = window.bytes_at(at, repetition + definition)[: repetition + definition]
+    _check_runs(levels[:repetition], most[1], page.get(1, 0))
+    _check_runs(levels[repetition:], most[0], page.get(1, 0))
+
+
+def _check_encoding(encoding: int | None, encodings: Sequence[str]) -> None:
+    name = _ENCODINGS.get(-1 if encoding is None else encoding, str(encoding))
+    if name not in encodings:
+        raise ValueError(f"a page has the encoding {name}, but the footer says {', '.join(encodings)}")
+
+
+def _check_levels_encoding(encoding: int | None, encodings: Sequence[str]) -> None:
+    if encoding != 3 and "BIT_PACKED" not in encodings:
+        raise ValueError(f"levels have the encoding {encoding}")
+
+
+def _check_runs(levels: bytes, highest: int, values: int) -> None:
+    """Refuse levels of which the runs do not fill the bytes and the values."""
+    width = highest.bit_length()
+    at = found = 0
+    while width and at < len(levels):
+        run, at = read_varint(levels, at)
+        found += (run >> 1) * 8 if run & 1 else run >> 1
+        at += (run >> 1) * width if run & 1 else (width + 7) // 8
+    if at != len(levels) or (width and not values <= found < values + 8):
+        raise ValueError(f"{found:,} levels in {len(levels):,} bytes belong to {values:,} values")

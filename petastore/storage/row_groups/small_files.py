@@ -1,0 +1,208 @@
+"""Row groups of small files, each read whole with one request: one by one, or many of them as one table.
+
+To ask for the footer first and for the pages then takes longer than to read and verify them all, however often. With
+thousands of such files most of the time is Python's: what can be done once for many of them is done once.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from petastore.errors import DecodeError
+from petastore.inventory import DataFile
+from petastore.storage.files.location import Location
+from petastore.storage.files.whole_files import read_up_to
+from petastore.storage.footers.alike_footers import FEWEST
+from petastore.storage.footers.footers import Footer, FooterCache
+from petastore.storage.requests.failures import raise_alone
+from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, is_as_asked, leaves_of
+from petastore.storage.row_groups.dictionaries import swelling_leaves
+from petastore.storage.row_groups.joined_files import joined_files
+from petastore.storage.row_groups.page_headers import refuse_damaged_pages
+from petastore.storage.row_groups.unread import explained
+
+__all__ = ["in_one", "joined", "small_file_in_parts", "small_files_together"]
+
+SMALL_FILE_BYTES = 256 * 1024
+"""Files of so many bytes are read whole."""
+
+_MOST_DECODED_BYTES = 4 * 1024 * 1024
+"""Row groups of such files that have more bytes once decompressed, as the footer says, are read column by column."""
+
+
+def small_file_in_parts(
+    location: Location, file: DataFile, ordinal: int, parts: Sequence[Part], footers: FooterCache
+) -> Iterator[pa.Table] | None:
+    """One table of each part of a row group; None where it is not to be read in this way.
+
+    Args:
+        location: Where the dataset lies.
+        file: The file, as the inventory describes it.
+        ordinal: The row group's number in its file, from 0.
+        parts: What is read.
+        footers: Keeps footers from call to call.
+
+    Raises:
+        RequestError: The file has no such column or row group.
+        SchemaError: The column cannot be read, and why.
+        DatasetChangedError: The file is not the one that the inventory describes.
+        DecodeError: A page is damaged.
+        StorageError: The file is missing or cannot be read.
+    """
+    if not _are_for_one_go(parts) or not _is_small(location, file, footers):
+        return None
+    part = in_one(parts)
+    whole, footer = _fetched(location, file, footers)
+    table = _decoded(location, file, ordinal, part, whole, footer)
+    if table is None:
+        return None
+    return _divided(as_asked(table.combine_chunks(), footer, ordinal, part.columns, are_one=True), parts)
+
+
+def small_files_together(
+    location: Location, asked: Sequence[tuple[DataFile, int]], parts: Sequence[Part], footers: FooterCache
+) -> Iterator[pa.Table] | None:
+    """The row groups of several small files: of each part one table, with the rows of all, one after the other.
+
+    None where one of them is not to be read in this way, or has other types.
+
+    Args:
+        location: Where the dataset lies.
+        asked: Of each row group: its file, and its number there.
+        parts: What is read.
+        footers: Keeps footers from call to call.
+
+    Raises:
+        PetastoreError: One cannot be read; as `small_file_in_parts`.
+    """
+    if not _are_for_one_go(parts) or not all(_is_small(location, file, footers) for file, _ in asked):
+        return None
+    part = in_one(parts)
+    tables: list[pa.Table] = []
+    schema, is_plain = pa.schema([]), True
+    fetched = {file: _fetched(location, file, footers) for file in dict.fromkeys(file for file, _ in asked)}
+    whole = _decoded_as_one(asked, fetched, part)
+    if whole is not None:
+        return _divided(whole, parts)
+    for file, ordinal in asked:
+        data, footer = fetched[file]
+        table = _decoded(location, file, ordinal, part, data, footer)
+        if table is None:
+            return None
+        if not tables:
+            schema, is_plain = table.schema, is_as_asked(table.schema, part.columns)
+        if not is_plain:
+            table = as_asked(table.combine_chunks(), footer, ordinal, part.columns, are_one=True)
+        elif not table.schema.equals(schema):
+            return None
+        tables.append(table)
+    return joined(tables, parts)
+
+
+def in_one(parts: Sequence[Part]) -> Part:
+    """All columns of some parts, at least one, as one part that is read whole."""
+    names = tuple(name for part in parts for name in part.columns)
+    return Part(names, most_bytes=min(part.most_bytes for part in parts))
+
+
+def _are_for_one_go(parts: Sequence[Part]) -> bool:
+    names = [name for part in parts for name in part.columns]
+    return bool(parts) and len(set(names)) == len(names) and all(part.first is None and part.columns for part in parts)
+
+
+def joined(tables: Iterable[pa.Table], parts: Sequence[Part]) -> Iterator[pa.Table]:
+    """Of each part one table: its columns of some tables, one after the other.
+
+    Raises:
+        pa.ArrowInvalid: The tables do not have the same types.
+    """
+    return _divided(pa.concat_tables(tables).replace_schema_metadata().combine_chunks(), parts)
+
+
+def _divided(table: pa.Table, parts: Sequence[Part]) -> Iterator[pa.Table]:
+    return iter([table]) if len(parts) == 1 else (table.select(list(part.columns)) for part in parts)
+
+
+def _is_small(location: Location, file: DataFile, footers: FooterCache) -> bool:
+    return file.size <= SMALL_FILE_BYTES and footers.knows_small_footer(location, file)
+
+
+def _fetched(location: Location, file: DataFile, footers: FooterCache) -> tuple[bytes, Footer]:
+    whole = read_up_to(location, file.path, file.size + 1)
+    return whole, footers.found(location, file, whole)
+
+
+def _decoded(
+    location: Location, file: DataFile, ordinal: int, part: Part, whole: bytes, footer: Footer
+) -> pa.Table | None:
+    """Columns of a row group as Arrow reads them; None where the little that is in the file may be much in memory."""
+    try:
+        reader = pq.ParquetReader()
+        reader.open(pa.BufferReader(whole), page_checksum_verification=True)
+        metadata = reader.metadata
+        groups = metadata.num_row_groups
+        leaves = leaves_of(footer, ordinal, part.columns, groups)
+        group = metadata.row_group(ordinal)
+        rows = group.num_rows
+        if _may_be_large(footer, ordinal, part, leaves, rows, group.total_byte_size):
+            return None
+        table = _table(reader, ordinal, leaves, groups)
+        check_rows(table.num_rows, footer, ordinal, part.columns, rows)
+        refuse_damaged_pages(lambda size, at: whole[at : at + size], metadata, leaves, file=file, ordinal=ordinal)
+    except (pa.ArrowException, OSError) as problem:
+        raise_alone(explained(problem, location, file, ordinal, part.columns, footer))
+    return table
+
+
+def _decoded_as_one(
+    asked: Sequence[tuple[DataFile, int]], fetched: Mapping[DataFile, tuple[bytes, Footer]], part: Part
+) -> pa.Table | None:
+    """Columns of many row groups, decoded in one call; None where they have to be decoded one by one.
+
+    So they are where one of them is damaged: it is found then, and named.
+    """
+    if len(fetched) < FEWEST:
+        return None
+    number_of = {file: number for number, file in enumerate(fetched)}
+    encoded = [footer.encoded for _, footer in fetched.values()]
+    places = [(number_of[file], ordinal) for file, ordinal in asked]
+    joined_ones = joined_files([data for data, _ in fetched.values()], encoded, places)
+    if joined_ones is None:
+        return None
+    (_, footer), data = fetched[asked[0][0]], joined_ones.data
+    leaves = leaves_of(footer, 0, part.columns, len(asked))
+    try:
+        reader = pq.ParquetReader()
+        reader.open(pa.BufferReader(data), page_checksum_verification=True)
+        metadata = reader.metadata
+        are_flat = all(metadata.schema.column(leaf).max_repetition_level == 0 for leaf in leaves)
+        sizes = [metadata.row_group(number).total_byte_size for number in range(len(asked))]
+        may_swell = sum(map(operator.mul, joined_ones.chunks.rows.tolist(), sizes)) > part.most_bytes
+        if may_swell or not are_flat or sum(sizes) > _MOST_DECODED_BYTES or not joined_ones.have_a_page_each(leaves):
+            return None
+        table = reader.read_all(column_indices=leaves, use_threads=False)
+        if table.num_rows != metadata.num_rows or not is_as_asked(table.schema, part.columns):
+            return None
+        for number, (file, _) in enumerate(asked):
+            refuse_damaged_pages(lambda size, at: data[at : at + size], metadata, leaves, file=file, ordinal=number)
+    except (pa.ArrowException, OSError, DecodeError):
+        return None
+    return table.replace_schema_metadata().combine_chunks()
+
+
+def _may_be_large(footer: Footer, ordinal: int, part: Part, leaves: list[int], rows: int, size: int) -> bool:
+    if size > _MOST_DECODED_BYTES:
+        return True
+    may_swell = rows * size > part.most_bytes or footer.columns.are_nested
+    return may_swell and bool(swelling_leaves(footer, ordinal, leaves, part.most_bytes))
+
+
+def _table(reader: Any, ordinal: int, leaves: list[int], groups: int) -> pa.Table:
+    if groups == 1:  # which takes a third less than to read the one there is
+        return reader.read_all(column_indices=leaves, use_threads=False)
+    return reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)

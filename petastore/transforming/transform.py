@@ -1,0 +1,233 @@
+"""TransformSpec: a user's function on rows, DataFrames or columns, and the schema after it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.decoding.decoded import Decoded
+from petastore.decoding.frame import frame_of
+from petastore.errors import MissingExtraError, RequestError, TransformError
+from petastore.schema.field import UnischemaField
+from petastore.schema.unischema import Unischema
+from petastore.transforming.results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows
+
+_TAKES: Final = ("row", "dataframe", "columns")
+
+__all__ = ["Transform", "TransformSpec", "edit_field", "takes_frames", "transform_columns", "transform_schema"]
+
+Transform: TypeAlias = Callable[
+    [dict[str, Decoded], NDArray[np.int64]], "dict[str, Decoded] | Future[dict[str, Decoded]]"
+]
+"""Makes of the columns of a span, and where its batches begin, the columns after a transform; they are a new dict."""
+
+
+def edit_field(name: str, numpy_dtype: Any, shape: Sequence[int | None], nullable: bool = False) -> UnischemaField:
+    """A field that a transform adds or changes.
+
+    Example:
+        >>> edit_field("half", "float32", (14, 14))
+        UnischemaField('half', float32, (14, 14))
+    """
+    return UnischemaField(name, numpy_dtype, tuple(shape), None, nullable)
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformSpec:
+    """A function that workers apply after decoding, and what it does to the schema.
+
+    ```text
+    takes=         it is given, and returns            of                                       missing values
+    "row"          a dict of values                    one row                                  None
+    "dataframe"    a pandas DataFrame                  all rows of a batch (1)                  what pandas has for them
+    "columns"      a dict of arrays (rows, *shape)     all rows of a batch (1)                  masked; None in objects
+    None           "row" with `make_reader`, "dataframe" with `make_batch_reader`, as in Petastorm
+    ```
+
+    (1) With `make_reader`: of as many consecutive rows as are at hand, so what becomes of a row must depend on nothing
+    but this row. "columns" then does the same as "row", without a call for each.
+
+    It must keep the number of rows: that is what keeps ranks in step. In DataFrames integers and booleans with missing
+    values are pandas' nullable types, floats have NaN, times NaT, and arrays are objects; instants have the time zone
+    that they are stored with, and may be returned in any. What pandas calls missing in what is returned is missing; but
+    NaN in a column that was there before is missing where it was missing before, and a number elsewhere. In dicts of
+    columns, `numpy.ma.MaskedArray` is what a column with missing values is; `numpy.ma.filled(column, 0)` fills those of
+    any column. Text and arrays of free shape are object arrays.
+
+    Example:
+        >>> spec = TransformSpec(lambda row: {"x": row["x"] / 2}, edit_fields=[("x", np.float64, (), False)])
+        >>> transform_schema(Unischema("s", [UnischemaField("x", "int64"), UnischemaField("y", "str")]), spec)
+        Unischema('s_transformed', [
+          UnischemaField('y', str),
+          UnischemaField('x', float64),
+        ])
+        >>> of_columns = TransformSpec(lambda columns: {"x": columns["x"] / 2}, spec.edit_fields, takes="columns")
+    """
+
+    func: Callable[[Any], Any] | None = None
+    """The function; it runs in worker threads, several at a time, or, with `reader_pool_type="process"`, in worker
+    processes, which must be able to import it. None removes and selects fields, and gives those in `edit_fields` a new
+    dtype or shape: lists that are all of one length become one array by `("track", "float32", (3,), False)`."""
+
+    edit_fields: Iterable[UnischemaField | tuple[str, Any, Sequence[int | None], bool]] | None = None
+    """Fields that the function adds or changes, as fields or `(name, numpy_dtype, shape, nullable)`; they go last."""
+
+    removed_fields: Iterable[str] | None = None
+    """Names of fields that are gone afterwards."""
+
+    selected_fields: Iterable[str] | None = None
+    """Names of the fields that stay, in this order. Not together with `removed_fields`."""
+
+    takes: str | None = dataclasses.field(default=None, kw_only=True)
+    """What the function takes and returns: `"row"`, `"dataframe"` or `"columns"`; None is the reader's own form."""
+
+    def __post_init__(self) -> None:
+        if self.takes is not None and self.takes not in _TAKES:
+            raise RequestError(
+                f"takes={self.takes!r} is nothing that a function can take; there are "
+                f"{', '.join(map(repr, _TAKES))}, and None for what Petastorm has"
+            )
+        removed = tuple(self.removed_fields or ())
+        if removed and self.selected_fields is not None:
+            raise RequestError("TransformSpec takes removed_fields or selected_fields, not both")
+        edited = tuple(
+            field if isinstance(field, UnischemaField) else edit_field(*field) for field in self.edit_fields or ()
+        )
+        object.__setattr__(self, "edit_fields", edited)
+        object.__setattr__(self, "removed_fields", removed)
+        selected = None if self.selected_fields is None else tuple(self.selected_fields)
+        object.__setattr__(self, "selected_fields", selected)
+
+
+def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unischema:
+    """The schema after a transform, named `<name>_transformed`.
+
+    Raises:
+        RequestError: `selected_fields` or `removed_fields` name a field that there is not.
+    """
+    edited = {field.name: field for field in transform_spec.edit_fields or () if isinstance(field, UnischemaField)}
+    fields = {field.name: field for field in schema if field.name not in edited} | edited
+    for name in (*(transform_spec.removed_fields or ()), *(transform_spec.selected_fields or ())):
+        if name not in fields and name not in schema:
+            known = ", ".join(map(repr, fields))
+            raise RequestError(f"TransformSpec names the field {name!r}, but after it there are {known}")
+    if transform_spec.selected_fields is not None:
+        kept = [fields[name] for name in transform_spec.selected_fields]
+    else:
+        kept = [field for name, field in fields.items() if name not in (transform_spec.removed_fields or ())]
+    # What comes out of a transform is decoded: no codec applies any more.
+    return Unischema(f"{schema.name}_transformed", [dataclasses.replace(field, codec=None) for field in kept])
+
+
+def takes_frames(spec: TransformSpec, *, batched: bool) -> bool:
+    """Whether the function of a transform is given DataFrames."""
+    return (spec.takes or ("dataframe" if batched else "row")) == "dataframe"
+
+
+def transform_columns(
+    columns: dict[str, Decoded],
+    offsets: NDArray[np.int64],
+    schema: Unischema,
+    spec: TransformSpec,
+    *,
+    batched: bool,
+    zones: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Decoded]:
+    """The columns of a span after a transform.
+
+    Args:
+        columns: The columns before.
+        offsets: Where batches begin, shape (batches + 1,); with `batched`, each is one call of the function, unless
+            it takes rows.
+        schema: The schema after the transform.
+        spec: The transform.
+        batched: Whether the reader gives batches, or else rows.
+        zones: Time zones that instants have in DataFrames, by the names of columns.
+
+    Raises:
+        TransformError: The function raised, or gave what `edit_fields` does not promise.
+    """
+    if spec.func is None:
+        return _as_declared(columns, int(offsets[-1]), schema, spec)
+    call = _CALLS[spec.takes or ("dataframe" if batched else "row")]
+    borders = offsets.tolist() if batched and call is not _of_rows else [0, int(offsets[-1])]
+    made = [
+        call(Asked(spec.func, columns, first, stop - first, schema, zones))
+        for first, stop in itertools.pairwise(borders)
+    ]
+    return made[0] if len(made) == 1 else {field.name: _joined([part[field.name] for part in made]) for field in schema}
+
+
+def _as_declared(columns: dict[str, Decoded], rows: int, schema: Unischema, spec: TransformSpec) -> dict[str, Decoded]:
+    """The columns where there is no function: those that `edit_fields` names, as what it says that they are."""
+    lacking = [field.name for field in schema if field.name not in columns]
+    if lacking:
+        raise TransformError(f"edit_fields adds {lacking}, but there is no func that would make them")
+    edited = {field.name for field in spec.edit_fields or () if isinstance(field, UnischemaField)}
+    declared = Unischema(schema.name, [field for field in schema if field.name in edited])
+    asked = Asked(None, columns, 0, rows, declared, {})
+    made = columns_of_arrays(asked, {name: column.rows(0, rows) for name, column in columns.items()})
+    return {field.name: made.get(field.name, columns[field.name]) for field in schema}
+
+
+def _of_rows(asked: Asked) -> dict[str, Decoded]:
+    names = list(asked.columns)
+    results = []
+    for row, values in enumerate(zip(*(_values(asked, column) for column in asked.columns.values()), strict=True)):
+        result = asked.call(dict(zip(names, values, strict=True)), row)
+        if not isinstance(result, dict):
+            raise asked.error(f"must return a dict, but it returned {type(result).__name__}", row)
+        asked.check_names(result, row)
+        results.append(result)
+    return columns_of_rows(asked, results)
+
+
+def _values(asked: Asked, column: Decoded) -> list[Any]:
+    """One value a row, None where it is missing."""
+    rows = slice(asked.first, asked.first + asked.rows)
+    values = list(column.values[rows])
+    if column.missing is not None:
+        for row in np.flatnonzero(column.missing[rows]):
+            values[row] = None
+    return values
+
+
+def _of_columns(asked: Asked) -> dict[str, Decoded]:
+    return columns_of_arrays(asked, asked.call(_arrays(asked)))
+
+
+def _of_frame(asked: Asked) -> dict[str, Decoded]:
+    try:
+        frame = frame_of(_arrays(asked), asked.zones)
+    except MissingExtraError:
+        raise MissingExtraError("a transform that takes DataFrames", package="pandas", extra="spark") from None
+    return columns_of_frame(asked, asked.call(frame))
+
+
+_CALLS: Final = {"row": _of_rows, "dataframe": _of_frame, "columns": _of_columns}
+
+
+def _arrays(asked: Asked) -> dict[str, NDArray[Any]]:
+    """What the function is given, as arrays; masks can be written."""
+    arrays = {name: column.rows(asked.first, asked.first + asked.rows) for name, column in asked.columns.items()}
+    return {
+        name: np.ma.MaskedArray(array.data, mask=np.array(np.ma.getmaskarray(array)))
+        if isinstance(array, np.ma.MaskedArray)
+        else array
+        for name, array in arrays.items()
+    }
+
+
+def _joined(parts: list[Decoded]) -> Decoded:
+    missing = None
+    if any(part.missing is not None for part in parts):
+        known = (np.zeros(len(part.values), np.bool_) if part.missing is None else part.missing for part in parts)
+        missing = np.concatenate(list(known))
+    return Decoded(np.concatenate([part.values for part in parts]), missing)

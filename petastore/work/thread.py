@@ -1,0 +1,213 @@
+"""The thread pool: one set of threads a process, shared by all of its readers.
+
+Page decode, image decode, decompression and large NumPy copies let go of the GIL, so threads are enough for them. The
+threads start with the first reader that needs them and end with the last one that lets go of them: a process without an
+open reader has none. A thread whose storage does not answer is nobody's any more once it was waited for in vain.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import threading
+import time
+import warnings
+from concurrent.futures import Future
+from typing import Any
+
+import numpy.ma  # noqa: F401 - NumPy imports it when it is first asked for, which would be in a worker
+
+from petastore.errors import AbandonedThreadWarning
+from petastore.forks import made_anew_in_children
+from petastore.storage.requests.under_way import Request, request_of
+from petastore.threads import Threads, interpreter_ends
+from petastore.work.pool import Task
+
+__all__ = ["ThreadPool", "available_cpus"]
+
+_GRACE_S = 1.0
+"""How long `join` waits for requests to storage: those that are answered at all mostly are by then."""
+
+_LOOK_AGAIN_S = 0.05
+"""How often `join` looks again whether what still runs waits for storage."""
+
+
+def available_cpus() -> int:
+    """CPUs that this process may use.
+
+    Example:
+        >>> available_cpus() >= 1
+        True
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _SharedThreads:
+    """The threads of this process, and how many pools lease them."""
+
+    def __init__(self) -> None:
+        self.make_anew()
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """Begins without threads."""
+        # Reentrant: the collector may run inside, and close a pool that it finds.
+        self._lock = threading.RLock()
+        self._threads: Threads | None = None
+        self._leases = 0
+
+    def lease(self) -> Threads:
+        with self._lock:
+            if self._threads is None:
+                self._threads = Threads("petastore")
+            self._leases += 1
+            return self._threads
+
+    def give_back(self) -> None:
+        with self._lock:
+            self._leases -= 1
+            ended, self._threads = (self._threads, None) if self._leases == 0 else (None, self._threads)
+        if ended is not None:
+            ended.end()
+
+
+_shared = _SharedThreads()
+
+
+class ThreadPool:
+    """Runs tasks on the process's threads, a limited number at a time.
+
+    Thread-safe. In a forked child it is closed, and its tasks are forgotten.
+
+    Args:
+        workers: Tasks of this pool that run at a time.
+
+    Example:
+        >>> pool = ThreadPool(2)
+        >>> pool.submit(lambda: 7, priority=0).result()
+        7
+        >>> pool.close(); pool.join()
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._tickets = itertools.count()
+        self._begin_without_threads()
+        self._threads = _shared.lease()
+        self._is_leasing = True
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """Nothing runs, nothing waits, and nothing will: the threads are the parent's."""
+        self._begin_without_threads()
+        self._closed = True
+
+    def _begin_without_threads(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: list[tuple[int, int, Future[Any], Task]] = []
+        self._begun = 0  # threads that run tasks of this pool, or are about to
+        self._running: set[int] = set()  # those that do, by their identifiers
+        self._closed = self._is_leasing = False
+
+    def submit(self, task: Task, *, priority: int) -> Future[Any]:
+        """Runs the task on one of the threads, tasks of lower priority number first."""
+        future: Future[Any] = Future()
+        with self._changed:
+            if self._closed:
+                future.cancel()
+                return future
+            heapq.heappush(self._waiting, (priority, next(self._tickets), future, task))
+            began = self._begun >= self.workers or self._begin_one_more()
+        # When the interpreter ends, tasks wait for ever, and so do the daemons that want them; not so the main thread.
+        if not began and threading.current_thread() is threading.main_thread():
+            self.close()
+        return future
+
+    def _begin_one_more(self) -> bool:
+        """One more thread for what waits; False where the interpreter ends."""
+        began = self._threads.run(self._run_waiting)
+        self._begun += began
+        return began
+
+    def _run_waiting(self) -> None:
+        me = threading.get_ident()
+        with self._changed:
+            self._running.add(me)
+        while True:
+            with self._changed:
+                if not self._waiting or interpreter_ends():
+                    self._begun -= 1
+                    self._running.discard(me)
+                    self._changed.notify_all()
+                    self._give_threads_back(once_idle=True)
+                    return
+                _, _, future, task = heapq.heappop(self._waiting)
+            if future.set_running_or_notify_cancel():
+                _settle(future, task)
+            del future, task  # or a thread that waits for work would keep the last result alive
+
+    def _give_threads_back(self, *, once_idle: bool) -> None:
+        if self._closed and self._is_leasing and not (once_idle and self._begun):
+            self._is_leasing = False
+            _shared.give_back()
+
+    def requests(self) -> list[Request]:
+        """The requests to storage that tasks wait for."""
+        with self._changed:
+            running = list(self._running)
+        return [request for thread in running if (request := request_of(thread)) is not None]
+
+    def close(self) -> None:
+        """Cancels the tasks that wait; those that run go on to their end."""
+        with self._changed:
+            self._closed = True
+            waiting, self._waiting = self._waiting, []
+            self._give_threads_back(once_idle=True)
+        for _, _, future, _ in waiting:
+            future.cancel()
+
+    def join(self) -> None:
+        """Waits for the tasks that run, after `close`; for those that wait for storage not much longer than a second.
+
+        Threads that storage keeps longer are left behind, and an `AbandonedThreadWarning` names what they wait for.
+        """
+        began = time.monotonic()
+        me = threading.get_ident()
+        with self._changed:
+            mine = int(me in self._running)
+            hopeless: list[Request] = []
+            while self._begun > mine and not hopeless:
+                self._changed.wait(max(began + _GRACE_S - time.monotonic(), _LOOK_AGAIN_S))
+                hopeless = self._hopeless(me, self._begun - mine) if time.monotonic() - began >= _GRACE_S else []
+                self._threads.leave_behind(self._running - {me} if hopeless else ())
+            self._give_threads_back(once_idle=False)
+        self._threads.join()
+        if hopeless:
+            _warn_of(hopeless)
+
+    def _hopeless(self, me: int, others: int) -> list[Request]:
+        """What the other threads wait for, where each of them has waited for storage for long; else nothing."""
+        requests = [request_of(thread) for thread in self._running if thread != me]
+        hopeless = [request for request in requests if request is not None and request.seconds >= _GRACE_S]
+        return hopeless if len(hopeless) == others else []
+
+
+def _warn_of(requests: list[Request]) -> None:
+    one = len(requests) == 1
+    warnings.warn(
+        f"{'a thread' if one else f'{len(requests):,} threads'} could not be ended and {'is' if one else 'are'} left "
+        f"behind, since storage does not answer: {'; '.join(map(str, requests))}. It ends with the process, or once "
+        "storage answers",
+        AbandonedThreadWarning,
+        stacklevel=2,
+    )
+
+
+def _settle(future: Future[Any], task: Task) -> None:
+    try:
+        result = task()
+    except BaseException as problem:  # noqa: BLE001 - whatever it is, it belongs to whoever asks for the result
+        future.set_exception(problem)
+    else:
+        future.set_result(result)

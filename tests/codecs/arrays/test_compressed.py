@@ -1,0 +1,212 @@
+"""CompressedNdarrayCodec keeps the laws of codecs, reads what NumPy writes, and bounds what it inflates."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from petastore.codecs import CompressedNdarrayCodec
+from petastore.codecs.arrays.npz import member_of
+from petastore.errors import DecodeError, EncodeError
+from petastore.schema import UnischemaField
+from petastore.testing.codec_laws import Case, CodecLaws, empty_column
+from petastore.testing.memory import grown_in_child
+from tests import bombs
+from tests.codecs import bombs_of
+
+CODEC = CompressedNdarrayCodec()
+MASK = UnischemaField("mask", "uint8", (8, 8), CODEC)
+FREE = UnischemaField("mask", "uint8", (None, None), CODEC)
+
+
+def archive(members: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED, *, streamed: bool = False) -> bytes:
+    """A zip archive; streamed ones have their sizes after the data."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(Pipe(written) if streamed else written, "w", method) as opened:
+        for name, content in members.items():
+            opened.writestr(name, content)
+    return written.getvalue()
+
+
+class Pipe(io.RawIOBase):
+    """A file in which one cannot go back."""
+
+    def __init__(self, target: io.BytesIO) -> None:
+        self.target = target
+
+    def write(self, content: Any) -> int:
+        return self.target.write(content)
+
+    def writable(self) -> bool:
+        return True
+
+
+def npy(array: np.ndarray[Any, Any]) -> bytes:
+    written = io.BytesIO()
+    np.save(written, array)
+    return written.getvalue()
+
+
+class TestCompressedLaws(CodecLaws):
+    def cases(self) -> Mapping[str, Case]:
+        return {
+            "fixed": Case(MASK, hnp.arrays("uint8", (8, 8)), [np.zeros((8, 8), bool), np.zeros((8, 9), "uint8")]),
+            "free": Case(
+                UnischemaField("cloud", "float32", (None, 3), CODEC),
+                hnp.arrays("float32", hnp.array_shapes(min_dims=1, max_dims=1).map(lambda shape: (*shape, 3))),
+                [np.zeros((2, 4), "float32"), [[1.0, 2.0, 3.0]]],
+            ),
+            "scalar": Case(UnischemaField("s", "int64", (), CODEC), hnp.arrays("int64", ()), [np.zeros(1, "int64")]),
+            "text": Case(
+                UnischemaField("names", str, (2,), CODEC),
+                hnp.arrays("U2", (2,), elements={"alphabet": "ab深"}),
+                [np.array([b"a", b"b"])],
+            ),
+        }
+
+    def bombs(self, field: UnischemaField) -> st.SearchStrategy[Any]:
+        return bombs_of.archives(field)
+
+    def golden_folder(self) -> Path:
+        return Path(__file__).parents[1] / "golden" / "compressed_ndarray"
+
+    def golden_values(self, name: str) -> Sequence[Any]:
+        values: dict[str, list[Any]] = {
+            "fixed": [np.arange(64, dtype="uint8").reshape(8, 8), np.zeros((8, 8), "uint8")],
+            "free": [np.zeros((0, 3), "float32"), np.arange(6, dtype="float32").reshape(2, 3) / 7],
+            "scalar": [np.array(-7)],
+            "text": [np.array(["a", "深い"])],
+        }
+        return values[name]
+
+
+@given(array=hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=4)))
+def test_the_content_is_what_numpy_reads_and_writes(array: np.ndarray[Any, Any]) -> None:
+    field = UnischemaField("a", array.dtype.newbyteorder("="), (None,) * array.ndim, CODEC)
+    if array.dtype.kind not in "mM":
+        with np.load(io.BytesIO(CODEC.encode(field, array))) as opened:
+            assert opened.files == ["arr"]
+            np.testing.assert_array_equal(opened["arr"], array)
+    written = io.BytesIO()
+    np.savez_compressed(written, arr=array)
+    if array.dtype.kind not in "mM":
+        np.testing.assert_array_equal(CODEC.decode(field, written.getvalue()), array)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_archives_of_other_writers_are_read(method: int, streamed: bool) -> None:
+    array = np.arange(64, dtype="uint8").reshape(8, 8)
+    cell = archive({"arr.npy": npy(array)}, method, streamed=streamed)
+    np.testing.assert_array_equal(CODEC.decode(MASK, cell), array)
+
+
+def refused(cell: bytes, field: UnischemaField = FREE) -> str:
+    with pytest.raises(DecodeError) as caught:
+        CODEC.decode(field, cell)
+    return str(caught.value)
+
+
+def test_another_member_is_refused() -> None:
+    content = npy(np.zeros((2, 2), "uint8"))
+    assert "alone was expected" in refused(archive({"other.npy": content}))
+    assert "alone was expected" in refused(archive({"other.npy": content, "arr.npy": content}))
+    assert "does not begin as" in refused(archive({}))
+    assert "compressed otherwise" in refused(archive({"arr.npy": content}, zipfile.ZIP_LZMA))
+
+
+def test_an_archive_that_claims_more_than_it_can_hold_is_refused_before_it_is_inflated() -> None:
+    cell = bytearray(archive({"arr.npy": npy(np.zeros((8, 8), "uint8"))}))
+    cell[22:26] = (2**31).to_bytes(4, "little")
+    assert "more than" in refused(bytes(cell))
+
+
+def test_an_archive_that_holds_more_than_the_field_needs_is_refused() -> None:
+    bomb = archive({"arr.npy": npy(np.zeros((4096, 4096), "uint8"))})
+    assert len(bomb) < 32_000
+    assert "the field needs at most" in refused(bomb, MASK)
+    assert "the field needs at most" in refused(archive({"arr.npy": bytes(10**7)}, streamed=True), MASK)
+
+
+def test_content_that_inflates_to_more_than_it_declares_is_refused() -> None:
+    content = npy(np.zeros((8, 8), "uint8"))
+    deflater = zlib.compressobj(9, zlib.DEFLATED, -15)
+    deflated = deflater.compress(bytes(10**7)) + deflater.flush()
+    good = archive({"arr.npy": content})
+    header = bytearray(good[:37])
+    header[18:22] = len(deflated).to_bytes(4, "little")
+    assert "has not the" in refused(bytes(header) + deflated)
+
+
+def test_a_wrong_checksum_is_refused() -> None:
+    cell = bytearray(archive({"arr.npy": npy(np.arange(64, dtype="uint8").reshape(8, 8))}, zipfile.ZIP_STORED))
+    cell[-200] ^= 1
+    assert refused(bytes(cell))
+
+
+def test_an_empty_member_and_no_archive_are_refused() -> None:
+    assert refused(archive({"arr.npy": b""}))
+    assert refused(b"")
+    assert refused(b"PK\x03\x04")
+    assert refused(npy(np.zeros((2, 2), "uint8")))
+
+
+def test_encryption_is_refused() -> None:
+    cell = bytearray(archive({"arr.npy": npy(np.zeros((2, 2), "uint8"))}))
+    cell[6] |= 1
+    assert "encrypted" in refused(bytes(cell))
+
+
+def test_pickles_are_never_loaded() -> None:
+    written = io.BytesIO()
+    np.savez_compressed(written, arr=np.array([{"a": 1}], object))
+    assert refused(written.getvalue(), UnischemaField("a", "int64", (1,), CODEC))
+
+
+@pytest.mark.parametrize("bad", [0, 1, 2])
+def test_the_row_of_a_bad_cell_is_named(bad: int) -> None:
+    cells = [CODEC.encode(MASK, np.full((8, 8), row, "uint8")) for row in range(3)]
+    cells[bad] = b"damaged"
+    for field in (MASK, FREE):
+        out = np.empty((3, 8, 8), "uint8") if field is MASK else np.empty(3, object)
+        with pytest.raises(DecodeError) as caught:
+            CODEC.decode_column(pa.array(cells, pa.binary()), field, out)
+        assert (caught.value.column, caught.value.row) == ("mask", bad)
+
+
+def test_the_row_of_a_bad_value_is_named() -> None:
+    with pytest.raises(EncodeError) as caught:
+        CODEC.encode_column([None, np.zeros((8, 8), "uint8"), np.zeros((8, 8))], MASK)
+    assert (caught.value.column, caught.value.row) == ("mask", 2)
+
+
+def test_the_fast_way_finds_what_zipfile_finds() -> None:
+    cell = CODEC.encode(MASK, np.arange(64, dtype="uint8").reshape(8, 8))
+    with zipfile.ZipFile(io.BytesIO(cell)) as opened:
+        assert member_of(np.frombuffer(cell, np.uint8), None) == opened.read("arr.npy")
+
+
+@pytest.mark.parametrize("says", [100, 2**20])
+def test_an_archive_that_holds_more_than_it_says_is_not_inflated_further(says: int) -> None:
+    field, cell = UnischemaField("a", "uint8", (None,), CODEC), bombs.npz(200 * 2**20, says=says)
+
+    def refused(growth: Callable[[], int]) -> list[Any]:
+        with pytest.raises(DecodeError):
+            CODEC.decode(field, cell)
+        with pytest.raises(DecodeError):
+            CODEC.decode_column(pa.array([cell]), field, empty_column(field, 1))
+        return [growth()]
+
+    _, grown = grown_in_child(refused)
+    assert grown < 20 * 2**20

@@ -1,0 +1,305 @@
+"""Images that are read through a hint: what comes out, of which shape, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from petastore.codecs import CompressedImageCodec, ImageDecode, NdarrayCodec
+from petastore.codecs.images.image_hinted import HintedImageCodec, hinted_field
+from petastore.codecs.registry import codec_of
+from petastore.errors import DecodeError, RequestError, SchemaError
+from petastore.schema import UnischemaField
+from petastore.testing.codec_laws import assert_declared, assert_refused_or_declared, empty_column
+from petastore.testing.memory import grown_in_child
+from tests import bombs
+
+PNG, JPEG = CompressedImageCodec("png"), CompressedImageCodec("jpeg", 90)
+
+
+def field_of(shape: tuple[int | None, ...], codec: CompressedImageCodec = JPEG, dtype: str = "uint8") -> UnischemaField:
+    return UnischemaField("image", dtype, shape, codec)
+
+
+def read(field: UnischemaField, hint: ImageDecode, cell: bytes) -> NDArray[Any]:
+    hinted = hinted_field(field, hint)
+    image: NDArray[Any] = codec_of(hinted).decode(hinted, cell)
+    assert_declared(hinted, image)
+    return image
+
+
+def waves(height: int, width: int) -> NDArray[np.uint8]:
+    """An image of smooth colours, all channels different."""
+    rows, columns = np.mgrid[:height, :width]
+    planes = [np.sin(rows / 9), np.cos(columns / 7), np.sin((rows + columns) / 11)]
+    return np.asarray(127 + 120 * np.stack(planes, axis=-1), np.uint8)
+
+
+@pytest.fixture(scope="module")
+def photographs() -> list[NDArray[np.uint8]]:
+    from sklearn.datasets import load_sample_images
+
+    whole = [np.asarray(image) for image in load_sample_images().images]
+    return [*whole, *(image[y : y + 256, x : x + 256] for image in whole for y in (0, 171) for x in (0, 384))]
+
+
+def exact_then_resized(image: NDArray[Any], hint: ImageDecode) -> NDArray[Any]:
+    """What a user would do without hints."""
+    top, left, height, width = hint.region or (0, 0, *image.shape[:2])
+    part = np.ascontiguousarray(image[top : top + height, left : left + width])
+    if hint.size is not None:
+        shrinks = max(old / new for old, new in zip(part.shape[:2], hint.size, strict=True)) > 1.5
+        part = cv2.resize(part, hint.size[::-1], interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
+    return cv2.cvtColor(part, cv2.COLOR_RGB2GRAY) if hint.gray and part.ndim == 3 else part
+
+
+HINTS = [
+    ImageDecode(size=(128, 128)),
+    ImageDecode(size=(100, 120)),
+    ImageDecode(size=(64, 64)),
+    ImageDecode(size=(32, 32)),
+    ImageDecode(size=(20, 24)),
+    ImageDecode(size=(96, 96), region=(16, 32, 224, 208)),
+    ImageDecode(size=(60, 60), gray=True),
+]
+
+
+@pytest.mark.parametrize("hint", HINTS, ids=str)
+def test_a_jpeg_decoded_small_is_the_exact_one_made_small_within_six_levels(
+    photographs: list[NDArray[np.uint8]], hint: ImageDecode
+) -> None:
+    field = field_of((None, None, 3))
+    for photograph in photographs:
+        cell = JPEG.encode(field, photograph)
+        found, wanted = read(field, hint, cell), exact_then_resized(JPEG.decode(field, cell), hint)
+        assert found.shape == wanted.shape
+        assert float(np.abs(found.astype(int) - wanted.astype(int)).mean()) <= 6
+        assert abs(float(found.mean()) - float(wanted.mean())) <= 1.5
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        ImageDecode(),
+        ImageDecode(region=(3, 5, 200, 211)),
+        ImageDecode(size=(200, 240)),
+        ImageDecode(size=(400, 300)),
+        ImageDecode(size=(100, 100), region=(1, 0, 254, 256)),
+    ],
+    ids=str,
+)
+def test_a_jpeg_that_cannot_be_decoded_smaller_is_exact(
+    photographs: list[NDArray[np.uint8]], hint: ImageDecode
+) -> None:
+    field = field_of((256, 256, 3))
+    for photograph in photographs[2:]:
+        cell = JPEG.encode(field, photograph)
+        np.testing.assert_array_equal(read(field, hint, cell), exact_then_resized(JPEG.decode(field, cell), hint))
+
+
+def test_gray_of_a_jpeg_is_the_brightness_of_its_colors(photographs: list[NDArray[np.uint8]]) -> None:
+    field = field_of((None, None, 3))
+    for photograph in photographs:
+        cell = JPEG.encode(field, photograph)
+        brightness = cv2.cvtColor(JPEG.decode(field, cell), cv2.COLOR_RGB2GRAY)
+        found = read(field, ImageDecode(gray=True), cell)
+        # Colours out of range were clipped before they were weighted; brightness never was.
+        assert float(np.abs(found.astype(int) - brightness.astype(int)).mean()) < 0.2
+
+
+hints = st.builds(
+    ImageDecode,
+    size=st.none() | st.tuples(st.integers(1, 48), st.integers(1, 48)),
+    region=st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 10), st.integers(1, 14)),
+    gray=st.booleans(),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(hint=hints, color=st.booleans(), deep=st.booleans())
+def test_a_png_is_exact(hint: ImageDecode, color: bool, deep: bool) -> None:
+    image: NDArray[Any] = waves(20, 24) if color else waves(20, 24)[..., 0].copy()
+    image = image.astype("uint16") * 250 if deep else image
+    field = field_of(image.shape, PNG, image.dtype.name)
+    np.testing.assert_array_equal(read(field, hint, PNG.encode(field, image)), exact_then_resized(image, hint))
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    hint=hints,
+    sizes=st.lists(st.tuples(st.integers(20, 70), st.integers(24, 70)), min_size=1, max_size=4),
+    codec=st.sampled_from([PNG, JPEG]),
+    color=st.booleans(),
+)
+def test_the_column_face_and_the_bytes_face_decode_as_the_cell_face(
+    hint: ImageDecode, sizes: list[tuple[int, int]], codec: CompressedImageCodec, color: bool
+) -> None:
+    stored = field_of((None, None, 3) if color else (None, None), codec)
+    images = [waves(*size) if color else waves(*size)[..., 0].copy() for size in sizes]
+    column = codec.encode_column(images, stored)
+    field = hinted_field(stored, hint)
+    hinted = codec_of(field)
+    assert isinstance(hinted, HintedImageCodec)
+    one, other = empty_column(field, len(column)), empty_column(field, len(column))
+    hinted.decode_column(column, field, one)
+    hinted.decode_bytes([np.frombuffer(cell, np.uint8) for cell in column.to_pylist()], field, other)
+    for cell, in_column, apart in zip(column.to_pylist(), one, other, strict=True):
+        value = hinted.decode(field, cell)
+        assert_declared(field, value)
+        np.testing.assert_array_equal(in_column, value)
+        np.testing.assert_array_equal(apart, value)
+
+
+@pytest.mark.parametrize("side", range(1, 40))
+def test_images_of_every_small_size_shrink_to_every_smaller_one(side: int) -> None:
+    image = np.full((side, 17, 3), (200, 100, 50), np.uint8)
+    field = field_of((None, None, 3))
+    cell = JPEG.encode(field, image)
+    for small in range(1, side + 1):
+        found = read(field, ImageDecode(size=(small, 9)), cell)
+        assert np.abs(found.astype(int) - (200, 100, 50)).max() <= 4
+
+
+def test_images_of_free_size_come_out_in_one_shape() -> None:
+    assert ImageDecode(size=(8, 9)).shape_of((None, None, 3)) == (8, 9, 3)
+    assert ImageDecode(size=(8, 9)).shape_of((None, None, None)) == (8, 9, 3)
+    assert ImageDecode(region=(1, 2, 5, 6)).shape_of((None, 50, 3)) == (5, 6, 3)
+    assert ImageDecode(size=(8, 9), gray=True).shape_of((None, None, 3)) == (8, 9)
+    assert ImageDecode(size=(8, 9), region=(1, 2, 5, 6)).shape_of((None, None)) == (8, 9)
+    assert ImageDecode(gray=True).shape_of((None, 7, 3)) == (None, 7)
+    assert ImageDecode().shape_of((None, 7, 3)) == (None, 7, 3)
+
+
+def test_the_first_image_that_ends_before_the_region_is_named() -> None:
+    stored = field_of((None, None, 3))
+    field = hinted_field(stored, ImageDecode(region=(0, 0, 20, 20)))
+    for first, row in ((waves(20, 20), 1), (waves(30, 19), 0)):
+        column = JPEG.encode_column([first, waves(30, 19)], stored)
+        with pytest.raises(
+            DecodeError, match=r"the jpeg is 30×19, and the region \(0, 0, 20, 20\) reaches beyond"
+        ) as caught:
+            codec_of(field).decode_column(column, field, np.empty((2, 20, 20, 3), np.uint8))
+        assert (caught.value.column, caught.value.row) == ("image", row)
+
+
+def test_the_first_damaged_image_is_named_among_images_of_one_size() -> None:
+    stored = field_of((32, 32, 3))
+    field = hinted_field(stored, ImageDecode(size=(16, 16)))
+    good, *cut = (JPEG.encode(stored, waves(32, 32)) for _ in range(3))
+    column = pa.array([good, *(cell[:-40] for cell in cut)])
+    with pytest.raises(DecodeError, match="the jpeg is damaged") as caught:
+        codec_of(field).decode_column(column, field, np.empty((3, 16, 16, 3), np.uint8))
+    assert (caught.value.column, caught.value.row) == ("image", 1)
+
+
+def test_another_image_than_what_was_declared_of_the_stored_one_is_refused() -> None:
+    cell = JPEG.encode(field_of((32, 32, 3)), waves(32, 32))
+    for shape in ((32, 40, 3), (None, 40, 3), (32, 32)):
+        with pytest.raises(DecodeError, match="the jpeg is 32×32×3 of uint8, but the field declares"):
+            read(field_of(shape), ImageDecode(size=(16, 16)), cell)
+
+
+@pytest.mark.parametrize("codec", [PNG, JPEG])
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_a_damaged_cell_is_refused_or_an_image(codec: CompressedImageCodec, data: st.DataObject) -> None:
+    stored = field_of((32, 48, 3), codec)
+    hint = data.draw(st.sampled_from([ImageDecode(size=(16, 24)), ImageDecode(size=(9, 9), gray=True)]))
+    cell = bytearray(codec.encode(stored, waves(32, 48)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        cell[data.draw(st.integers(0, len(cell) - 1))] = data.draw(st.integers(0, 255))
+    end = data.draw(st.integers(0, len(cell)))
+    assert_refused_or_declared(hinted_field(stored, hint), bytes(cell[:end]))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"size": 128},
+        {"size": (128,)},
+        {"size": (0, 5)},
+        {"size": (5.0, 5)},
+        {"size": (True, 5)},
+        {"size": (2**20, 2**20)},
+        {"region": (0, 0, 5)},
+        {"region": (-1, 0, 5, 5)},
+        {"region": (0, 0, 0, 5)},
+        {"region": "abcd"},
+        {"gray": "yes"},
+        {"gray": None},
+    ],
+)
+def test_a_hint_that_says_nothing_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match="ImageDecode takes"):
+        ImageDecode(**wrong)
+
+
+def test_a_hint_has_one_spelling() -> None:
+    assert ImageDecode([8, np.int64(9)]) == ImageDecode((8, 9))  # type: ignore[arg-type]
+    assert len({ImageDecode((8, 9)), ImageDecode((8, 9)), ImageDecode((9, 8))}) == 2
+
+
+def test_a_hint_for_a_field_that_cannot_have_it_is_refused() -> None:
+    array = UnischemaField("array", "uint8", (4, 4), NdarrayCodec())
+    with pytest.raises(RequestError, match="'array', which is no field of images"):
+        hinted_field(array, ImageDecode(gray=True))
+    with pytest.raises(RequestError, match="'id', which is no field of images"):
+        hinted_field(UnischemaField("id", "int64"), ImageDecode(gray=True))
+    with pytest.raises(RequestError, match=r"'image': the region \(0, 0, 33, 8\) reaches beyond"):
+        hinted_field(field_of((32, None, 3)), ImageDecode(region=(0, 0, 33, 8)))
+    with pytest.raises(RequestError, match=r"give petastore\.codecs\.ImageDecode"):
+        hinted_field(field_of((32, None, 3)), (8, 8))  # type: ignore[arg-type]
+
+
+def test_a_hinted_codec_is_a_value_that_fits_its_own_field_only() -> None:
+    field = hinted_field(field_of((None, None, 3)), ImageDecode(size=(8, 9)))
+    assert pickle.loads(pickle.dumps(field)) == field  # noqa: S301 - our own bytes
+    assert hash(field) == hash(hinted_field(field_of((None, None, 3)), ImageDecode(size=(8, 9))))
+    assert field != field_of((8, 9, 3))
+    with pytest.raises(
+        SchemaError, match=r"are uint8 of shape \(8, 9, 3\), but the field declares uint8 of shape \(8, 8"
+    ):
+        UnischemaField("image", "uint8", (8, 8, 3), field.codec)
+    with pytest.raises(SchemaError, match="uint16"):
+        UnischemaField("image", "uint16", (8, 9, 3), field.codec)
+
+
+def test_a_second_hint_replaces_the_first() -> None:
+    stored = field_of((None, None, 3))
+    once = hinted_field(stored, ImageDecode(size=(8, 9)))
+    assert hinted_field(once, ImageDecode(gray=True)) == hinted_field(stored, ImageDecode(gray=True))
+
+
+def test_a_field_that_is_read_by_a_hint_is_written_as_what_comes_out() -> None:
+    field = hinted_field(field_of((None, None, 3), PNG), ImageDecode(size=(8, 9)))
+    codec = codec_of(field)
+    assert codec.storage_type(field) == pa.binary()
+    image = waves(8, 9)
+    assert (codec.codec_id, dict(codec.config())) == ("compressed_image", dict(PNG.config()))
+    written = field_of((8, 9, 3), PNG)
+    np.testing.assert_array_equal(PNG.decode(written, codec.encode(field, image)), image)
+    assert codec.encode_column([image, None], field).equals(PNG.encode_column([image, None], written))
+
+
+@pytest.mark.parametrize("scans", ["one", "each", "progressive"])
+@pytest.mark.parametrize(
+    "hint", [ImageDecode(size=(64, 64)), ImageDecode(region=(8, 8, 16, 16)), ImageDecode(gray=True), ImageDecode()]
+)
+def test_decoding_a_part_takes_no_more_memory_than_is_said(hint: ImageDecode, scans: str) -> None:
+    field = hinted_field(UnischemaField("i", "uint8", (None, None, 3), CompressedImageCodec("jpeg")), hint)
+    codec, cell = field.codec, bombs.jpeg(4096, 4000, scans=scans)
+    assert isinstance(codec, HintedImageCodec)
+    codec.decode(field, bombs.jpeg(24, 24))  # what is loaded once is not counted
+    (said,) = codec.decoded_sizes(pa.array([cell]), field).tolist()  # type: ignore[union-attr]
+    _, grown = grown_in_child(lambda growth: [codec.decode(field, cell).nbytes, growth()])
+    assert grown <= 2 * said + 24 * 2**20
+    if scans != "one":
+        assert said == 6 * 4096 * 4000  # all frequencies are kept

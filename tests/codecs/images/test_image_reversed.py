@@ -1,0 +1,70 @@
+"""ReversedImageCodec keeps the laws of codecs; its files hold blue, green, red."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from PIL import Image
+
+from petastore.codecs import CompressedImageCodec, ImageDecode
+from petastore.codecs.images.image_hinted import hinted_field
+from petastore.codecs.images.image_reversed import ReversedImageCodec
+from petastore.errors import RequestError, SchemaError
+from petastore.schema import UnischemaField
+from petastore.testing.codec_laws import Case, CodecLaws
+from tests.codecs import bombs_of
+
+CODEC = ReversedImageCodec("png")
+
+
+def field_of(shape: tuple[int | None, ...]) -> UnischemaField:
+    return UnischemaField("image", "uint8", shape, CODEC)
+
+
+def images(shape: tuple[int, ...]) -> st.SearchStrategy[Any]:
+    return hnp.arrays("uint8", shape)
+
+
+class TestReversedLaws(CodecLaws):
+    def cases(self) -> Mapping[str, Case]:
+        refused = [np.zeros((4, 5, 4), "uint8"), np.zeros((4, 5, 3), "float32"), "image"]
+        return {
+            "rgb": Case(field_of((4, 5, 3)), images((4, 5, 3)), refused),
+            "gray": Case(field_of((5, 3)), images((5, 3)), refused),
+            "free": Case(field_of((None, None, 3)), images((3, 2, 3)), refused),
+        }
+
+    def bombs(self, field: UnischemaField) -> st.SearchStrategy[Any]:
+        return bombs_of.pngs(field)
+
+    def golden_folder(self) -> Path:
+        return Path(__file__).parents[1] / "golden" / "reversed_image"
+
+    def golden_values(self, name: str) -> Sequence[Any]:
+        shape = tuple(size or 6 for size in self.cases()[name].field.shape)
+        return [np.arange(np.prod(shape), dtype="uint8").reshape(shape) * 3]
+
+
+def test_the_file_holds_the_channels_in_reverse() -> None:
+    field, image = field_of((2, 4, 3)), np.arange(24, dtype="uint8").reshape(2, 4, 3)
+    with Image.open(io.BytesIO(CODEC.encode(field, image))) as opened:
+        np.testing.assert_array_equal(np.asarray(opened)[..., ::-1], image)
+
+
+def test_formats_are_those_of_the_plain_codec() -> None:
+    assert ReversedImageCodec(".JPG", 90) == ReversedImageCodec("jpeg", 90)
+    with pytest.raises(SchemaError, match="'png' and 'jpeg', not 'webp'"):
+        ReversedImageCodec("webp")
+
+
+def test_a_hint_which_would_mix_up_its_colours_is_refused() -> None:
+    assert not isinstance(CODEC, CompressedImageCodec)
+    with pytest.raises(RequestError, match="hints are for CompressedImageCodec"):
+        hinted_field(field_of((4, 5, 3)), ImageDecode(gray=True))

@@ -1,0 +1,110 @@
+"""Memory is used again when nobody can see it any more, and not before."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.decoding.buffers import Buffers
+
+
+@given(
+    st.lists(st.integers(0, 300), max_size=3).map(tuple),
+    st.sampled_from(["u1", "f4", "f8", "M8[us]", "?", "c16"]),
+)
+def test_an_array_has_the_shape_and_dtype_asked_for(shape: tuple[int, ...], dtype: str) -> None:
+    array = Buffers().empty(shape, dtype)
+    assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+    assert array.flags.aligned
+
+
+def test_memory_comes_back_when_the_last_view_is_gone() -> None:
+    buffers = Buffers()
+    array = buffers.empty((100, 1000), "f4")
+    address = array.ctypes.data
+    view = array[3:5].T
+    del array
+    assert buffers.kept_bytes == 0
+    del view
+    assert buffers.kept_bytes >= 400_000
+    again = buffers.empty((99_000,), "f4")
+    assert again.ctypes.data == address
+    assert buffers.kept_bytes == 0
+
+
+def test_what_somebody_still_sees_is_not_given_out_again() -> None:
+    buffers, kept = Buffers(), []
+    for number in range(20):
+        array = buffers.empty((64, 1024), "i8")
+        array[:] = number
+        if number % 3 == 0:
+            kept.append(array[number])
+    assert [row.tolist() for row in kept] == [[number] * 1024 for number in range(0, 20, 3)]
+
+
+def test_what_a_tensor_shares_is_kept_alive_by_it() -> None:
+    import torch  # only here: it takes seconds
+
+    buffers = Buffers()
+    tensor = torch.from_numpy(buffers.empty((64, 1024), "f4"))
+    gc.collect()
+    assert buffers.kept_bytes == 0
+    del tensor
+    assert buffers.kept_bytes > 0
+
+
+def test_closed_buffers_keep_nothing() -> None:
+    buffers = Buffers()
+    before, after = buffers.empty((100_000,), "u1"), buffers.empty((100_000,), "u1")
+    del before
+    assert buffers.kept_bytes > 0
+    buffers.close()
+    assert buffers.kept_bytes == 0
+    del after
+    assert buffers.kept_bytes == 0
+    array = buffers.empty((100_000,), "u1")
+    del array
+    assert buffers.kept_bytes == 0
+
+
+def test_a_little_is_left_to_the_allocator() -> None:
+    buffers = Buffers()
+    array = buffers.empty((10,), "f4")
+    assert array.base is None
+    del array
+    assert buffers.kept_bytes == 0
+
+
+def test_threads_never_share_memory() -> None:
+    buffers, wrong = Buffers(), []
+
+    def use(number: int) -> None:
+        for _ in range(300):
+            array = buffers.empty((20_000,), "i8")
+            array[:] = number
+            if not (array == number).all():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_memory_with_room_serves_arrays_of_any_size_up_to_it() -> None:
+    buffers = Buffers()
+    sizes = [2**16, 2**20, 2**18 + 1]
+    for size in sizes:
+        array = buffers.empty((size,), np.uint8, room=2**20)
+        assert array.shape == (size,)
+        array[:] = 7
+        del array
+    assert buffers.kept_bytes == buffers.most_bytes == 2**20

@@ -1,0 +1,75 @@
+"""Runs of the lanes of sources are what looking up each position of the line finds."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.plan.batches.tail import lanes_of
+from petastore.plan.mixture.mixed_line import SourceTurns, mixed_line
+from petastore.plan.mixture.mixed_runs import LanesOfSources, SourceRuns
+from petastore.plan.order.lane_runs import LaneRuns
+from petastore.plan.request import Shard
+
+shapes = st.lists(st.tuples(st.integers(1, 7), st.sampled_from([1, 2, 3, 6, 12])), min_size=1, max_size=5)
+batches = st.lists(st.integers(1, 900), min_size=1, max_size=4)
+
+
+@given(shapes, st.sampled_from([1, 2, 3]), st.integers(0, 20_000), batches, st.integers(0, 2))
+def test_runs_are_what_looking_up_each_position_finds(
+    shape: list[tuple[int, int]], ranks: int, first: int, sizes: list[int], rank: int
+) -> None:
+    """Of each row of some batches: its source, which of its lanes it is on, and the turns of that lane before."""
+    weights, lanes = [weight for weight, _ in shape], [count for _, count in shape]
+    line = mixed_line(tuple(weights), 12, 3)
+    found = LanesOfSources(line, lanes)
+    own = lanes_of(Shard(rank % ranks, ranks), 12)
+    if found.own_of(own) is None:
+        assert any(count % ranks for count in lanes)
+        return
+    borders = first + np.cumsum([0, *sizes])
+    runs, _ = LaneRuns.between(borders, lanes=12, own=own)
+    parts = found.between(runs, int(borders[0]), int(borders[-1]))
+    sources, places = line.at(runs.positions())
+    turns = [SourceTurns(line.turns(source, count), count, 10**9) for source, count in enumerate(lanes)]
+    covered = np.zeros(len(sources), dtype=np.int64)
+    for part in parts:
+        where = put(part)
+        covered[where] += 1
+        lane = np.repeat(np.array(part.own), part.stops - part.firsts)
+        turn = np.concatenate([np.arange(*run) for run in zip(part.firsts, part.stops, strict=True)])
+        assert (sources[where] == part.source).all()
+        assert [array.tolist() for array in turns[part.source].at(places[where])] == [lane.tolist(), turn.tolist()]
+        given_before = line.counts_at(borders[[0, -1]])[:, part.source].tolist()
+        assert [part.places.start, part.places.stop] == given_before
+    assert (covered == 1).all()
+
+
+@given(shapes, st.sampled_from([1, 2, 3]), st.integers(0, 20_000), batches)
+def test_the_order_along_one_lane_is_known_both_ways(
+    shape: list[tuple[int, int]], lanes: int, first: int, sizes: list[int]
+) -> None:
+    line = mixed_line(tuple(weight for weight, _ in shape), lanes, 3)
+    found = LanesOfSources(line, [lanes] * len(shape))
+    borders = first + np.cumsum([0, *sizes])
+    for lane in range(lanes):
+        runs, offsets = LaneRuns.between(borders, lanes=lanes, own=range(lane, lane + 1))
+        standing = found.standing(runs)
+        assert standing is not None
+        parts = found.between(runs, int(borders[0]), int(borders[-1]))
+        where = np.concatenate([put(part) for part in parts])
+        assert standing().where.tolist() == where.tolist()
+        assert where[standing().order].tolist() == list(range(int(offsets[-1])))
+
+
+def test_an_order_is_said_of_no_more_than_one_lane() -> None:
+    found = LanesOfSources(mixed_line((1, 1), 2, 3), [2, 2])
+    runs, _ = LaneRuns.between(np.array([0, 10]), lanes=2, own=range(2))
+    assert found.standing(runs) is None
+
+
+def put(part: SourceRuns) -> np.ndarray:
+    where = np.empty(int((part.stops - part.firsts).sum()), dtype=np.int64)
+    part.put_where(part.firsts, part.stops, where)
+    return where

@@ -1,0 +1,455 @@
+"""The laws of mixtures, what is refused, and lines that are pinned by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from petastore.errors import NoDataAvailableError, RequestError
+from petastore.inventory import Inventory
+from petastore.plan import Cursor, Order, Plan, ReadRequest, Selection, Shard, Tail
+from petastore.plan.mixture.mixed_spans import MixedCursor
+from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.order.grouped_rows import GroupedRows
+from petastore.plan.state import dump_state, resume
+from petastore.testing import mixture_laws as laws
+from petastore.testing.plan_laws import check_row_groups_at_hand
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "mixtures.json"
+ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=20)
+
+few = settings(max_examples=40, deadline=None)
+
+
+def source(*rows: int, order: Order = ORDER, **kwargs: Any) -> Plan:
+    return Plan(Inventory.of_rows(rows), ReadRequest(("id",), order, **kwargs))
+
+
+def mixture_of(*sources: Plan, weights: Any = None, **kwargs: Any) -> Mixture:
+    return Mixture(sources, weights or [1] * len(sources), **kwargs)
+
+
+@few
+@given(laws.mixtures(stops=("first_exhausted", "all_exhausted", "cycle")))
+def test_proportions_are_exact_after_every_period(mixture: Mixture) -> None:
+    laws.check_exact_proportions(mixture)
+
+
+@few
+@given(laws.mixtures(), st.sampled_from([1, 2, 3, 5]), st.integers(1, 9))
+def test_each_source_gives_each_row_once_before_any_again(mixture: Mixture, ranks: int, batch_size: int) -> None:
+    if mixture.batching == "per_source" and min(mixture.rows_per_source) < ranks:
+        return
+    laws.check_every_source_row_once(mixture, ranks, batch_size)
+
+
+@few
+@given(laws.mixtures(tails=tuple(Tail)), st.sampled_from([1, 2, 3, 5, 8]), st.integers(1, 9))
+def test_ranks_step_together_with_equal_shares(mixture: Mixture, ranks: int, batch_size: int) -> None:
+    if mixture.batching == "per_source" and min(mixture.rows_per_source) < ranks:
+        return
+    laws.check_steps_and_shares(mixture, ranks, batch_size)
+
+
+@few
+@given(laws.mixtures(tails=(Tail.EVEN, Tail.DROP, Tail.PAD)), st.sampled_from([24, 48]))
+def test_global_batches_do_not_depend_on_the_number_of_ranks(mixture: Mixture, global_batch: int) -> None:
+    even = mixture.request.tail is Tail.EVEN
+    rows = mixture.rows_per_source if mixture.batching == "per_source" else [mixture.num_rows]
+    # Fewer rows than ranks join the batch before, which is a matter of how many ranks there are.
+    left = [count % global_batch or global_batch for count in rows]
+    ranks = [count for count in (1, 2, 3, 4, 6, 8, 12) if not even or count <= min(left)]
+    laws.check_same_batches_for_any_ranks(mixture, global_batch=global_batch, ranks=ranks)
+
+
+@settings(max_examples=12, deadline=None)
+@given(laws.mixtures(tails=tuple(Tail)), st.sampled_from([1, 3]), st.integers(3, 9))
+def test_going_on_after_any_step_gives_what_would_have_followed(mixture: Mixture, ranks: int, batch_size: int) -> None:
+    if mixture.batching == "per_source" and min(mixture.rows_per_source) < ranks:
+        return
+    laws.check_going_on_after_any_step(mixture, ranks, batch_size)
+
+
+@few
+@given(
+    laws.mixtures(),
+    st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.integers(1, 9), st.integers(1, 4)), min_size=1, max_size=5),
+    st.sampled_from([1, 2, 4]),
+)
+def test_ranks_and_batch_sizes_may_change_at_any_step(
+    mixture: Mixture, log: list[tuple[int, int, int]], last_ranks: int
+) -> None:
+    """A log of (ranks, batch size, steps), and then the rest of two epochs by other ranks."""
+    if mixture.batching == "per_source" and min(mixture.rows_per_source) < 4:
+        return
+    cursor, seen = Cursor(), []
+    for ranks, batch_size, most in [*log, (last_ranks, 3, None)]:
+        plan, cursor = resume(mixture, json.loads(json.dumps(dump_state(mixture, cursor))))
+        for step in laws.steps_of(plan, ranks, batch_size, after=cursor, most=most):
+            seen += [(step.epoch, *row) for row in step.rows]
+            cursor = step.cursor
+    whole = [(step.epoch, *row) for step in laws.steps_of(mixture, 1, 7) for row in step.rows]
+    assert sorted(seen) == sorted(whole)
+
+
+@few
+@given(laws.mixtures(tails=tuple(Tail)), st.sampled_from([1, 2, 3, 8]), st.integers(1, 20))
+def test_row_groups_are_at_hand_when_a_span_needs_them(mixture: Mixture, ranks: int, batch_size: int) -> None:
+    if mixture.batching == "per_source" and min(mixture.rows_per_source) < ranks:
+        return
+    for rank in range(ranks):
+        check_row_groups_at_hand(mixture.for_shard(Shard(rank, ranks)), batch_size)
+
+
+@few
+@given(laws.mixtures(), st.integers(1, 9), st.integers(1, 200))
+def test_how_many_batches_a_span_holds_does_not_change_them(
+    mixture: Mixture, batch_size: int, rows_per_span: int
+) -> None:
+    one_by_one, many = (
+        [
+            list(zip(span.groups[first:stop].tolist(), span.rows[first:stop].tolist(), strict=True))
+            for span in mixture.spans(batch_size, rows_per_span=rows)
+            for first, stop in zip(span.offsets[:-1].tolist(), span.offsets[1:].tolist(), strict=True)
+        ]
+        for rows in (1, rows_per_span)
+    )
+    assert one_by_one == many
+
+
+@few
+@given(
+    st.one_of(laws.mixtures(tails=tuple(Tail)), laws.uneven_mixtures(max_sources=4, max_groups=20)),
+    st.sampled_from([1, 2, 3, 8]),
+    st.integers(1, 40),
+    st.sampled_from([16, 4096]),
+)
+def test_runs_are_rows_that_follow_each_other_in_the_turns_of_their_row_group(
+    mixture: Mixture, ranks: int, batch_size: int, rows_per_span: int
+) -> None:
+    if min(mixture.rows_per_source) < ranks:
+        return
+    for rank in range(ranks):
+        announced: dict[int, Any] = {}
+        for span in mixture.for_shard(Shard(rank, ranks)).spans(batch_size, rows_per_span=rows_per_span):
+            announced |= dict(zip(span.fetch, span.turns, strict=True))
+            check_runs(span.picked, announced)
+
+
+def check_runs(picked: GroupedRows, announced: dict[int, Any]) -> int:
+    runs = picked.runs
+    if runs is None:
+        return 0
+    assert (runs.counts > 0).all()
+    found: list[int] = []
+    for group, first, count in zip(runs.groups.tolist(), runs.firsts.tolist(), runs.counts.tolist(), strict=True):
+        rows = range(first, first + count)
+        found += rows if announced[group] is None else announced[group][rows.start : rows.stop].tolist()
+    assert found == picked.rows.tolist()
+    return runs.num_rows
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_most_rows_of_a_mixture_are_known_as_runs(shuffle: bool) -> None:
+    order = dataclasses.replace(ORDER, lanes=4 if shuffle else 1, shuffle_rows=shuffle, block_rows=1)
+    mixture = mixture_of(*[source(*[500] * 12, order=order) for _ in range(3)], weights=[2, 1, 1], epochs=2)
+    announced: dict[int, Any] = {}
+    rows = 0
+    for span in mixture.spans(64, rows_per_span=2048):
+        announced |= dict(zip(span.fetch, span.turns, strict=True))
+        rows += check_runs(span.picked, announced)
+    assert rows > mixture.num_rows
+
+
+def test_each_row_group_is_read_about_once_an_epoch_over_all_ranks() -> None:
+    order = dataclasses.replace(ORDER, lanes=48, block_rows=400)
+    mixture = mixture_of(*[source(*[100] * 96, order=order) for _ in range(4)], weights=[1, 2, 3, 1])
+    for ranks in (1, 2, 4, 8, 16):
+        plans = [mixture.for_shard(Shard(rank, ranks)) for rank in range(ranks)]
+        reads = sum(len(span.fetch) for plan in plans for span in plan.spans(32, rows_per_span=4096))
+        # the exhausted source whole, and of the others the part that an epoch takes, with the blocks at its end
+        touched = {group for plan in plans for span in plan.spans(32, rows_per_span=4096) for group in span.fetch}
+        assert reads <= 1.05 * len(touched) + 4 * ranks
+
+
+def test_a_row_group_that_the_last_batch_repeats_is_fetched_again_in_its_turns() -> None:
+    order = dataclasses.replace(ORDER, lanes=1)
+    mixture = mixture_of(*[source(*[20] * 10, order=order, tail=Tail.WRAP) for _ in range(2)])
+    turns: dict[int, list[list[int]]] = {}
+    for span in mixture.spans(64, rows_per_span=64):
+        for group, of_group in zip(span.fetch, span.turns, strict=True):
+            assert of_group is not None
+            turns.setdefault(group, []).append(of_group.tolist())
+    assert any(len(times) == 2 for times in turns.values())
+    assert all(times[0] == times[-1] for times in turns.values())
+    check_row_groups_at_hand(mixture, 64)
+
+
+def test_ranks_have_each_source_in_proportion() -> None:
+    mixture = mixture_of(*[source(*[500] * 20) for _ in range(3)], weights=[5, 2, 1])
+    for rank in range(3):
+        plan = mixture.for_shard(Shard(rank, 3))
+        groups = np.concatenate([span.groups for span in plan.spans(16, rows_per_span=512)])
+        shares = np.bincount(np.searchsorted(mixture.first_groups, groups, side="right") - 1) / len(groups)
+        assert np.abs(shares - np.array([5, 2, 1]) / 8).max() < 0.002
+
+
+def test_an_epoch_ends_when_the_first_source_is_exhausted() -> None:
+    mixture = mixture_of(source(30), source(1000), weights=[1, 3])
+    assert mixture.rows_per_source[0] == 30
+    assert mixture.num_rows == pytest.approx(120, abs=3)
+
+
+def test_an_epoch_ends_when_all_sources_are_exhausted() -> None:
+    mixture = mixture_of(source(30), source(90), weights=[1, 1], stop="all_exhausted", epochs=2)
+    assert mixture.rows_per_source[1] == 90
+    assert mixture.rows_per_source[0] in (89, 90, 91)
+
+
+def test_a_source_with_epochs_is_exhausted_after_them() -> None:
+    mixture = mixture_of(source(30, epochs=3), source(1000, epochs=None))
+    assert mixture.rows_per_source[0] == 90
+    assert mixture.rows_per_source[1] in (89, 90, 91)
+
+
+def test_a_cycle_goes_on_without_end_and_without_a_short_batch() -> None:
+    mixture = mixture_of(source(13), source(40), stop="cycle", epochs=None)
+    for batching in ("mixed", "per_source"):
+        endless = dataclasses.replace(mixture, batching=batching)
+        steps = laws.steps_of(endless, 2, 5, most=200)
+        assert all(len(rank) == 5 for step in steps for rank in step.ranks)
+        assert {step.epoch for step in steps} == {0}
+    assert mixture.steps_per_epoch(5) == -(-mixture.num_rows // 5)
+    assert mixture.rows_per_source[1] == 40
+
+
+def test_a_new_pass_of_a_cycle_has_another_order() -> None:
+    mixture = mixture_of(source(40), source(40), stop="cycle", epochs=None)
+    passes = [laws.steps_of(mixture, 1, 8, after=Cursor(epoch, 0, epoch), most=10) for epoch in (0, 1, 2)]
+    assert len({json.dumps([step.rows for step in steps]) for steps in passes}) == 3
+
+
+def test_every_source_has_another_order_in_each_of_its_epochs() -> None:
+    mixture = mixture_of(source(40), source(80), stop="all_exhausted")
+    rows = [row for step in laws.steps_of(mixture, 1, 1) for number, row in step.rows if number == 0]
+    assert sorted(rows[:40]) == sorted(rows[40:80]) == list(range(40))
+    assert rows[:40] != rows[40:80]
+
+
+def test_a_mixture_of_one_source_has_its_rows() -> None:
+    mixture = mixture_of(source(30, 0, 17), epochs=2)
+    steps = laws.steps_of(mixture, 2, 4)
+    for epoch in range(2):
+        assert sorted(row for step in steps if step.epoch == epoch for _, row in step.rows) == list(range(47))
+
+
+def test_selected_rows_are_mixed_and_no_others() -> None:
+    chosen = np.arange(60) % 3 == 0
+    plan = dataclasses.replace(source(60), selection=Selection(np.array([20]), {0: chosen}))
+    mixture = mixture_of(plan, source(500), weights=[1, 2])
+    rows = [row for step in laws.steps_of(mixture, 2, 4) for number, row in step.rows if number == 0]
+    assert sorted(rows) == list(range(0, 60, 3))
+
+
+@pytest.mark.parametrize("batching", ["mixed", "per_source"])
+def test_many_sources_are_mixed_as_few_are(batching: str) -> None:
+    mixture = mixture_of(*[source(10 + n, order=ORDER) for n in range(40)], batching=batching, stop="all_exhausted")
+    laws.check_every_source_row_once(mixture, 2, 8)
+    laws.check_exact_proportions(mixture, periods=3)
+
+
+def test_each_batch_is_of_one_source_on_all_ranks() -> None:
+    mixture = mixture_of(source(200), source(300), weights=[2, 3], batching="per_source")
+    for step in laws.steps_of(mixture, 3, 8):
+        assert len({number for number, _ in step.rows}) == 1
+
+
+def test_sources_do_not_take_turns_with_a_beat() -> None:
+    mixture = mixture_of(*[source(5000) for _ in range(2)])
+    sources = [step.rows[0][0] for step in laws.steps_of(mixture, 1, 1, most=500)]
+    for beat in range(1, 50):
+        assert sources[:400] != sources[beat : 400 + beat]
+
+
+def test_seeds_change_turns_and_nothing_else() -> None:
+    first, other = (mixture_of(source(300), source(500), weights=[2, 1], seed=seed) for seed in (1, 2))
+    batches = [[step.rows for step in laws.steps_of(mixture, 1, 9)] for mixture in (first, other)]
+    assert batches[0] != batches[1]
+    assert first.fingerprint != other.fingerprint
+    assert first.data_fingerprint == other.data_fingerprint
+
+
+@pytest.mark.parametrize("golden", json.loads(GOLDEN.read_text()), ids=lambda golden: golden["name"])
+def test_a_mixture_is_what_it_always_was(golden: dict[str, Any]) -> None:
+    """Users resume trainings of older releases: these batches may never change."""
+    sources = [source(*rows, order=dataclasses.replace(ORDER, seed=seed)) for seed, rows in golden["sources"]]
+    mixture = Mixture(sources, golden["weights"], stop=golden["stop"], batching=golden["batching"], seed=11)
+    assert [[list(row) for row in step.rows] for step in laws.steps_of(mixture, 1, 8, most=5)] == golden["batches"]
+
+
+def test_two_interpreters_agree() -> None:
+    program = (
+        "from petastore.testing import mixture_laws as laws\n"
+        "from petastore.inventory import Inventory\n"
+        "from petastore.plan import Order, Plan, ReadRequest\n"
+        "from petastore.plan.mixture.mixture import Mixture\n"
+        "order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=20)\n"
+        "plans = [Plan(Inventory.of_rows(rows), ReadRequest(('id',), order)) for rows in ([30, 0, 41], [7, 100])]\n"
+        "for batching in ('mixed', 'per_source'):\n"
+        "    mixture = Mixture(plans, [0.3, 0.7], batching=batching)\n"
+        "    print([step.ranks for step in laws.steps_of(mixture, 2, 4)], mixture.fingerprint)\n"
+    )
+    said = {
+        subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+        for _ in range(2)
+    }
+    here = ""
+    for batching in ("mixed", "per_source"):
+        mixture = mixture_of(source(30, 0, 41), source(7, 100), weights=[0.3, 0.7], batching=batching)
+        here += f"{[step.ranks for step in laws.steps_of(mixture, 2, 4)]} {mixture.fingerprint}\n"
+    assert said == {here}
+
+
+def test_a_state_is_small() -> None:
+    order = dataclasses.replace(ORDER, seed=2**63 - 1, lanes=48, block_rows=65_536)
+    mixture = mixture_of(*[source(10**9, order=order) for _ in range(4)], batching="per_source", seed=2**63 - 1)
+    cursor = MixedCursor(3, 10**9, 0, (250_000_000,) * 4)
+    assert len(json.dumps(dump_state(mixture, cursor))) < 640
+
+
+def test_a_state_brings_what_nobody_asked_for() -> None:
+    chosen = frozenset({"seed", "lanes"})
+    mixture = mixture_of(source(90, chosen=chosen), source(90), seed=5, chosen=frozenset({"seed"}))
+    drawn = dataclasses.replace(ORDER, seed=99, lanes=3)
+    other = mixture_of(source(90, order=drawn, chosen=chosen), source(90), seed=6, chosen=frozenset({"seed"}))
+    plan, cursor = resume(other, dump_state(mixture, Cursor(0, 8)))
+    assert plan.fingerprint == mixture.fingerprint
+    assert cursor == Cursor(0, 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weights": [1, 2]}, "weights"),
+        ({"stop": "all_exhausted"}, "stop"),
+        ({"batching": "per_source"}, "batching"),
+        ({"seed": 3}, "seed"),
+        ({"sources": [source(90), source(91)]}, "another dataset"),
+        ({"sources": [source(90), source(90, order=dataclasses.replace(ORDER, lanes=2))]}, "lanes"),
+    ],
+    ids=str,
+)
+def test_a_state_of_another_mixture_is_refused_with_the_difference_named(change: dict[str, Any], message: str) -> None:
+    mixture = mixture_of(source(90), source(90))
+    with pytest.raises(RequestError, match=message):
+        resume(dataclasses.replace(mixture, **change), dump_state(mixture, Cursor(0, 8)))
+
+
+def test_states_of_mixtures_and_of_datasets_are_told_apart() -> None:
+    mixture, plan = mixture_of(source(90), source(90)), source(90)
+    with pytest.raises(RequestError, match="of a single dataset, but a mixture"):
+        resume(mixture, dump_state(plan, Cursor()))
+    with pytest.raises(RequestError, match="of a mixture, but a single dataset"):
+        resume(plan, dump_state(mixture, Cursor()))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"mixture": {}},
+        {"mixture": None},
+        {"position": 10**9},
+        {"taken": None},
+        {"taken": [1]},
+        {"taken": [-8, 16]},
+        {"taken": [8, 1]},
+        {"taken": "88"},
+    ],
+    ids=str,
+)
+def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
+    mixture = mixture_of(source(90), source(90), batching="per_source")
+    cursor = laws.steps_of(mixture, 1, 8, most=1)[0].cursor
+    with pytest.raises(RequestError):
+        resume(mixture, {**dump_state(mixture, cursor), **damage})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"weights": [1]}, "2 sources were given, but 1 weights"),
+        ({"weights": [1, 0]}, "source 1 is 0"),
+        ({"weights": [1, float("nan")]}, "source 1 is nan"),
+        ({"stop": "never"}, "'first_exhausted', 'all_exhausted', 'cycle'"),
+        ({"batching": "both"}, "'mixed', 'per_source'"),
+        ({"seed": 1.5}, "seed"),
+        ({"epochs": 0}, "num_epochs"),
+        ({"stop": "cycle"}, "num_epochs=None"),
+        ({"weights": [1000, 1]}, "source 1 would not give a row"),
+    ],
+    ids=str,
+)
+def test_mixtures_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        mixture_of(source(20), source(20), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (source(9, shard=Shard(0, 2)), "shard"),
+        (source(9, tail=Tail.PAD), "tail"),
+    ],
+)
+def test_sources_that_do_not_go_together_are_refused(second: Plan, message: str) -> None:
+    with pytest.raises(RequestError, match=f"source 1 was planned with {message}"):
+        mixture_of(source(9), second)
+
+
+def test_sources_without_end_need_a_fitting_stop() -> None:
+    endless = source(9, epochs=None)
+    with pytest.raises(RequestError, match="say stop='cycle'"):
+        mixture_of(endless, endless)
+    with pytest.raises(RequestError, match="source 1 is endless"):
+        mixture_of(source(9), endless, stop="all_exhausted")
+
+
+def test_a_source_without_rows_is_refused() -> None:
+    with pytest.raises(NoDataAvailableError, match="source 1 has no rows"):
+        mixture_of(source(9), source(0, 0))
+
+
+def test_fewer_rows_than_ranks_are_refused_on_every_rank_alike() -> None:
+    mixture = mixture_of(source(3), source(3))
+    for rank in range(7):
+        with pytest.raises(NoDataAvailableError, match="7 ranks"):
+            mixture.for_shard(Shard(rank, 7)).steps_per_epoch(2)
+
+
+def test_units_are_found_through_all_sources() -> None:
+    mixture = mixture_of(source(5, 6), source(7, 8, 9))
+    assert [mixture.unit(group).rows[1] for group in range(5)] == [5, 6, 7, 8, 9]
+    assert [mixture.unit(group).row_group for group in range(5)] == [0, 1, 0, 1, 2]
+    assert [mixture.unit(group).group for group in range(5)] == list(range(5))
+    assert mixture.inventory.num_row_groups == 5
+
+
+def test_ranks_with_other_weights_do_not_agree() -> None:
+    mixtures = [
+        mixture_of(source(50, shard=Shard(rank, 2)), source(50, shard=Shard(rank, 2)), weights=[1, rank + 1])
+        for rank in range(2)
+    ]
+    with pytest.raises(RequestError, match=r"weights is \[1, 1\] on rank 0 and \[1, 2\] on rank 1"):
+        mixtures[0].assert_agreed(lambda _: [mixture.facts() for mixture in mixtures])
+    mixtures[1] = dataclasses.replace(mixtures[1], weights=[Fraction(1, 3), Fraction(1, 3)])
+    mixtures[0].assert_agreed(lambda _: [mixture.facts() for mixture in mixtures])

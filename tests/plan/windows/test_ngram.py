@@ -1,0 +1,130 @@
+"""NGram: its parameters, its fields by offset, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from petastore import Unischema, UnischemaField
+from petastore.errors import RequestError
+from petastore.plan.windows.ngram import NGram
+from petastore.plan.windows.timestamps import most_between
+
+TIME = UnischemaField("time", np.int64)
+X1, X2 = UnischemaField("x1", np.float32, (3,)), UnischemaField("x2", np.str_)
+SCHEMA = Unischema("track", [TIME, X1, X2])
+
+
+def test_the_length_counts_gaps_between_offsets() -> None:
+    ngram = NGram({3: [X1], -1: [TIME]}, 5, TIME)
+    assert (ngram.length, ngram.offsets, list(ngram.fields), ngram.delta_threshold) == (5, range(-1, 4), [-1, 3], 5)
+
+
+def test_regular_expressions_are_resolved_in_the_order_of_the_schema() -> None:
+    ngram = NGram({0: ["x.*", TIME], 1: []}, 5, "ti.*")
+    resolved = ngram.resolved(SCHEMA)
+    assert resolved.fields == {0: [TIME, X1, X2], 1: []}
+    assert resolved.timestamp_field == TIME
+    assert ngram.fields == {0: ["x.*", TIME], 1: []}
+    ngram.resolve_regex_field_names(SCHEMA)
+    assert ngram == resolved
+
+
+def test_a_field_is_the_one_that_is_stored() -> None:
+    wanted = UnischemaField("x1", np.int8)
+    assert NGram({0: [wanted]}, 5, TIME).resolved(SCHEMA).fields == {0: [X1]}
+
+
+def test_names_and_schemas_are_given_by_offset() -> None:
+    ngram = NGram({-1: [X2, TIME], 1: [X1]}, 5, TIME)
+    assert ngram.get_field_names_at_timestep(-1) == ["x2", "time"]
+    assert ngram.get_field_names_at_timestep(0) == []
+    assert ngram.get_field_names_at_all_timesteps() == [X2, TIME, X1]
+    assert list(ngram.get_schema_at_timestep(SCHEMA, -1).fields) == ["time", "x2"]
+    assert len(ngram.get_schema_at_timestep(SCHEMA, 0)) == 0
+
+
+def test_two_are_equal_when_they_ask_the_same() -> None:
+    ngram = NGram({0: [X1, X2]}, 5, TIME)
+    assert ngram == NGram({0: [X2, X1]}, 5.0, TIME)
+    assert hash(ngram) == hash(NGram({0: [X2, X1]}, 5, TIME))
+    for other in (NGram({1: [X1, X2]}, 5, TIME), NGram({0: [X1, X2]}, 6, TIME), NGram({0: [X1, X2]}, 5, TIME, False)):
+        assert ngram != other
+    assert copy.copy(ngram) == copy.deepcopy(ngram) == ngram
+
+
+@pytest.mark.parametrize("fields", [None, {}, [X1], {0: X1}, {"0": [X1]}, {True: [X1]}, {0: [7]}, {0: []}])
+def test_fields_that_cannot_be_are_refused(fields: Any) -> None:
+    with pytest.raises(RequestError, match="NGram"):
+        NGram(fields, 5, TIME)
+
+
+@pytest.mark.parametrize("threshold", [None, "5", -1, float("nan"), True, dt.timedelta(-1), np.timedelta64("NaT"), 1j])
+def test_thresholds_that_cannot_be_are_refused(threshold: Any) -> None:
+    with pytest.raises(RequestError, match="delta_threshold"):
+        NGram({0: [X1]}, threshold, TIME)
+
+
+def test_other_parameters_that_cannot_be_are_refused() -> None:
+    with pytest.raises(RequestError, match="timestamp_field"):
+        NGram({0: [X1]}, 5, 7)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="timestamp_overlap"):
+        NGram({0: [X1]}, 5, TIME, None)  # type: ignore[arg-type]
+
+
+def test_what_matches_nothing_or_too_much_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"'y' is or matches|matches 'y'"):
+        NGram({0: ["y"]}, 5, TIME).resolved(SCHEMA)
+    with pytest.raises(RequestError, match="matches 'x1', 'x2'"):
+        NGram({0: [X1]}, 5, "x.*").resolved(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "field"),
+    [
+        (1, UnischemaField("t", "datetime64[us]")),
+        (dt.timedelta(1), UnischemaField("t", "int64")),
+        (np.timedelta64(1, "M"), UnischemaField("t", "datetime64[us]")),
+        (dt.timedelta(1), UnischemaField("t", "datetime64[M]")),
+        (1, UnischemaField("t", np.str_)),
+        (1, UnischemaField("t", np.bool_)),
+        (1, UnischemaField("t", np.int64, (2,))),
+    ],
+)
+def test_timestamps_that_do_not_go_with_the_threshold_are_refused(threshold: Any, field: UnischemaField) -> None:
+    with pytest.raises(RequestError, match=r"delta_threshold|timestamp_field"):
+        most_between(threshold, field)
+
+
+def test_thresholds_of_decimals_keep_their_digits() -> None:
+    assert most_between(0.3, UnischemaField("t", Decimal)) == Decimal("0.3")
+
+
+def test_whoever_takes_lists_of_fields_refuses_it_clearly() -> None:
+    with pytest.raises(RequestError, match="make_batch_reader"):
+        SCHEMA.create_schema_view(NGram({0: [X1]}, 5, TIME))
+
+
+def test_windows_of_rows_at_hand_are_formed_as_petastorm_did() -> None:
+    rows = [{"time": time, "x1": np.full(3, time, np.float32), "x2": f"t{time}"} for time in (0, 1, 2, 9, 10, 11)]
+    ngram = NGram({0: ["x2"], 2: ["x.*"]}, 1, "time")
+    windows = ngram.form_ngram(rows, SCHEMA)
+    assert [window[0] for window in windows] == [{"x2": "t0"}, {"x2": "t9"}]
+    assert [list(window) for window in windows] == [[0, 1, 2]] * 2
+    assert [window[1] for window in windows] == [{}] * 2
+    resolved = ngram.resolved(SCHEMA)
+    named = resolved.make_namedtuple(SCHEMA, windows[1])
+    assert (named[0].x2, named[1], named[2]._fields) == ("t9", (), ("x1", "x2"))
+    assert ngram.form_ngram([], SCHEMA) == []
+    with pytest.raises(RequestError, match="row 1 is earlier"):
+        ngram.form_ngram(rows[::-1], SCHEMA)
+
+
+def test_the_axis_of_a_column_counts_the_offsets_of_its_field() -> None:
+    ngram = NGram({2: [X1], -1: [X1, X2]}, 5, TIME)
+    assert (ngram.offsets_of("x1"), ngram.offsets_of("x2"), ngram.offsets_of("time")) == ([-1, 2], [-1], [])

@@ -1,0 +1,97 @@
+"""Row groups are read once, kept up to a number of bytes, and forgotten in the order of their use."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.readers.loaded.recent_row_groups import RecentRowGroups
+
+
+def row_group(group: int, *, rows: int = 4) -> pa.Table:
+    """8 bytes a row."""
+    return pa.table({"x": pa.array([group] * rows, pa.int64())})
+
+
+@given(asked=st.lists(st.integers(0, 9), max_size=60), max_bytes=st.integers(0, 400))
+def test_no_more_bytes_are_kept_than_allowed_or_than_the_last_row_group_has(asked: list[int], max_bytes: int) -> None:
+    recent = RecentRowGroups(lambda group: row_group(group, rows=group), max_bytes)
+    for group in asked:
+        assert recent.get(group).num_rows == group
+        info = recent.info()
+        assert info.held_bytes <= max(max_bytes, 8 * group)
+        assert info.held_bytes <= max_bytes or info.row_groups - (0 in asked) <= 1
+    assert recent.info().hits + recent.info().reads == len(asked)
+
+
+def test_the_least_recently_used_go_first() -> None:
+    recent = RecentRowGroups(row_group, max_bytes=3 * 32)
+    for group in (0, 1, 2, 0, 3):  # 3 comes, 1 goes
+        recent.get(group)
+    reads = recent.info().reads
+    for group in (0, 2, 3):
+        recent.get(group)
+    assert recent.info().reads == reads
+    recent.get(1)
+    assert recent.info().reads == reads + 1
+
+
+def test_a_row_group_larger_than_the_bound_is_kept_until_another_is_read() -> None:
+    recent = RecentRowGroups(row_group, max_bytes=0)
+    for group in (5, 5, 5, 6, 5):
+        recent.get(group)
+    assert (recent.info().reads, recent.info().row_groups) == (3, 1)
+
+
+def test_threads_that_ask_for_one_row_group_at_once_share_one_read() -> None:
+    everyone_asks = threading.Event()
+    asked = threading.Semaphore(0)
+
+    def read(group: int) -> pa.Table:
+        asked.release()
+        assert everyone_asks.wait(10)
+        return row_group(group)
+
+    recent = RecentRowGroups(read, 1000)
+    with ThreadPoolExecutor(4) as threads:
+        tables = [threads.submit(recent.get, 7) for _ in range(4)]
+        assert asked.acquire(timeout=10)
+        while recent.info().hits < 3:
+            pass
+        everyone_asks.set()
+        assert len({id(table.result(10)) for table in tables}) == 1
+    assert recent.info().reads == 1
+
+
+def test_row_groups_are_read_side_by_side() -> None:
+    both_read = threading.Barrier(2)
+
+    def read(group: int) -> pa.Table:
+        both_read.wait(10)  # were a lock held while reading, the second would never come
+        return row_group(group)
+
+    recent = RecentRowGroups(read, 1000)
+    with ThreadPoolExecutor(2) as threads:
+        assert [table.num_rows for table in threads.map(recent.get, [1, 2])] == [4, 4]
+
+
+def test_a_failed_read_is_told_and_tried_again() -> None:
+    failures = [OSError("gone"), OSError("gone again")]
+
+    def read(group: int) -> pa.Table:
+        if failures:
+            raise failures.pop(0)
+        return row_group(group)
+
+    recent = RecentRowGroups(read, 1000)
+    with pytest.raises(OSError, match=r"^gone$"):
+        recent.get(1)
+    with pytest.raises(OSError, match=r"^gone again$"):
+        recent.get(1)
+    assert recent.get(1).num_rows == 4
+    assert recent.info().reads == 3

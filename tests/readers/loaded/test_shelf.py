@@ -1,0 +1,174 @@
+"""Row groups stand side by side on a shelf, and whoever reads from it cannot tell."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import petastore
+from petastore.codecs import NdarrayCodec
+from petastore.decoding.buffers import Buffers
+from petastore.plan.plan import Plan
+from petastore.readers import reader as reader_module
+from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.shelf import Shelf
+from petastore.schema.field import UnischemaField
+from petastore.schema.unischema import Unischema
+
+NUMBERS = Unischema("numbers", [UnischemaField("x", "f4"), UnischemaField("y", "f4"), UnischemaField("id", "i8")])
+
+
+def shelf_of(rows: int, buffers: Buffers | None = None) -> Shelf:
+    return Shelf(Layout.of(NUMBERS, rows=100), rows, buffers or Buffers())
+
+
+@given(st.lists(st.integers(0, 60) | st.none(), max_size=60))
+def test_places_never_overlap_and_come_back_when_the_last_array_is_gone(steps: list[int | None]) -> None:
+    shelf = shelf_of(100)
+    held: list[tuple[int, Any, Any]] = []
+    for number, rows in enumerate(steps):
+        if rows is None:
+            del held[:1]
+            continue
+        place = shelf.place(rows)
+        if place is None:
+            taken = sum(len(ids) for _, ids, _ in held)
+            assert rows == 0 or len(held) > 0 or rows > 100, f"{rows} rows had no room beside {taken}"
+            continue
+        columns, turns = place.columns(1)[0], place.turns()
+        assert (len(columns), len(turns)) == (rows, rows)
+        columns[:], turns[:] = number, number
+        held.append((number, columns, turns))
+        del place, columns, turns
+        assert all(set(ids.tolist()) == set(turns.tolist()) == {which} for which, ids, turns in held)
+    held.clear()
+    everything = shelf.place(100)
+    assert everything is not None
+    assert everything.first == 0
+
+
+def test_a_row_group_goes_to_the_lowest_place_that_is_wide_enough() -> None:
+    shelf = shelf_of(100)
+    places = [shelf.place(20) for _ in range(5)]
+    assert [place.first for place in places if place] == [0, 20, 40, 60, 80]
+    assert shelf.place(1) is None
+    places[1] = places[3] = None
+    assert shelf.place(21) is None
+    small = shelf.place(5)
+    assert small is not None
+    assert small.first == 20
+    places[2] = None  # 25 to 80 is one place now
+    wide = shelf.place(55)
+    assert wide is not None
+    assert wide.first == 25
+
+
+def test_a_place_is_held_by_a_view_of_any_of_its_columns() -> None:
+    shelf = shelf_of(50)
+    place = shelf.place(50)
+    assert place is not None
+    view = place.columns(0)[:, 10:12].T
+    del place
+    gc.collect()
+    assert shelf.place(1) is None
+    del view
+    assert shelf.place(50) is not None
+
+
+def test_only_touched_memory_is_counted_and_no_longer_than_the_shelf_is_there() -> None:
+    buffers = Buffers()
+    shelf = shelf_of(1_000_000, buffers)
+    assert buffers.given_bytes == 0
+    first = shelf.place(1000)
+    assert buffers.given_bytes == 1000 * (4 + 4 + 8 + 4)
+    del first
+    again = shelf.place(500)
+    assert again is not None
+    assert buffers.given_bytes == 1000 * 20
+    del again, shelf
+    assert buffers.given_bytes == 0
+
+
+@pytest.fixture(scope="module")
+def mixed_columns() -> Iterator[str]:
+    """Short and long rows, columns with nulls, text; row groups of many sizes."""
+    schema = Unischema(
+        "mixed",
+        [
+            UnischemaField("id", "int64"),
+            *(UnischemaField(f"x{number}", "float32") for number in range(6)),
+            UnischemaField("age", "int32", (), None, True),
+            UnischemaField("pose", "float32", (5, 30), NdarrayCodec()),
+            UnischemaField("word", str),
+        ],
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        url = str(Path(directory) / "mixed")
+        rows = [
+            {
+                "id": row,
+                **{f"x{number}": row + number for number in range(6)},
+                "age": None if row % 7 == 0 else row,
+                "pose": np.full((5, 30), row, "float32"),
+                "word": f"w{row}",
+            }
+            for row in range(900)
+        ]
+        petastore.write_dataset(url, schema, rows, rows_per_row_group=70)
+        yield url
+
+
+def epochs(url: str, batch_size: int, **asked: Any) -> list[dict[str, Any]]:
+    with petastore.make_batch_reader(url, shuffle_rows=True, num_epochs=2, **asked) as reader:
+        return [{name: column.tolist() for name, column in batch.items()} for batch in reader.batches(batch_size)]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    batch_size=st.sampled_from([1, 37, 100, 900]),
+    lanes=st.sampled_from([None, 1, 3, 8]),
+    room=st.sampled_from([0, 70, 300, 10_000]),
+    filters=st.sampled_from([None, [("id", ">", 250)], [("age", "<", 300)]]),
+    shard=st.sampled_from([{}, {"cur_shard": 1, "shard_count": 3}]),
+)
+def test_batches_are_the_same_however_much_room_there_is_on_the_shelf(
+    mixed_columns: str,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    batch_size: int,
+    lanes: int | None,
+    room: int,
+    filters: Any,
+    shard: dict[str, int],
+) -> None:
+    asked = {"seed": seed, "lanes": lanes, "filters": filters, "workers_count": 2, **shard}
+    with_enough = epochs(mixed_columns, batch_size, **asked)
+    with monkeypatch.context() as patch:
+        patch.setattr(Plan, "room_rows", room)
+        assert epochs(mixed_columns, batch_size, **asked) == with_enough
+    assert sum(len(batch["id"]) for batch in with_enough) > 0
+
+
+def test_rows_of_shuffled_batches_are_taken_from_a_shelf(mixed_columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Shelf] = []
+
+    class Noted(Shelf):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(self)
+
+    monkeypatch.setattr(reader_module, "Shelf", Noted)
+    epochs(mixed_columns, 100)
+    assert [shelf.rows for shelf in made] == [900], "one shelf serves all epochs of a reader"
+    with petastore.make_batch_reader(mixed_columns, shuffle_row_groups=False) as reader:
+        assert sum(batch.num_rows for batch in reader.batches(100)) == 900
+    assert len(made) == 1, "rows in the order of the file need none"

@@ -1,0 +1,156 @@
+"""Small row groups are fetched together, and give what they give one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import petastore
+from petastore import make_batch_reader, make_reader
+from petastore.errors import DatasetChangedError, DecodeError
+from petastore.readers.loaded.small_groups import runs
+from petastore.storage.row_groups import small_files
+from petastore.storage.row_groups.joined_files import joined_files
+
+
+@given(st.lists(st.integers(0, 10**6), max_size=200), st.integers(0, 10))
+def test_runs_are_all_groups_in_order_and_small(sizes: list[int], workers: int) -> None:
+    groups = list(range(len(sizes)))
+    found = runs(groups, np.array(sizes, dtype=np.int64), workers)
+    assert [group for run in found for group in groups[run]] == groups
+    for run in found:
+        held = sizes[run]
+        assert held
+        assert len(held) == 1 or (sum(held) <= 512 * 1024 and len(held) <= len(groups) // (4 * max(workers, 1)))
+
+
+def table(number: int, rows: int) -> pa.Table:
+    """Cells of many kinds, some of them missing in some files."""
+    generator = np.random.default_rng(number)
+    gone = [None if number % 3 == 0 and row % 5 == 0 else row for row in range(rows)]
+    return pa.table(
+        {
+            "id": np.arange(rows) + 1000 * number,
+            "x": generator.random(rows),
+            "maybe": pa.array(gone, pa.int32()),
+            "name": pa.array([None if row is None else "ä" * (row % 7) for row in gone], pa.string()),
+            "raw": pa.array([bytes([row % 250]) * (number % 4) for row in range(rows)], pa.binary()),
+            "flag": generator.random(rows) < 0.5,
+            "when": pa.array(np.datetime64("2026-01-01", "us") + np.arange(rows)),
+            "list": pa.array([[row] * (row % 3) for row in range(rows)], pa.list_(pa.int16())),
+            "vector": pa.array([[row, number] for row in range(rows)], pa.list_(pa.float32(), 2)),
+        }
+    )
+
+
+def values(reader: Any) -> list[list[tuple[str, list[str], list[bool]]]]:
+    """Of each batch and column: its name, its values as text, and which are missing."""
+    with reader:
+        return [
+            [
+                (name, [str(cell) for cell in np.ma.getdata(column)], np.ma.getmaskarray(column).ravel().tolist())
+                for name, column in zip(batch._fields, batch, strict=True)
+            ]
+            for batch in reader
+        ]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("many")
+    for number in range(60):
+        path = directory / f"day={number % 2}" / f"{number:03d}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(table(number, [0, 1, 17, 40][number % 4]), path, row_group_size=20)
+    return directory
+
+
+@pytest.mark.parametrize("pool", ["dummy", "thread"])
+@pytest.mark.parametrize("shuffle", [{"shuffle_row_groups": False}, {"seed": 3}, {"seed": 3, "shuffle_rows": True}])
+def test_what_is_fetched_together_is_what_is_fetched_one_by_one(many: Path, pool: str, shuffle: dict[str, Any]) -> None:
+    together = values(make_batch_reader(str(many), reader_pool_type=pool, **shuffle))
+    one_by_one = values(make_batch_reader(str(many), reader_pool_type=pool, memory_budget=2**30, **shuffle))
+    assert len(together) == len(one_by_one) > 10
+    assert together == one_by_one
+
+
+@pytest.fixture(scope="module")
+def many_flat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that are alike, each with two row groups."""
+    directory = tmp_path_factory.mktemp("flat")
+    for number in range(120):
+        flat = table(number, 26 + number % 20).select(["id", "x", "maybe", "name", "raw", "flag", "when"])
+        pq.write_table(flat, directory / f"{number:03d}.parquet", row_group_size=24)
+    return directory
+
+
+@pytest.mark.parametrize("fields", [None, ["id"], ["name", "maybe"]])
+@pytest.mark.parametrize("shuffle", [{"shuffle_row_groups": False}, {"seed": 3}])
+def test_files_that_are_decoded_as_one_give_what_they_give_one_by_one(
+    many_flat: Path, shuffle: dict[str, Any], fields: list[str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read() -> Any:
+        return values(make_batch_reader(str(many_flat), reader_pool_type="dummy", schema_fields=fields, **shuffle))
+
+    joined: list[int] = []
+
+    def noted(files: Any, footers: Any, asked: Any) -> Any:
+        found = joined_files(files, footers, asked)
+        joined.append(0 if found is None else len(asked))
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(small_files, "joined_files", noted)
+        patched.setattr(small_files, "FEWEST", 2)
+        together = read()
+    monkeypatch.setattr(small_files, "FEWEST", 10**9)
+    assert together == read()
+    assert sum(joined) > 100
+
+
+def test_files_with_other_types_are_fetched_one_by_one(tmp_path: Path) -> None:
+    for number in range(60):
+        column = pa.array(["a", "b"] * 5)
+        column = column.dictionary_encode() if number % 2 else column
+        pq.write_table(
+            pa.table({"name": column, "id": range(10)}), tmp_path / f"{number:02d}.parquet", store_schema=False
+        )
+    with make_batch_reader(str(tmp_path), shuffle_row_groups=False) as reader:
+        assert [name for batch in reader for name in batch.name.tolist()] == ["a", "b"] * 300
+
+
+def test_the_file_that_is_damaged_is_named_and_rows_before_it_come_first(tmp_path: Path) -> None:
+    for number in range(60):
+        pq.write_table(
+            pa.table({"id": np.random.default_rng(number).integers(0, 2**60, 100)}),
+            tmp_path / f"{number:02d}.parquet",
+            write_page_checksum=True,
+            compression="none",
+            use_dictionary=False,
+        )
+    dataset = petastore.open_dataset(tmp_path)
+    path = tmp_path / "41.parquet"
+    data = bytearray(path.read_bytes())
+    data[300] ^= 1
+    path.write_bytes(data)
+    seen: list[Any] = []
+    with make_reader(dataset.url, shuffle_row_groups=False) as reader, pytest.raises(DecodeError, match=r"41\.parquet"):
+        seen.extend(reader)
+    assert len(seen) <= 4100
+
+
+def test_a_small_file_that_was_rewritten_is_refused_in_each_epoch(tmp_path: Path) -> None:
+    for number in range(40):
+        pq.write_table(pa.table({"id": range(100)}), tmp_path / f"{number:02d}.parquet")
+    with make_batch_reader(str(tmp_path), shuffle_row_groups=False, num_epochs=1) as reader:
+        assert sum(len(batch.id) for batch in reader) == 4000
+        pq.write_table(pa.table({"id": range(1, 101)}), tmp_path / "20.parquet")
+        with pytest.raises(DatasetChangedError, match=r"20\.parquet was rewritten"):
+            sum(len(batch.id) for batch in reader)

@@ -1,0 +1,68 @@
+"""A predicate is divided into what is a filter, what looks at partitions alone, and what has to be asked about rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from petastore import Unischema, UnischemaField, col
+from petastore.codecs import NdarrayCodec
+from petastore.predicates import in_lambda, in_negate, in_pseudorandom_split, in_reduce, in_set
+from petastore.selecting.divide import divide
+
+SCHEMA = Unischema(
+    "s",
+    [
+        UnischemaField("day", "str"),
+        UnischemaField("city", "str"),
+        UnischemaField("id", "int64"),
+        UnischemaField("pose", "float32", (2,), NdarrayCodec()),
+    ],
+)
+IN_MAY = in_lambda(["day"], lambda day: day.startswith("2026-05"))
+AT_SEA = in_lambda(["city", "day"], lambda city, day: bool(city and day))
+EVEN = in_lambda(["id"], lambda number: number % 2 == 0)
+MIXED = in_lambda(["id", "day"], lambda number, day: number > len(day))
+FEW = in_set({1, 2}, "id")
+IS_FEW = col("id").isin([1, 2]) & col("id").is_valid()
+
+
+def divided(predicate: Any) -> tuple[Any, list[Any]]:
+    found = divide(predicate, SCHEMA, ("day", "city"))
+    return found.filter, [part for part in (found.of_partitions, found.of_rows) if part is not None]
+
+
+def test_what_is_a_filter_is_not_asked() -> None:
+    assert divided(FEW) == (IS_FEW, [])
+    assert divided(in_negate(FEW)) == (~IS_FEW, [])
+
+
+@pytest.mark.parametrize("predicate", [IN_MAY, EVEN, in_pseudorandom_split([1], 0, "id"), in_reduce([FEW, EVEN], any)])
+def test_what_is_no_filter_is_asked(predicate: Any) -> None:
+    assert divided(predicate) == (None, [predicate])
+
+
+def test_parts_that_all_have_to_include_a_row_are_asked_from_the_cheapest_on() -> None:
+    nested = in_reduce([MIXED, in_reduce([EVEN, FEW, AT_SEA], all), IN_MAY], all)
+    found, (by_partitions, by_rows) = divided(nested)
+    assert found == IS_FEW
+    assert by_partitions.parts == (AT_SEA, IN_MAY)
+    assert by_rows.parts == (MIXED, EVEN)
+    assert by_partitions.is_all
+    assert by_rows.is_all
+
+
+def test_none_of_several_is_all_of_their_opposites() -> None:
+    found, (rest,) = divided(in_negate(in_reduce([FEW, EVEN], any)))
+    assert found == ~IS_FEW
+    assert (type(rest), rest.parts) == (in_negate, (EVEN,))
+
+
+def test_values_that_a_column_can_never_have_are_left_to_the_predicate() -> None:
+    for predicate in (in_set({"1"}, "id"), in_set({1.0}, "pose")):
+        assert divided(predicate) == (None, [predicate])
+
+
+def test_a_function_of_a_row_is_asked() -> None:
+    assert divided(bool) == (None, [bool])

@@ -1,0 +1,210 @@
+"""Converters: what needs no Spark. What Spark does for them is in `test_frames.py`."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore import Unischema, UnischemaField
+from petastore.errors import DatasetNotFoundError, ReaderClosedError, RequestError, StorageError
+from petastore.spark import SparkDatasetConverter, make_spark_converter, register_delete_dir_handler
+from petastore.spark.caching import converter
+from petastore.spark.caching.leases import Leases
+from petastore.storage.files.location import open_location
+
+ROWS = 20
+NAME = "20260102030405-appid-local-1-0b0c5f10-3a52-4a77-9a1e-0d6a1c1f2b3c"
+
+
+def write(folder: Path) -> Path:
+    schema = Unischema("points", [UnischemaField("id", "int64"), UnischemaField("xy", "float32", (2,))])
+    rows = [{"id": n, "xy": np.full(2, n, "float32")} for n in range(ROWS)]
+    petastore.write_dataset(folder, schema, rows, rows_per_row_group=5)
+    return folder
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return str(write(tmp_path / "points"))
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Iterator[Path]:
+    """A directory as a converter of this process would have made it."""
+    parent, leases = open_location(tmp_path / "parent"), Leases()
+    leases.take(parent, NAME)
+    yield write(tmp_path / "parent" / NAME)
+    leases.give_back(parent, NAME)
+
+
+def test_the_files_of_others_are_taken_as_they_are(url: str) -> None:
+    made = make_spark_converter(url)
+    assert len(made) == made.dataset_size == ROWS
+    assert made.cache_dir_url == f"file://{url}"
+    assert [Path(name.removeprefix("file://")).parent for name in made.file_urls] == [Path(url)]
+    assert repr(made) == f"SparkDatasetConverter('file://{url}', 1 files, 20 rows)"
+    with pytest.raises(DatasetNotFoundError):
+        make_spark_converter(url + "-not-there")
+
+
+def test_one_file_is_taken_too(url: str) -> None:
+    (file,) = Path(url).glob("*.parquet")
+    made = make_spark_converter(file)
+    assert made.file_urls == [file.as_uri()]
+    with made.make_torch_dataloader(num_epochs=1) as loader:
+        assert sum(len(batch["id"]) for batch in loader) == ROWS
+
+
+def test_a_loader_gives_batches_of_tensors_without_end_unless_asked(url: str) -> None:
+    made = make_spark_converter(url)
+    with made.make_torch_dataloader(batch_size=8) as endless:
+        sizes = [len(batch["id"]) for batch in itertools.islice(endless, 9)]
+    assert sizes == [8, 8, 4] * 3
+    with made.make_torch_dataloader(num_epochs=2) as loader:
+        assert [tuple(batch["xy"].shape) for batch in loader] == [(ROWS, 2)] * 2
+
+
+def test_two_loaders_of_one_converter_do_not_know_each_other(url: str) -> None:
+    made = make_spark_converter(url)
+    with made.make_torch_dataloader(num_epochs=1) as one, made.make_torch_dataloader(num_epochs=1) as other:
+        pairs = list(zip(one, other, strict=True))
+    assert all(sorted(left["id"]) == sorted(right["id"]) == list(range(ROWS)) for left, right in pairs)
+
+
+def test_shards_divide_the_rows(url: str) -> None:
+    made = pickle.loads(pickle.dumps(make_spark_converter(url)))  # noqa: S301 - our own bytes
+    seen: list[int] = []
+    for shard in range(3):
+        with made.make_torch_dataloader(num_epochs=1, cur_shard=shard, shard_count=3) as loader:
+            seen += [int(number) for batch in loader for number in batch["id"]]
+    assert sorted(seen) == list(range(ROWS))
+
+
+def test_a_shuffling_queue_is_shuffled_rows(url: str) -> None:
+    made = make_spark_converter(url)
+    rows = {}
+    for capacity in (0, 10):
+        arguments: dict[str, Any] = {"num_epochs": 1, "seed": 3, "shuffle_row_groups": False}
+        arguments["shuffling_queue_capacity"] = capacity
+        with made.make_torch_dataloader(**arguments) as loader:
+            rows[capacity] = [int(number) for batch in loader for number in batch["id"]]
+    assert rows[0] == list(range(ROWS)) == sorted(rows[10]) != rows[10]
+
+
+def test_a_loader_of_ones_own_is_given_the_reader(url: str) -> None:
+    given: dict[str, Any] = {}
+
+    def make(reader: Any, **arguments: Any) -> str:
+        given.update(arguments, columns=list(reader.schema.fields), workers=reader)
+        return "a loader"
+
+    with make_spark_converter(url).make_torch_dataloader(
+        batch_size=7, data_loader_fn=make, schema_fields=["id"]
+    ) as loader:
+        assert loader == "a loader"
+    assert (given["batch_size"], given["shuffling_queue_capacity"], given["columns"]) == (7, 0, ["id"])
+    assert given["workers"].stopped
+
+
+@pytest.mark.tf
+def test_a_dataset_gives_named_tuples_of_tensors(url: str) -> None:
+    made = make_spark_converter(url)
+    with made.make_tf_dataset(num_epochs=1) as dataset:
+        (batch,) = list(dataset)
+        assert batch.xy.shape == batch["xy"].shape == (ROWS, 2)
+        assert batch._fields == ("id", "xy")
+    with made.make_tf_dataset(batch_size=6, prefetch=2) as dataset:
+        pairs = dataset.map(lambda row: (row.xy, row.id))
+        assert [tuple(xy.shape) for xy, _ in pairs.take(4)] == [(6, 2), (6, 2), (6, 2), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("batch_size", 0),
+        ("workers_count", 0),
+        ("workers_count", 1.5),
+        ("shuffling_queue_capacity", -1),
+        ("batch_size", True),
+    ],
+)
+def test_what_cannot_be_is_refused_at_the_call(url: str, name: str, value: Any) -> None:
+    made = make_spark_converter(url)
+    for make in (made.make_torch_dataloader, made.make_tf_dataset):
+        with pytest.raises(RequestError, match=name):
+            make(**{name: value})
+    with pytest.raises(RequestError, match="prefetch"):
+        made.make_tf_dataset(prefetch=-2)
+
+
+@pytest.mark.parametrize("given", [None, 7, ["a"], object()])
+def test_only_dataframes_and_urls_are_converted(given: Any) -> None:
+    with pytest.raises(RequestError, match="a Spark DataFrame, or the URL"):
+        make_spark_converter(given)
+
+
+def test_a_shard_that_is_not_this_rank_is_warned_about_where_it_was_asked_for(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOROVOD_RANK", "1")
+    monkeypatch.setenv("HOROVOD_SIZE", "4")
+    made = make_spark_converter(url)
+    with pytest.warns(UserWarning, match="rank 1 of 4") as of_torch:
+        made.make_torch_dataloader()
+    with pytest.warns(UserWarning, match="rank 1 of 4") as of_tensorflow:
+        made.make_tf_dataset(cur_shard=2, shard_count=4)
+    assert {warning.filename for warning in [*of_torch, *of_tensorflow]} == {__file__}
+
+
+def test_the_files_of_others_are_never_deleted(url: str) -> None:
+    made = make_spark_converter(url)
+    made.delete()
+    assert petastore.open_dataset(url).inventory.num_rows == ROWS
+    with pytest.raises(ReaderClosedError, match="was deleted"):
+        made.make_torch_dataloader()
+
+
+def test_another_process_may_delete_what_a_converter_stored(mine: Path) -> None:
+    copy = SparkDatasetConverter(mine.as_uri(), [], ROWS)
+    copy.delete()
+    assert list(mine.parent.iterdir()) == []
+    copy.delete()
+
+
+def test_a_directory_may_be_deleted_in_another_way(mine: Path) -> None:
+    asked: list[str] = []
+    register_delete_dir_handler(asked.append)
+    try:
+        SparkDatasetConverter(mine.as_uri(), [], ROWS).delete()
+    finally:
+        register_delete_dir_handler(None)
+    assert asked == [mine.as_uri()]
+    assert mine.exists()
+
+
+def test_files_that_are_seen_later_are_waited_for(url: str, tmp_path: Path) -> None:
+    made = make_spark_converter(url)
+    hidden = tmp_path / "hidden"
+    Path(url).rename(hidden)
+    timer = threading.Timer(0.1, hidden.rename, (url,))
+    timer.start()
+    with made.make_torch_dataloader(num_epochs=1) as loader:
+        assert len(loader) == 1
+    timer.join()
+
+
+def test_files_that_are_not_there_are_an_error_that_names_one(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(converter, "_PATIENCE_SECONDS", 0.0)
+    made = make_spark_converter(url)
+    (file,) = Path(url).glob("*.parquet")
+    file.unlink()
+    with pytest.raises(StorageError, match=f"1 of 1 files of the converter are not there, {file.name}"):
+        made.make_torch_dataloader().__enter__()

@@ -1,0 +1,317 @@
+"""Which files are data files, and what an empty place says."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from pyarrow import fs
+
+from petastore import Unischema, UnischemaField, open_dataset, write_dataset
+from petastore.errors import DatasetNotFoundError, MetadataError, StorageError
+from petastore.storage.files.listing import list_data_files, unfinished_writes, writing_marker
+from petastore.storage.files.location import Location, open_location
+from tests.storage.conftest import Put
+
+TOKEN = "0123456789abcdef" * 2
+
+
+def test_files_are_listed_sorted_at_every_depth(location: Location, put: Put) -> None:
+    for path in ("b.parquet", "day=2/a.snappy.parquet", "a/x.parq", "day=1/z.parquet"):
+        put(path, b"x")
+    assert list_data_files(location) == ["a/x.parq", "b.parquet", "day=1/z.parquet", "day=2/a.snappy.parquet"]
+
+
+def test_hidden_names_are_left_out_at_every_level(location: Location, put: Put) -> None:
+    put("a.parquet", b"x")
+    for path in (
+        "_SUCCESS",
+        ".a.parquet.crc",
+        "_metadata",
+        "_common_metadata",
+        "_temporary/0/b.parquet",
+        ".x/c.parquet",
+    ):
+        put(path, b"x")
+    put("day=1/_started", b"x")
+    put("day=1/.staging/d.parquet", b"x")
+    assert list_data_files(location) == ["a.parquet"]
+
+
+def test_a_partition_key_may_begin_with_an_underscore(location: Location, put: Put) -> None:
+    put("_day=1/a.parquet", b"x")
+    assert list_data_files(location) == ["_day=1/a.parquet"]
+
+
+def test_a_name_says_nothing_about_a_file(location: Location, put: Put) -> None:
+    names = ["B.PARQUET", "README.md", "a.parquet", "part-00001", "x.parquet.gz", "x.pqt"]
+    for name in names:
+        put(name, b"x")
+    assert list_data_files(location) == names
+
+
+def test_files_without_bytes_and_checksums_are_left_out(location: Location, put: Put) -> None:
+    put("a.parquet", b"x")
+    for path, content in {"b.parquet": b"", "000001_0": b"", "a.parquet.crc": b"x", "day=1/c.crc": b"x"}.items():
+        put(path, content)
+    assert list_data_files(location) == ["a.parquet"]
+
+
+def test_a_named_file_is_taken_whatever_it_is_called_but_needs_bytes(location: Location, put: Put) -> None:
+    for name in ("_a", "b.crc", ".c"):
+        put(name, b"x")
+    place = [f"{location.url}/{name}" for name in ("_a", "b.crc", ".c")]
+    assert list_data_files(open_location(place)) == [".c", "_a", "b.crc"]
+    put("d.parquet", b"")
+    with pytest.raises(MetadataError, match=r"d\.parquet has no bytes"):
+        list_data_files(open_location([*place, f"{location.url}/d.parquet"]))
+
+
+def test_a_named_directory_is_read_whatever_it_is_called(location: Location, put: Put) -> None:
+    for path in ("_old/a.parquet", "_old/_b.parquet", "new/c.parquet"):
+        put(path, b"x")
+    place = open_location([f"{location.url}/_old", f"{location.url}/new"])
+    assert list_data_files(place) == ["_old/a.parquet", "new/c.parquet"]
+
+
+def test_an_empty_directory_says_so(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match="is an empty directory"):
+        list_data_files(open_location(tmp_path))
+
+
+def test_a_path_where_nothing_is_says_so(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match="there is nothing at that path"):
+        list_data_files(open_location(tmp_path / "missing"))
+    with pytest.raises(DatasetNotFoundError, match="there is nothing at that path"):
+        list_data_files(open_location("memory://surely/missing"))
+
+
+def test_a_directory_without_parquet_says_what_is_there(location: Location, put: Put) -> None:
+    put("_SUCCESS", b"x")
+    put("a.parquet", b"")
+    with pytest.raises(DatasetNotFoundError, match=r"found only _SUCCESS, a\.parquet"):
+        list_data_files(location)
+    put("table.csv", b"x")
+    with pytest.raises(DatasetNotFoundError, match=r"found only table\.csv"):
+        open_dataset(location.url)
+
+
+def test_a_list_of_files_and_directories_lists_those(tmp_path: Path) -> None:
+    for path in ("day=1/a.parquet", "day=1/b.parquet", "day=2/c.parquet", "day=3/_d.parquet"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_bytes(b"x")
+    location = open_location([str(tmp_path / path) for path in ("day=2", "day=1/b.parquet", "day=3/_d.parquet")])
+    assert list_data_files(location) == ["day=1/b.parquet", "day=2/c.parquet", "day=3/_d.parquet"]
+
+
+def test_a_missing_file_of_a_list_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"x")
+    with pytest.raises(DatasetNotFoundError, match=r"there is nothing at gone\.parquet"):
+        list_data_files(open_location([str(tmp_path / "a.parquet"), str(tmp_path / "gone.parquet")]))
+
+
+def test_files_of_a_write_that_has_not_ended_are_left_out(location: Location, put: Put) -> None:
+    put("a.parquet", b"x")
+    put(f"part-00000-{TOKEN}.parquet", b"x")
+    assert len(list_data_files(location)) == 2
+    put(writing_marker(TOKEN), b"")
+    assert unfinished_writes(location) == {TOKEN}
+    assert list_data_files(location) == ["a.parquet"]
+
+
+def test_files_of_an_unfinished_write_are_left_out_of_patterns_and_of_datasets_inside(
+    location: Location, put: Put
+) -> None:
+    for path in ("a.parquet", f"b-{TOKEN}.parquet", "inner/c.parquet", f"inner/d-{TOKEN[::-1]}.parquet"):
+        put(path, b"x")
+    put(writing_marker(TOKEN), b"")
+    put("inner/" + writing_marker(TOKEN[::-1]), b"")
+    assert list_data_files(location) == ["a.parquet", "inner/c.parquet"]
+    assert list_data_files(open_location(f"{location.url}/*.parquet", patterns=True)) == ["a.parquet"]
+    named = open_location([f"{location.url}/a.parquet", f"{location.url}/b-{TOKEN}.parquet"])
+    assert list_data_files(named) == ["a.parquet", f"b-{TOKEN}.parquet"]
+
+
+def test_a_place_with_nothing_but_an_unfinished_write_says_so(location: Location, put: Put) -> None:
+    put(f"part-00000-{TOKEN}.parquet", b"x")
+    put(writing_marker(TOKEN), b"")
+    with pytest.raises(DatasetNotFoundError, match="a write that has not ended or was interrupted"):
+        list_data_files(location)
+
+
+def test_there_are_no_unfinished_writes_where_nothing_is(tmp_path: Path) -> None:
+    assert unfinished_writes(open_location(tmp_path / "missing")) == set()
+
+
+def test_a_directory_that_may_not_be_listed_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    location = Location("file:///x", open_location(tmp_path).filesystem, str(tmp_path), ("file/below",))
+    with pytest.raises(StorageError):
+        list_data_files(location)
+
+
+def test_what_is_no_file_is_named_and_never_opened(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"x")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "gone.parquet").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "itself").symlink_to(tmp_path / "itself")
+    (tmp_path / "_hidden").symlink_to(tmp_path / "nowhere")
+    shown = "holds 3 thing.*fifo is a FIFO, gone.parquet is a link that leads nowhere, itself is a link that leads"
+    with pytest.raises(StorageError, match=shown):
+        list_data_files(open_location(tmp_path))
+    with pytest.raises(StorageError, match="is a FIFO"):
+        list_data_files(open_location([str(tmp_path / "a.parquet"), str(tmp_path / "fifo")]))
+    with pytest.raises(StorageError, match="neither a file nor a directory"):
+        open_dataset(tmp_path / "fifo")
+
+
+def test_a_manifest_says_what_is_read_and_strangers_do_not_matter(tmp_path: Path) -> None:
+    schema = Unischema("user", [UnischemaField("id", "int64")])
+    write_dataset(tmp_path, schema, [{"id": 1}])
+    (tmp_path / "README.md").write_text("About users, and nothing else.")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "gone.parquet").symlink_to(tmp_path / "nowhere")
+    dataset = open_dataset(tmp_path)
+    assert dataset.inventory.num_rows == 1
+    os.link(dataset.paths[0], tmp_path / "PART-00007")
+    with pytest.warns(UserWarning, match=r"holds 1 data file\(s\) that its inventory does not list .*: PART-00007"):
+        open_dataset(tmp_path)
+    (tmp_path / "PART-00007").unlink()
+    Path(dataset.paths[0]).unlink()
+    os.mkfifo(dataset.paths[0])
+    with pytest.raises(StorageError, match=r"\.parquet is a FIFO"):
+        open_dataset(tmp_path)
+
+
+def test_few_strangers_are_looked_at_however_many_there_are(tmp_path: Path) -> None:
+    filesystem = Counting()
+    schema = Unischema("user", [UnischemaField("id", "int64")])
+    write_dataset("/ds", schema, [{"id": 1}], filesystem=filesystem)
+    for number in range(1000):
+        filesystem.pipe_file(f"/ds/notes-{number:04d}", b"nothing but notes")
+    before = filesystem.opened
+    assert open_dataset("/ds", filesystem=filesystem).inventory.num_rows == 1
+    assert filesystem.opened - before <= 66
+
+
+class Counting(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+    """A filesystem in memory, of its own, that counts how often a file is opened."""
+
+    cachable = False
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        self.store: dict[str, Any] = {}
+        self.pseudo_dirs = [""]
+        self.opened = 0
+
+    def open(self, *arguments: Any, **more: Any) -> Any:
+        self.opened += 1
+        return super().open(*arguments, **more)
+
+
+def test_links_to_files_and_directories_are_followed(tmp_path: Path) -> None:
+    for path in ("elsewhere/b.parquet", "elsewhere/deep/c.parquet", "store/1.parquet", "ds/a.parquet"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(b"x")
+    (tmp_path / "ds" / "day=1").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "ds" / "day=2").symlink_to("../elsewhere")
+    (tmp_path / "ds" / "z.parquet").symlink_to(tmp_path / "store" / "1.parquet")
+    assert list_data_files(open_location(tmp_path / "ds")) == [
+        "a.parquet",
+        "day=1/b.parquet",
+        "day=1/deep/c.parquet",
+        "day=2/b.parquet",
+        "day=2/deep/c.parquet",
+        "z.parquet",
+    ]
+
+
+def test_a_version_that_a_link_chooses_from_hidden_ones_is_read(tmp_path: Path) -> None:
+    for version in ("1", "2"):
+        (tmp_path / ".versions" / version).mkdir(parents=True)
+        (tmp_path / ".versions" / version / f"{version}.parquet").write_bytes(b"x")
+    (tmp_path / "current").symlink_to(".versions/2")
+    assert list_data_files(open_location(tmp_path)) == ["current/2.parquet"]
+
+
+@pytest.mark.parametrize("spelling", ["{}", "file://{}", "{}/*", "{}/**/*.parquet", "{}/[!z]*/*"])
+def test_links_that_lead_back_give_each_file_once(tmp_path: Path, spelling: str) -> None:
+    root = tmp_path / "ds"
+    for path in ("a.parquet", "day=1/b.parquet", "day=2/c.parquet"):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"id": range(100)}), root / path)
+    (root / "a.parquet").rename(root / "day=2" / "a.parquet")
+    (root / "day=1" / "up").symlink_to(root)
+    (root / "day=1" / "here").symlink_to(".")
+    (root / "day=2" / "above").symlink_to(tmp_path)
+    (root / "latest").symlink_to("day=2")
+    dataset = open_dataset(spelling.format(root))
+    assert [file.path for file in dataset.inventory.files] == [
+        "day=1/b.parquet",
+        "day=2/a.parquet",
+        "day=2/c.parquet",
+    ]
+    assert dataset.inventory.num_rows == 300
+
+
+def test_a_loop_outside_the_root_ends(tmp_path: Path) -> None:
+    for name in "xyz":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.parquet").write_bytes(b"x")
+        for other in "xyz":
+            (tmp_path / name / f"to-{other}").symlink_to(tmp_path / other)
+    (tmp_path / "ds").mkdir()
+    (tmp_path / "ds" / "a").symlink_to(tmp_path / "x")
+    assert list_data_files(open_location(tmp_path / "ds")) == [
+        "a/to-y/to-z/z.parquet",
+        "a/to-y/y.parquet",
+        "a/to-z/to-y/y.parquet",
+        "a/to-z/z.parquet",
+        "a/x.parquet",
+    ]
+
+
+def test_links_with_more_ways_than_can_be_walked_are_refused(tmp_path: Path) -> None:
+    stores = [tmp_path / ".stores" / f"{number}" for number in range(20)]
+    for store in stores:
+        store.mkdir(parents=True)
+        for other in stores:
+            (store / f"to-{other.name}").symlink_to(other)
+    (tmp_path / "a").symlink_to(stores[0])
+    with pytest.raises(StorageError, match="in more than 100 ways"):
+        list_data_files(open_location(tmp_path))
+
+
+def test_links_between_named_directories_and_below_a_given_filesystem_lead_back(tmp_path: Path) -> None:
+    for path in ("day=1/a.parquet", "day=2/b.parquet", "day=3/c.parquet"):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_bytes(b"x")
+    (tmp_path / "day=1" / "two").symlink_to(tmp_path / "day=2")
+    (tmp_path / "day=1" / "three").symlink_to(tmp_path / "day=3")
+    named = open_location([str(tmp_path / "day=1"), str(tmp_path / "day=2")])
+    assert list_data_files(named) == ["day=1/a.parquet", "day=1/three/c.parquet", "day=2/b.parquet"]
+    below = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    assert list_data_files(open_location("/", filesystem=below)) == [
+        "day=1/a.parquet",
+        "day=2/b.parquet",
+        "day=3/c.parquet",
+    ]
+
+
+def test_parquet_is_read_whatever_it_is_called(location: Location, put: Put) -> None:
+    names = ["B.PARQUET", "a.parquet", "day.csv", "part-00001", "x.parquet.gz", "x.pqt"]
+    for number, name in enumerate(names):
+        put(name, {"id": [number]})
+    assert [file.path for file in open_dataset(location.url).inventory.files] == names
+    put("x.parquet.gz", gzip.compress(b"no Parquet itself, whatever is in it"))
+    put("README.md", b"About this data set, in words.")
+    with pytest.raises(MetadataError, match=r"2 of the 7 files there are no Parquet: README\.md, x\.parquet\.gz"):
+        open_dataset(location.url)
+    assert len(open_dataset(f"{location.url}/*[!zd]").inventory.files) == 5

@@ -1,0 +1,202 @@
+"""URLs of every kind become a filesystem and a path, and credentials are never shown."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
+from pyarrow import fs
+
+from petastore.errors import RequestError, StorageConnectionError, StorageError
+from petastore.storage.files.location import open_location
+
+
+@pytest.mark.parametrize("spelling", ["{}", "file://{}", "file:{}", "file://localhost{}", "{}/", "file://{}/"])
+def test_every_spelling_of_a_local_directory_is_the_same_place(tmp_path: Path, spelling: str) -> None:
+    location = open_location(spelling.format(tmp_path))
+    assert isinstance(location.filesystem, fs.LocalFileSystem)
+    assert location.root == str(tmp_path)
+    assert location.url == f"file://{tmp_path}"
+    assert location.paths is None
+
+
+def test_a_path_object_and_a_relative_path_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert open_location(tmp_path / "x").root == str(tmp_path / "x")
+    assert open_location("x/y").root == str(tmp_path / "x" / "y")
+
+
+def test_a_file_has_its_directory_as_root(tmp_path: Path) -> None:
+    (tmp_path / "one.parquet").write_bytes(b"PAR1")
+    location = open_location(f"file://{tmp_path}/one.parquet")
+    assert (location.root, location.paths) == (str(tmp_path), ("one.parquet",))
+    assert location.url == f"file://{tmp_path}/one.parquet"
+    assert location.join("one.parquet") == str(tmp_path / "one.parquet")
+
+
+def test_a_list_has_the_nearest_common_directory_as_root(tmp_path: Path) -> None:
+    location = open_location([f"file://{tmp_path}/day=1/a.parquet", f"{tmp_path}/day=2"])
+    assert location.root == str(tmp_path)
+    assert location.paths == ("day=1/a.parquet", "day=2")
+    assert location.url == f"file://{tmp_path}"
+
+
+def test_a_list_of_one_is_that_one(tmp_path: Path) -> None:
+    assert open_location([str(tmp_path)]) == open_location(tmp_path)
+
+
+def test_a_list_on_another_filesystem_keeps_its_scheme() -> None:
+    location = open_location(["memory://bucket/ds/a.parquet", "memory://bucket/ds/deep/b.parquet"])
+    assert location.url == "memory://bucket/ds"
+    assert (location.root, location.paths) == ("/bucket/ds", ("a.parquet", "deep/b.parquet"))
+
+
+def test_a_list_right_below_the_root_is_found() -> None:
+    location = open_location(["/a-1", "/b-2"])
+    assert (location.root, location.paths) == ("/", ("a-1", "b-2"))
+    assert location.join("a-1") == "/a-1"
+
+
+@pytest.mark.parametrize(
+    ("urls", "why"),
+    [
+        (["s3://a/x", "s3://b/x"], "share scheme and host"),
+        (["s3://a/x", "gs://a/x"], "share scheme and host"),
+        (["/data/x", "memory://x"], "share scheme and host"),
+        (["/data/x", "/data/x"], "overlap"),
+        (["/data/x", "/data/x/day=1"], "overlap"),
+        (["/data/x/b", "/data/x", "/data/x-1"], "overlap"),
+    ],
+)
+def test_urls_that_do_not_belong_together_are_refused(urls: list[str], why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        open_location(urls)
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"/data", [], "", "   ", [None], [b"/data"], [""], {"a": 1}, "a\0b"])
+def test_what_is_no_url_is_refused(wrong: Any) -> None:
+    with pytest.raises(RequestError):
+        open_location(wrong)
+
+
+def test_a_file_url_with_two_slashes_says_what_to_write() -> None:
+    with pytest.raises(RequestError, match="write file:///data/x"):
+        open_location("file://data/x")
+
+
+def test_an_unknown_scheme_is_refused() -> None:
+    with pytest.raises(RequestError, match="nosuch"):
+        open_location("nosuch://bucket/x")
+
+
+def test_percent_signs_in_file_urls_are_literal_unless_only_the_decoded_path_exists(tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    url = (tmp_path / "a b").as_uri()
+    assert url.endswith("a%20b")
+    assert open_location(url).root == str(tmp_path / "a b")
+    (tmp_path / "a%20b").mkdir()
+    assert open_location(url).root == str(tmp_path / "a%20b")
+
+
+def test_s3a_and_s3n_are_s3() -> None:
+    options = {"key": "k", "secret": "s"}
+    places = [
+        open_location([f"{scheme}://b/x", f"{scheme}://b/y"], storage_options=options)
+        for scheme in ("s3", "s3a", "s3n")
+    ]
+    assert {place.root for place in places} == {"b"}
+    assert len({str(place.filesystem.type_name) for place in places}) == 1
+    assert not places[0].has_cheap_rename
+
+
+def test_a_missing_backend_names_the_extra() -> None:
+    script = (
+        "import sys; sys.modules['s3fs'] = None\n"
+        "from petastore.storage.files.location import open_location\n"
+        "from petastore.errors import MissingExtraError\n"
+        "try: open_location('s3://bucket/x')\n"
+        "except MissingExtraError as problem: print(problem)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "pip install 'petastore[s3]'" in ended.stdout
+    assert "s3fs" in ended.stdout
+
+
+def test_a_given_filesystem_wins_over_the_scheme(tmp_path: Path) -> None:
+    below = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    assert open_location("s3://bucket/x", filesystem=below).root == "bucket/x"
+    assert open_location("plain/x/", filesystem=below).root == "plain/x"
+    memory = fsspec.filesystem("memory")
+    assert open_location("/plain/x", filesystem=memory).root == "/plain/x"
+    assert isinstance(open_location(tmp_path, filesystem=fsspec.filesystem("file")).filesystem, fs.LocalFileSystem)
+
+
+def test_what_is_no_filesystem_is_refused() -> None:
+    with pytest.raises(RequestError, match="pyarrow or fsspec"):
+        open_location("/data", filesystem="s3")
+
+
+class Secretive(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+    """A filesystem in memory that takes credentials and can fail."""
+
+    protocol = "secretive"
+    cachable = False
+
+    def __init__(self, password: str = "", broken: bool = False, **more: Any) -> None:
+        super().__init__(**more)
+        self.password = password
+        self.broken = broken
+
+    def info(self, path: str, **more: Any) -> Any:
+        if self.broken:
+            raise PermissionError(f"secretive://user:{self.password}@host{path} refused")
+        return super().info(path, **more)
+
+
+@pytest.fixture
+def _secretive() -> Iterator[None]:
+    fsspec.register_implementation("secretive", Secretive, clobber=True)
+    yield
+    del _registry["secretive"]
+
+
+@pytest.mark.usefixtures("_secretive")
+def test_storage_options_are_never_shown() -> None:
+    location = open_location("secretive://bucket/x", storage_options={"password": "hush"})
+    assert location.filesystem.handler.fs.password == "hush"  # noqa: S105 - it is none
+    assert "hush" not in f"{location!r} {location.url} {location.root}"
+    with pytest.raises(RequestError, match="nonsense") as refused:
+        open_location("s3://bucket/x", storage_options={"nonsense": "hush"})
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.usefixtures("_secretive")
+def test_user_and_password_in_a_url_are_never_shown() -> None:
+    with pytest.raises(RequestError) as refused:
+        open_location("secretive://user:hush@bucket/x")
+    assert str(refused.value).startswith("secretive://***@bucket/x: this kind of URL takes no user and password")
+    with pytest.raises(StorageError) as unreachable:
+        open_location("secretive://bucket/x", storage_options={"password": "hush", "broken": True})
+    assert "hush" not in str(unreachable.value)
+
+
+def test_the_signature_of_a_web_address_is_not_in_the_shown_url() -> None:
+    with pytest.raises(StorageConnectionError, match=r"^http://127\.0\.0\.1:9/x\.parquet: ") as refused:
+        open_location("http://127.0.0.1:9/x.parquet?signature=hush")
+    assert "hush" not in str(refused.value)
+
+
+def test_a_location_survives_pickling(tmp_path: Path) -> None:
+    for url in (tmp_path, "memory://bucket/x"):
+        location = open_location(os.fspath(url))
+        again = pickle.loads(pickle.dumps(location))  # noqa: S301 - our own bytes
+        assert again == location

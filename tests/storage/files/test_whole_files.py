@@ -1,0 +1,32 @@
+"""Small files are read whole within bounds, and replaced in one step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from petastore.errors import MetadataError, StorageError
+from petastore.storage.files.location import open_location
+from petastore.storage.files.whole_files import delete_quietly, read_whole, replace_whole
+
+
+@pytest.mark.parametrize("url", ["{}", "memory://bucket/{}"])
+def test_what_is_put_in_place_is_read(tmp_path: Path, url: str) -> None:
+    location = open_location(url.format(tmp_path))
+    assert read_whole(location, "a/b.bin", max_bytes=10) is None
+    for data in (b"first", b"second"):
+        replace_whole(location, "a/b.bin", data)
+        assert read_whole(location, "a/b.bin", max_bytes=10) == data
+    with pytest.raises(MetadataError, match=r"b\.bin has 6 bytes; at most 5 are read"):
+        read_whole(location, "a/b.bin", max_bytes=5)
+    delete_quietly(location, "a/b.bin")
+    delete_quietly(location, "a/b.bin")
+    assert read_whole(location, "a/b.bin", max_bytes=10) is None
+
+
+def test_a_refused_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b.bin").mkdir(parents=True)
+    with pytest.raises(StorageError, match=r"cannot rename \S+ to a/b\.bin"):
+        replace_whole(open_location(tmp_path), "a/b.bin", b"data")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b.bin"]

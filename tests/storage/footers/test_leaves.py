@@ -1,0 +1,69 @@
+"""Leaves are counted as Parquet lays them out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.errors import MetadataError
+from petastore.storage.footers.leaves import leaf_count, leaf_paths, leaves_by_column
+
+
+def nested(children: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataType]:
+    return st.one_of(
+        children.map(pa.list_),
+        children.map(pa.large_list),
+        children.map(lambda item: pa.list_(item, 2)),
+        st.tuples(children, children).map(lambda pair: pa.struct({"a": pair[0], "a.b": pair[1]})),
+        children.map(lambda item: pa.map_(pa.string(), item)),
+    )
+
+
+TYPES = st.recursive(
+    st.sampled_from([pa.int8(), pa.string(), pa.binary(4), pa.decimal128(9, 2), pa.timestamp("ns", "UTC")]),
+    nested,
+    max_leaves=6,
+)
+
+
+@given(st.lists(TYPES, min_size=1, max_size=4))
+def test_the_count_is_that_of_the_file(types: list[pa.DataType]) -> None:
+    schema = pa.schema([(f"c{number}", kind) for number, kind in enumerate(types)])
+    sink = pa.BufferOutputStream()
+    pq.write_metadata(schema, sink)
+    metadata = pq.read_metadata(pa.BufferReader(sink.getvalue()))
+    read_back = metadata.schema.to_arrow_schema()
+    ranges = leaves_by_column(read_back, metadata.num_columns, source="x")
+    assert [leaf for leaves in ranges.values() for leaf in leaves] == list(range(metadata.num_columns))
+    assert [len(leaves) for leaves in ranges.values()] == [leaf_count(kind) for kind in types]
+    for name, leaves in ranges.items():
+        paths = [metadata.schema.column(leaf).path for leaf in leaves]
+        assert all(path == name or path.startswith(f"{name}.") for path in paths)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [(pa.dictionary(pa.int8(), pa.string()), 1), (pa.null(), 1), (pa.fixed_shape_tensor(pa.float32(), [2, 3]), 1)],
+)
+def test_wrapped_types_are_counted_by_what_they_store(kind: Any, count: int) -> None:
+    assert leaf_count(kind) == count
+
+
+def test_columns_of_one_name_have_no_leaves_that_a_name_finds() -> None:
+    schema = pa.schema([("x", pa.int8()), ("y", pa.int8()), ("x", pa.int8()), ("z", pa.int8()), ("x", pa.int8())])
+    assert leaves_by_column(schema, 5, source="a.parquet") == {"y": range(1, 2), "z": range(3, 4)}
+
+
+def test_leaves_that_do_not_add_up_are_refused() -> None:
+    with pytest.raises(MetadataError, match=r"a\.parquet: the footer has 3 leaf columns, but its schema needs 1"):
+        leaves_by_column(pa.schema({"x": pa.int8()}), 3, source="a.parquet")
+
+
+def test_paths_are_given_by_column() -> None:
+    schema = pa.schema({"a.b": pa.int8(), "v": pa.list_(pa.int8())})
+    assert leaf_paths(schema, ["a.b", "v.list.element"]) == {"a.b": ["a.b"], "v": ["v.list.element"]}

@@ -1,0 +1,294 @@
+"""Statistics enclose what is stored, whoever wrote it; what is not surely a bound is unknown; damage is an error."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore import UnischemaField, open_dataset
+from petastore.codecs import ScalarCodec
+from petastore.errors import DatasetChangedError, MetadataError
+from petastore.expressions import ColumnStatistics
+from petastore.inventory import DataFile, Inventory
+from petastore.schema.arrow import field_from_arrow
+from petastore.storage.files.location import open_location
+from petastore.storage.footers.chunk_statistics import ChunkStatistics, chunk_statistics
+from petastore.storage.footers.footers import Footer, FooterCache, read_footer
+from petastore.storage.footers.statistics import footer_statistics, read_statistics
+
+
+def footer_of(folder: Path, table: pa.Table, **options: Any) -> Footer:
+    pq.write_table(table, folder / "part.parquet", **options)
+    return read_footer(open_location(str(folder)), "part.parquet")
+
+
+def statistics_of(folder: Path, array: Any, field: UnischemaField | None = None, **options: Any) -> ColumnStatistics:
+    table = pa.table({"x": array})
+    field = field or field_from_arrow(table.schema.field("x"))
+    return footer_statistics(footer_of(folder, table, **options), [field])["x"]
+
+
+def bounds(statistics: ColumnStatistics) -> list[tuple[Any, Any]]:
+    """Of each row group: both bounds, None where one is not known."""
+    return [
+        (low if has_low else None, high if has_high else None)
+        for low, high, has_low, has_high in zip(
+            statistics.minimum.tolist(),
+            statistics.maximum.tolist(),
+            statistics.has_minimum.tolist(),
+            statistics.has_maximum.tolist(),
+            strict=True,
+        )
+    ]
+
+
+DAY = 86_400
+KNOWN = [
+    (pa.array([3, 1, None], pa.int8()), (1, 3)),
+    (pa.array([200, 1, None], pa.uint8()), (1, 200)),
+    (pa.array([2**31, 1], pa.uint32()), (1, 2**31)),
+    (pa.array([2**63, 1], pa.uint64()), (1, 2**63)),
+    (pa.array([-(2**63), 2**63 - 1], pa.int64()), (-(2**63), 2**63 - 1)),
+    (pa.array([1.5, -2.0], pa.float16()), (-2.0, 1.5)),
+    (pa.array([1.5, -2.0], pa.float32()), (-2.0, 1.5)),
+    (pa.array([1.5, float("-inf")], pa.float64()), (float("-inf"), 1.5)),
+    (pa.array([True, None], pa.bool_()), (True, True)),
+    (pa.array(["é", "b"]), (b"b", "é".encode())),
+    (pa.array(["é", "b"], pa.large_string()), (b"b", "é".encode())),
+    (pa.array(["é", "b"], pa.string_view()), (b"b", "é".encode())),
+    (pa.array(["é", "b"]).dictionary_encode(), (b"b", "é".encode())),
+    (pa.array([b"\xff", b"\x01\x00"]), (b"\x01\x00", b"\xff")),
+    (pa.array([b"\xff\x00", b"\x01\x02"], pa.binary(2)), (b"\x01\x02", b"\xff\x00")),
+    (pa.array([Decimal("1.5"), Decimal(-3)], pa.decimal128(5, 2)), (Decimal("-3.00"), Decimal("1.50"))),
+    (pa.array([Decimal("1.5"), Decimal(-3)], pa.decimal256(60, 2)), (Decimal("-3.00"), Decimal("1.50"))),
+    (pa.array([dt.date(1970, 1, 3), dt.date(1969, 12, 31)], pa.date32()), (-1, 2)),
+    (pa.array([dt.date(1970, 1, 3), dt.date(1969, 12, 31)], pa.date64()), (-1 * DAY * 1000, 2 * DAY * 1000)),
+    (pa.array([5, -1], pa.timestamp("s")), (-1000, 5000)),
+    (pa.array([5, -1], pa.timestamp("us")), (-1, 5)),
+    (pa.array([5, -1], pa.timestamp("ns")), (-1, 5)),
+    (pa.array([5, -1], pa.timestamp("ms", "Europe/Berlin")), (-1, 5)),
+    (pa.array([5, 1], pa.time32("ms")), (1, 5)),
+    (pa.array([5, 1], pa.time64("us")), (1, 5)),
+    (pa.array([5, -1], pa.duration("us")), (-1, 5)),
+]
+
+
+@pytest.mark.parametrize(("array", "expected"), KNOWN, ids=[str(array.type) for array, _ in KNOWN])
+def test_bounds_of_every_type_are_read_in_the_domain_of_filters(tmp_path: Path, array: Any, expected: Any) -> None:
+    # The dtype of the field is that of the file as it is read, where Parquet has no such unit.
+    stored = footer_of(tmp_path, pa.table({"x": array})).arrow_schema.field("x")
+    found = statistics_of(tmp_path, array, field_from_arrow(stored))
+    if pa.types.is_date64(array.type):
+        expected = (-1, 2)
+    assert bounds(found) == [expected]
+    assert found.nulls.tolist() == [array.null_count]
+    assert found.may_be_nan.tolist() == [pa.types.is_floating(array.type)]
+
+
+def test_decimals_in_integers_are_read(tmp_path: Path) -> None:
+    array = pa.array([Decimal("1.5"), Decimal(-3)], pa.decimal128(9, 2))
+    assert bounds(statistics_of(tmp_path, array, store_decimal_as_integer=True)) == [
+        (Decimal("-3.00"), Decimal("1.50"))
+    ]
+
+
+HALVES = (float(np.float16(0.1)), float(np.float16(0.7)))
+
+
+@pytest.mark.parametrize(
+    ("array", "field", "expected"),
+    [
+        (pa.array([3, 1], pa.int32()), UnischemaField("x", "uint8", (), ScalarCodec("int")), (1, 3)),
+        (pa.array([3, 1], pa.decimal128(20, 0)), UnischemaField("x", "uint64"), (1, 3)),
+        (pa.array([-3, 1], pa.decimal128(20, 0)), UnischemaField("x", "uint64"), (None, 1)),
+        (
+            pa.array([0.1, 0.7], pa.float32()),
+            UnischemaField("x", "float16"),
+            (float(np.float16(0.1)), float(np.float16(0.7))),
+        ),
+        (pa.array([3, 1], pa.int64()), UnischemaField("x", "float32"), (1.0, 3.0)),
+        (pa.array([b"a", b"b"]), UnischemaField("x", "str"), (b"a", b"b")),
+        (pa.array(["1", "10", "9"]), UnischemaField("x", Decimal), (None, None)),
+        (pa.array([1, 0], pa.int32()), UnischemaField("x", "bool"), (None, None)),
+        (pa.array([1, 3], pa.timestamp("ms")), UnischemaField("x", "datetime64[us]"), (1000, 3000)),
+        (pa.array([1, 1999], pa.timestamp("us")), UnischemaField("x", "datetime64[ms]"), (0, 2)),
+        (pa.array([0, 2**61], pa.timestamp("ms")), UnischemaField("x", "datetime64[ns]"), (0, None)),
+        (pa.array([1, 3], pa.int64()), UnischemaField("x", "timedelta64[ms]"), (1, 3)),
+        (pa.array([dt.date(1970, 1, 2)]), UnischemaField("x", "datetime64[us]"), (DAY * 10**6, DAY * 10**6)),
+    ],
+    ids=str,
+)
+def test_bounds_follow_what_the_field_declares(tmp_path: Path, array: Any, field: Any, expected: Any) -> None:
+    assert bounds(statistics_of(tmp_path, array, field)) == [expected]
+
+
+def test_int96_has_no_bounds(tmp_path: Path) -> None:
+    array = pa.array([5, -1], pa.timestamp("ns"))
+    assert bounds(statistics_of(tmp_path, array, use_deprecated_int96_timestamps=True)) == [(None, None)]
+
+
+def test_nan_is_no_bound(tmp_path: Path) -> None:
+    found = statistics_of(tmp_path, pa.array([float("nan"), 1.0, float("nan"), float("nan")]), row_group_size=2)
+    assert bounds(found) == [(1.0, 1.0), (None, None)]
+    assert found.may_be_nan.tolist() == [True, True]
+
+
+def test_a_file_without_statistics_says_nothing_but_that_required_columns_have_no_nulls(tmp_path: Path) -> None:
+    found = statistics_of(tmp_path, pa.array([1, None]), write_statistics=False)
+    assert (bounds(found), found.nulls.tolist()) == ([(None, None)], [-1])
+    schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])
+    footer = footer_of(tmp_path, pa.table({"x": [1, 2]}, schema=schema), write_statistics=False)
+    assert footer_statistics(footer, [UnischemaField("x", "int64")])["x"].nulls.tolist() == [0]
+
+
+def test_row_groups_and_columns_are_not_mixed_up(tmp_path: Path) -> None:
+    table = pa.table({"s": [{"p": n, "q": -n} for n in range(9)], "x": range(9), "y": [str(n) for n in range(9)]})
+    footer = footer_of(tmp_path, table, row_group_size=4)
+    found = footer_statistics(footer, [UnischemaField("x", "int64"), UnischemaField("y", "str")])
+    assert bounds(found["x"]) == [(0, 3), (4, 7), (8, 8)]
+    assert bounds(found["y"]) == [(b"0", b"3"), (b"4", b"7"), (b"8", b"8")]
+    nested = footer_statistics(footer, [UnischemaField("s", "object")])["s"]
+    assert bounds(nested) == [(None, None)] * 3
+
+
+def test_only_files_of_interest_are_looked_at(tmp_path: Path) -> None:
+    for number in range(3):
+        pq.write_table(pa.table({"x": [number, number + 10]}), tmp_path / f"{number}.parquet", row_group_size=1)
+    dataset = open_dataset(str(tmp_path))
+    (tmp_path / "0.parquet").unlink()
+    field = UnischemaField("x", "int64", nullable=True)
+    found = read_statistics(
+        dataset.location, dataset.inventory, [field], groups=np.array([2, 5]), footers=FooterCache()
+    )["x"]
+    assert bounds(found) == [(None, None), (None, None), (1, 1), (11, 11), (2, 2), (12, 12)]
+    assert found.nulls.tolist() == [-1, -1, 0, 0, 0, 0]
+
+
+def test_an_inventory_with_more_row_groups_than_the_file_is_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")
+    size = (tmp_path / "a.parquet").stat().st_size
+    lying = Inventory(
+        files=(DataFile("a.parquet", size),),
+        **{name: np.array([0, 0 if name == "file" else 1]) for name in ("file", "ordinal", "rows")},
+        **{name: np.array([1, 1]) for name in ("stored_bytes", "decoded_bytes")},
+    )
+    asked = [UnischemaField("x", "int64")]
+    with pytest.raises(DatasetChangedError, match=r"a\.parquet has 1 row groups"):
+        read_statistics(open_location(str(tmp_path)), lying, asked, groups=np.array([0]), footers=FooterCache())
+
+
+# A footer by hand, in Thrift's compact protocol: FileMetaData {4: [RowGroup {1: [ColumnChunk {3: ColumnMetaData}]}]}.
+def varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 127:
+        encoded.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*encoded, number])
+
+
+def zigzag(number: int) -> bytes:
+    return varint(number * 2 if number >= 0 else -number * 2 - 1)
+
+
+def field(step: int, kind: int, value: bytes) -> bytes:
+    return bytes([step << 4 | kind]) + value
+
+
+def binary(data: bytes) -> bytes:
+    return varint(len(data)) + data
+
+
+def struct_list(items: list[bytes]) -> bytes:
+    return bytes([len(items) << 4 | 12]) + b"".join(item + b"\x00" for item in items)
+
+
+def footer_by_hand(statistics: bytes, *, orders: bytes = struct_list([field(1, 12, b"\x00")])) -> bytes:
+    metadata = field(1, 5, zigzag(1)) + field(11, 12, statistics + b"\x00")
+    chunk = field(3, 12, metadata + b"\x00")
+    group = field(1, 9, struct_list([chunk]))
+    return field(4, 9, struct_list([group])) + field(3, 9, orders) + b"\x00"
+
+
+def only_chunk(footer: bytes) -> ChunkStatistics:
+    ((leaf, chunk),) = chunk_statistics(footer, {0}, source="x.parquet")[0].items()
+    assert leaf == 0
+    return chunk
+
+
+LOW, HIGH = (-3).to_bytes(4, "little", signed=True), (7).to_bytes(4, "little")
+
+
+def test_bounds_lie_in_the_new_fields() -> None:
+    new = field(3, 6, zigzag(2)) + field(2, 8, binary(HIGH)) + field(1, 8, binary(LOW))
+    assert only_chunk(footer_by_hand(new)) == ChunkStatistics(physical=1, nulls=2, minimum=LOW, maximum=HIGH)
+
+
+def test_the_old_fields_are_no_bounds() -> None:
+    old = field(1, 8, binary(HIGH)) + field(1, 8, binary(LOW)) + field(1, 6, zigzag(2))
+    assert only_chunk(footer_by_hand(old)) == ChunkStatistics(physical=1, nulls=2)
+
+
+@pytest.mark.parametrize("exact", [1, 2])
+def test_bounds_that_say_that_they_are_not_exact_are_bounds(exact: int) -> None:
+    flags = field(1, exact, b"") + field(1, exact, b"")  # 7 and 8, true or false in their headers
+    new = field(5, 8, binary(HIGH)) + field(1, 8, binary(LOW)) + flags
+    assert only_chunk(footer_by_hand(new)) == ChunkStatistics(physical=1, minimum=LOW, maximum=HIGH)
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [struct_list([]), struct_list([b""]), struct_list([field(2, 12, b"\x00")])],
+    ids=["none", "empty", "newer"],
+)
+def test_without_a_known_order_there_are_no_bounds(orders: bytes) -> None:
+    new = field(3, 6, zigzag(2)) + field(2, 8, binary(HIGH)) + field(1, 8, binary(LOW))
+    assert only_chunk(footer_by_hand(new, orders=orders)) == ChunkStatistics(physical=1, nulls=2)
+
+
+def test_a_footer_that_ends_anywhere_is_an_error(tmp_path: Path) -> None:
+    footer = footer_of(tmp_path, pa.table({"x": range(5), "y": list("abcde")}), row_group_size=2).encoded
+    whole = chunk_statistics(footer, {0, 1}, source="x.parquet")
+    assert [set(group) for group in whole] == [{0, 1}] * 3
+    for stop in range(len(footer) - 1):
+        with pytest.raises(MetadataError, match=r"x\.parquet"):
+            chunk_statistics(footer[:stop], {0, 1}, source="x.parquet")
+
+
+def test_a_footer_with_any_byte_changed_is_an_error_or_harmless(tmp_path: Path) -> None:
+    encoded = footer_of(tmp_path, pa.table({"x": range(5)}), row_group_size=2).encoded
+    for place in range(0, len(encoded), 3):
+        damaged = bytearray(encoded)
+        damaged[place] ^= 0xFF
+        try:
+            found = chunk_statistics(bytes(damaged), {0}, source="x.parquet")
+        except MetadataError:
+            continue
+        assert all(isinstance(chunk, ChunkStatistics) for group in found for chunk in group.values())
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (HIGH, LOW, (None, None)),
+        (LOW[:3], HIGH, (None, 7)),
+        (b"", HIGH + b"\x00", (None, None)),
+        (LOW, HIGH, (-3, 7)),
+    ],
+    ids=["upside down", "short", "empty", "sound"],
+)
+def test_bounds_that_cannot_be_are_unknown(tmp_path: Path, low: bytes, high: bytes, expected: Any) -> None:
+    honest = footer_of(tmp_path, pa.table({"x": pa.array([1, 2], pa.int32())}))
+    statistics = field(3, 6, zigzag(-5)) + field(2, 8, binary(high)) + field(1, 8, binary(low))
+    lying = dataclasses.replace(honest, encoded=footer_by_hand(statistics))
+    lying.__dict__["groups"] = honest.groups
+    found = footer_statistics(lying, [UnischemaField("x", "int32")])["x"]
+    assert bounds(found) == [expected]
+    assert found.nulls.tolist() == [-1]

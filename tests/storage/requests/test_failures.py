@@ -1,0 +1,70 @@
+"""Whatever a file system raises becomes one of the family, in its class, with nothing secret in it."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+import traceback
+
+import pytest
+
+from petastore.errors import DatasetNotFoundError, FileMissingError, StorageError, StorageTimeoutError
+from petastore.storage.files.location import open_location
+from petastore.storage.requests.failures import answered, asking
+
+PLACE = open_location("memory://bucket/frames")
+
+
+def raiser(problem: BaseException) -> object:
+    raise problem
+
+
+def test_nothing_is_chained_to_an_error_of_storage() -> None:
+    with pytest.raises(StorageTimeoutError) as one:
+        answered(PLACE, lambda: raiser(TimeoutError("token=hush-hush")), "list the directory")
+    with pytest.raises(StorageTimeoutError) as other, asking(PLACE, "list the directory"):
+        raise TimeoutError("token=hush-hush")
+    for caught in (one, other):
+        assert caught.value.__cause__ is None
+        assert caught.value.__context__ is None
+        assert "hush-hush" not in "".join(traceback.format_exception(caught.value)).replace('"token=hush-hush"', "")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_what_is_not_the_storages_passes(kind: type[BaseException]) -> None:
+    with pytest.raises(kind), asking(PLACE):
+        raise kind
+    with pytest.raises(kind):
+        answered(PLACE, lambda: raiser(kind()))
+
+
+def test_errors_of_the_family_pass_as_they_are() -> None:
+    mine = FileMissingError("it is gone")
+    with pytest.raises(FileMissingError) as caught:
+        answered(PLACE, lambda: raiser(mine))
+    assert caught.value is mine
+
+
+def test_what_is_missing_is_the_dataset_or_a_file_of_it() -> None:
+    with pytest.raises(DatasetNotFoundError, match="nothing at that URL"):
+        answered(PLACE, lambda: raiser(FileNotFoundError()))
+    with pytest.raises(FileMissingError, match=r"the file part-0\.parquet is missing"):
+        answered(PLACE, lambda: raiser(FileNotFoundError()), path="part-0.parquet")
+
+
+def test_the_systems_number_is_kept_and_survives_pickling() -> None:
+    with pytest.raises(StorageError, match="full") as caught:
+        answered(PLACE, lambda: raiser(OSError(errno.ENOSPC, "No space left on device")), "write", "part-0.parquet")
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+    assert (again.errno, str(again)) == (errno.ENOSPC, str(caught.value))
+
+
+def test_a_fault_in_a_file_system_is_named_with_its_place() -> None:
+    with pytest.raises(StorageError, match=r"MemoryFileSystem raised KeyError: 'Contents'.*raiser \(test_failures\.py"):
+        answered(PLACE, lambda: raiser(KeyError("Contents")))
+
+
+def test_messages_that_go_on_for_pages_are_cut() -> None:
+    with pytest.raises(StorageError) as caught:
+        answered(PLACE, lambda: raiser(OSError("<html>" * 10_000)))
+    assert len(str(caught.value)) < 1000

@@ -1,0 +1,112 @@
+"""A text that a file has once and to which many rows refer is not copied for all of them if that takes too much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import petastore
+from petastore.errors import DecodeError
+from petastore.storage.files.location import open_location
+from petastore.storage.footers.footers import FooterCache, read_footer
+from petastore.storage.row_groups import dictionaries
+from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.dictionaries import copied_bytes
+from petastore.storage.row_groups.row_group import read_row_group_in_parts
+from tests import bombs
+
+MIB = 1024 * 1024
+
+READ = """
+from petastore import make_reader
+options = eval(sys.argv[2])
+with make_reader(sys.argv[1], ["id"]) as reader:
+    list(reader)
+begin()
+try:
+    with make_reader(sys.argv[1], workers_count=2, **options) as reader:
+        list(reader.batches(10))
+except ValueError as problem:
+    print(problem)
+print(growth())
+"""
+
+
+def written(folder: Path, values: Any, **options: Any) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    table = pa.table({"id": np.arange(len(values)), "s": values})
+    pq.write_table(table, folder / "part-0.parquet", compression="zstd", store_schema=False, **options)
+    return str(folder)
+
+
+def long_texts(rows: int) -> Any:
+    """So many rows that refer to one text of a megabyte."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["x" * MIB]))
+
+
+@pytest.mark.parametrize("kind", ["text", "list"])
+@pytest.mark.parametrize("options", [{}, {"memory_budget": 100_000_000}])
+def test_a_text_to_which_many_rows_refer_takes_no_memory(tmp_path: Path, kind: str, options: dict[str, Any]) -> None:
+    values = long_texts(3000)
+    if kind == "list":
+        values = pa.ListArray.from_arrays(pa.array(np.arange(0, 3001, 3), pa.int32()), values)
+    grew, said = bombs.grown_by(READ, written(tmp_path, values), repr(options))
+    assert "3,145,728,000 bytes" in said
+    assert "'s', row group 0 in part-0.parquet" in said
+    assert grew < 80 * MIB
+
+
+def test_a_budget_bounds_what_is_copied(tmp_path: Path) -> None:
+    url = written(tmp_path, long_texts(120))
+    refused = pytest.raises(DecodeError, match=r"take 125,829,120 bytes of memory, .* at most 25,000,000 may be taken")
+    with petastore.make_reader(url, workers_count=1, memory_budget=10**8) as reader, refused:
+        list(reader.batches(1))
+    with petastore.make_reader(url) as reader:
+        assert sum(len(row.s) for row in reader) == 125_829_120
+
+
+TEXTS = st.lists(st.none() | st.sampled_from(["", "a", "äöü" * 20, "x" * 3000]), min_size=1, max_size=300)
+
+
+@settings(deadline=None, max_examples=25)
+@given(texts=TEXTS, rows_at_once=st.none() | st.integers(1, 50), as_bytes=st.booleans())
+def test_what_is_copied_out_of_a_dictionary_is_what_arrow_reads(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str | None], rows_at_once: int | None, as_bytes: bool
+) -> None:
+    values = pa.array(texts, pa.string())
+    values = values.cast(pa.binary()) if as_bytes else values
+    url = written(tmp_path_factory.mktemp("texts"), values, row_group_size=len(texts))
+    location = open_location(url)
+    file = read_footer(location, "part-0.parquet").file
+
+    def read(most: int) -> pa.Table:
+        part = Part(("s",), rows_at_once, most_bytes=most)
+        tables = read_row_group_in_parts(location, file, 0, [part], footers=FooterCache())
+        return pa.concat_tables(list(tables)).combine_chunks()
+
+    size = copied_bytes(pa.chunked_array([values.dictionary_encode()]))
+    assert read(size).equals(read(dictionaries.MOST_BYTES))
+    if size:
+        with pytest.raises(DecodeError, match=f"{size:,} bytes"):
+            read(size - 1)
+
+
+def test_an_index_outside_of_its_dictionary_is_refused() -> None:
+    wrong = pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int32()), pa.array(["a"]), safe=False)
+    with pytest.raises(DecodeError, match="damaged"):
+        copied_bytes(pa.chunked_array([wrong]))
+
+
+def test_nested_texts_are_counted_in_all_leaves() -> None:
+    texts = pa.array(["ab", "c", "ab", "ab"]).dictionary_encode()
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 4], pa.int32()), texts)
+    structs = pa.StructArray.from_arrays([lists, pa.array(["xyz", "xyz"]).dictionary_encode()], ["l", "t"])
+    assert copied_bytes(pa.chunked_array([structs])) == 2 + 1 + 2 + 2 + 6
+    assert dictionaries.MOST_BYTES == 1024 * MIB

@@ -1,0 +1,184 @@
+"""Files that stay open between row groups are lent to one at a time, closed in the end, and few."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore.errors import DatasetChangedError
+from petastore.storage.files.location import open_location
+from petastore.storage.footers.footers import read_footer
+from petastore.storage.row_groups.open_files import OpenFiles
+from petastore.storage.row_groups.verified import Asked, Verified
+
+ASKED: Asked = (("id",),)
+
+
+def files_in(tmp_path: Path, count: int) -> list[str]:
+    names = [f"{number}.parquet" for number in range(count)]
+    for number, name in enumerate(names):
+        pq.write_table(pa.table({"id": pa.array([number] * 3, pa.int64())}), tmp_path / name)
+    return names
+
+
+def open_handles(folder: Path) -> int:
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum(str(folder) in str(link.readlink()) for link in links)
+
+
+def test_a_file_is_opened_once_for_whoever_reads_it_next(tmp_path: Path) -> None:
+    (name,) = files_in(tmp_path, 1)
+    location, files = open_location(tmp_path), OpenFiles()
+    footer = read_footer(location, name)
+    with files.reading(location, footer, 0, ASKED) as first:
+        assert first.reader.read_row_group(0).column("id").to_pylist() == [0, 0, 0]
+    with files.reading(location, footer, 0, ASKED) as second:
+        assert second.reader is first.reader
+        with files.reading(location, footer, 0, ASKED) as beside:
+            assert beside.reader is not first.reader
+    with files.reading(location, footer, 0, ASKED, whole=False) as other:
+        assert other.reader is not first.reader
+    files.close()
+    assert open_handles(tmp_path) == 0
+
+
+def test_few_files_stay_open(tmp_path: Path) -> None:
+    names = files_in(tmp_path, 20)
+    location, files = open_location(tmp_path), OpenFiles()
+    for name in names:
+        with files.reading(location, read_footer(location, name), 0, ASKED) as reading:
+            reading.reader.read_row_group(0)
+    assert 0 < open_handles(tmp_path) <= 8
+    files.close()
+    assert open_handles(tmp_path) == 0
+
+
+def test_more_files_stay_open_where_that_is_asked_for(tmp_path: Path) -> None:
+    names = files_in(tmp_path, 20)
+    location, files = open_location(tmp_path), OpenFiles(most_idle=12)
+    for name in names:
+        with files.reading(location, read_footer(location, name), 0, ASKED) as reading:
+            reading.reader.read_row_group(0)
+    assert open_handles(tmp_path) == 12
+    files.close()
+    assert open_handles(tmp_path) == 0
+
+
+def test_a_file_that_failed_is_closed(tmp_path: Path) -> None:
+    (name,) = files_in(tmp_path, 1)
+    location, files = open_location(tmp_path), OpenFiles()
+    footer = read_footer(location, name)
+    with pytest.raises(OSError, match="gone"), files.reading(location, footer, 0, ASKED):
+        raise OSError("gone")
+    assert open_handles(tmp_path) == 0
+
+
+def test_a_file_of_another_size_is_refused_when_it_is_opened(tmp_path: Path) -> None:
+    (name,) = files_in(tmp_path, 1)
+    location, files = open_location(tmp_path), OpenFiles()
+    footer = read_footer(location, name)
+    with (tmp_path / name).open("ab") as file:
+        file.write(b"more")
+    with (
+        pytest.raises(DatasetChangedError, match="rewritten since"),
+        files.reading(location, footer, 0, ASKED),
+    ):
+        pass
+    assert open_handles(tmp_path) == 0
+
+
+def test_a_file_that_was_written_to_while_it_was_open_is_looked_at_again(tmp_path: Path) -> None:
+    (name,) = files_in(tmp_path, 1)
+    location, files = open_location(tmp_path), OpenFiles()
+    footer = read_footer(location, name)
+    with files.reading(location, footer, 0, ASKED) as first:
+        first.reader.read_row_group(0)
+    pq.write_table(pa.table({"id": pa.array(range(5000), pa.int64())}), tmp_path / name)
+    with (
+        pytest.raises(DatasetChangedError, match="rewritten since"),
+        files.reading(location, footer, 0, ASKED),
+    ):
+        pass
+    (tmp_path / name).unlink()
+    with pytest.raises(FileNotFoundError), files.reading(location, footer, 0, ASKED):
+        pass
+    files.close()
+    assert open_handles(tmp_path) == 0
+
+
+@pytest.fixture
+def known() -> Verified:
+    """Believes files as soon as they were verified."""
+    return Verified(settled_s=-1.0)
+
+
+def test_what_was_found_right_is_read_without_verifying_until_somebody_writes(tmp_path: Path, known: Verified) -> None:
+    (name,) = files_in(tmp_path, 1)
+    location = open_location(tmp_path)
+    footer = read_footer(location, name)
+    seen = []
+    for before in (None, None, None, "write", None, None):
+        if before == "write":
+            written_in_place(tmp_path / name)
+        files = OpenFiles(verified=known)
+        with files.reading(location, footer, 0, ASKED) as reading:
+            reading.reader.read_row_group(0)
+            seen.append(reading.opened.settings.verify)
+            reading.found_right()
+        files.close()
+    assert seen == [True, False, False, True, False, False]
+
+
+def test_what_was_not_read_to_its_end_is_not_believed(tmp_path: Path, known: Verified) -> None:
+    (name,) = files_in(tmp_path, 1)
+    location, files = open_location(tmp_path), OpenFiles(verified=known)
+    footer = read_footer(location, name)
+    for _ in range(2):
+        with files.reading(location, footer, 0, ASKED) as reading:
+            assert reading.opened.settings.verify
+    files.close()
+
+
+def test_fresh_files_and_those_of_other_file_systems_are_always_verified(tmp_path: Path, known: Verified) -> None:
+    (name,) = files_in(tmp_path, 1)
+    away = open_location(f"memory://{tmp_path.name}")
+    away.filesystem.create_dir(away.root, recursive=True)
+    with away.filesystem.open_output_stream(away.join(name)) as stream:
+        stream.write((tmp_path / name).read_bytes())
+    for location, verified in ((open_location(tmp_path), Verified()), (away, known)):
+        files, footer = OpenFiles(verified=verified), read_footer(location, name)
+        for _ in range(3):
+            with files.reading(location, footer, 0, ASKED) as reading:
+                assert reading.opened.settings.verify
+                reading.reader.read_row_group(0)
+                reading.found_right()
+        files.close()
+
+
+def test_a_write_while_a_believed_row_group_is_read_puts_it_in_doubt(tmp_path: Path, known: Verified) -> None:
+    (name,) = files_in(tmp_path, 1)
+    location, files = open_location(tmp_path), OpenFiles(verified=known)
+    footer = read_footer(location, name)
+    with files.reading(location, footer, 0, ASKED) as reading:
+        reading.found_right()
+    with files.reading(location, footer, 0, ASKED) as reading:
+        assert not reading.opened.settings.verify
+        assert not reading.is_in_doubt
+        written_in_place(tmp_path / name)
+        assert reading.is_in_doubt
+        reading.verify()
+        assert reading.opened.settings.verify
+        assert not reading.is_in_doubt
+    files.close()
+    assert open_handles(tmp_path) == 0
+
+
+def written_in_place(path: Path) -> None:
+    """Writes what is there already, until the clock of the file system tells of it."""
+    before = path.stat().st_ctime_ns
+    while path.stat().st_ctime_ns == before:
+        with path.open("r+b") as file:
+            file.write(b"PAR1")

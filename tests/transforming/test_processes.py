@@ -1,0 +1,621 @@
+"""Transforms in processes give what threads give, and end however anybody ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import petastore
+from petastore import TransformSpec, Unischema, UnischemaField
+from petastore.codecs import NdarrayCodec
+from petastore.decoding.buffers import Buffers
+from petastore.decoding.decode import Decoded
+from petastore.errors import ReaderClosedError, RequestError, TransformError, WorkerError
+from petastore.readers.mixed.mixed_reader import MixedReader
+from petastore.transforming.processes import TransformProcesses
+from petastore.transforming.transform import Transform, transform_columns, transform_schema
+from petastore.work.workers import Workers, _say_that_threads_will_do
+from tests.readers import transforms_to_send as sent
+
+SCHEMA = Unischema(
+    "thing",
+    [
+        UnischemaField("id", np.int64),
+        UnischemaField("when", np.dtype("M8[us]"), nullable=True),
+        UnischemaField("name", str, nullable=True),
+        UnischemaField("image", np.uint8, (20, 30), NdarrayCodec()),
+        UnischemaField("track", np.float32, (None, 2), NdarrayCodec(), nullable=True),
+    ],
+)
+SIZES: dict[str, tuple[int, ...]] = {"id": (), "when": (), "image": (20, 30)}
+MORE = [
+    UnischemaField("text", str, nullable=True),
+    UnischemaField("half", np.float32, nullable=True),
+    UnischemaField("track", np.int16, (None, 2)),
+    UnischemaField("image", np.uint8, (40, 40)),
+]
+MORE_SPEC = TransformSpec(sent.more, edit_fields=MORE, selected_fields=["id", *(field.name for field in MORE)])
+FRAME_SPEC = TransformSpec(
+    sent.frame_of_halves, edit_fields=[("half", np.float32, (), False), ("rows", np.int64, (), False)]
+)
+COLUMN_SPEC = TransformSpec(sent.columns_of_halves, edit_fields=[("half", np.float32, (), False)], takes="columns")
+SPECS: dict[str, tuple[TransformSpec, bool]] = {
+    "unchanged": (TransformSpec(sent.unchanged), False),
+    "in place": (TransformSpec(sent.in_place), False),
+    "more": (MORE_SPEC, False),
+    "frames": (FRAME_SPEC, True),
+    "columns": (COLUMN_SPEC, False),
+    "columns of batches": (COLUMN_SPEC, True),
+    "rows of batches": (dataclasses.replace(MORE_SPEC, takes="row"), True),
+}
+
+
+def row(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "when": None if number % 3 == 1 else np.datetime64(number, "us"),
+        "name": None if number % 4 == 1 else f"thing {number}",
+        "image": np.full((20, 30), number % 100, np.uint8),
+        "track": None if number % 6 == 1 else np.full((number % 5, 2), number, np.float32),
+    }
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = str(tmp_path_factory.mktemp("things") / "data")
+    petastore.write_dataset(url, SCHEMA, map(row, range(301)), rows_per_row_group=70)
+    return url
+
+
+def columns_of(numbers: list[int]) -> dict[str, Decoded]:
+    rows = [row(number) for number in numbers]
+    columns = {}
+    for field in SCHEMA:
+        values = np.empty(len(rows), object)
+        values[:] = [one[field.name] for one in rows]
+        missing = np.array([value is None for value in values], bool)
+        if field.is_fixed and not field.dtype.hasobject:
+            filled = np.zeros((len(rows), *SIZES[field.name]), field.dtype)
+            for place in np.flatnonzero(~missing):
+                filled[place] = values[place]
+            columns[field.name] = Decoded(filled, missing if missing.any() else None)
+        else:
+            columns[field.name] = Decoded(values, None)
+    return columns
+
+
+def same(here: Any, there: Any) -> bool:
+    """Equal in every value, mask and dtype."""
+    if isinstance(here, np.ma.MaskedArray) or isinstance(there, np.ma.MaskedArray):
+        mask, other = np.ma.getmaskarray(here), np.ma.getmaskarray(there)
+        return bool((mask == other).all()) and same(np.asarray(here)[~mask], np.asarray(there)[~mask])
+    if here.dtype != there.dtype or here.shape != there.shape:
+        return False
+    if here.dtype != object:
+        return bool((here == there).all())
+    return all(map(_same_object, here, there))
+
+
+def _same_object(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return same(one, other)
+    is_nan = one != one and other != other
+    return type(one) is type(other) and (is_nan or one == other)
+
+
+class _Processes:
+    """Two workers that know all functions, for a whole module."""
+
+    def __init__(self) -> None:
+        self.processes = TransformProcesses(2)
+        self.schemas = {name: transform_schema(SCHEMA, spec) for name, (spec, _) in SPECS.items()}
+        self.transforms: dict[str, Transform] = {
+            name: self.processes.add(spec, self.schemas[name], batched=batched, buffers=Buffers())
+            for name, (spec, batched) in SPECS.items()
+        }
+
+
+@pytest.fixture
+def two_workers() -> Iterator[_Processes]:
+    made = _Processes()
+    pool = made.processes.pool()
+    yield made
+    pool.close()
+    pool.join()
+    made.processes.close()
+    made.processes.join()
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(list(SPECS)),
+    numbers=st.lists(st.integers(0, 10_000), min_size=1, max_size=300),
+    cuts=st.lists(st.integers(0, 300), max_size=8),
+)
+def test_processes_make_what_a_thread_makes(
+    two_workers: _Processes, name: str, numbers: list[int], cuts: list[int]
+) -> None:
+    offsets = np.array(sorted({0, len(numbers)} | {cut for cut in cuts if cut < len(numbers)}))
+    spec, batched = SPECS[name]
+    expected = transform_columns(columns_of(numbers), offsets, two_workers.schemas[name], spec, batched=batched)
+    made = two_workers.transforms[name](columns_of(numbers), offsets)
+    found = made.result(60) if not isinstance(made, dict) else made
+    assert list(found) == list(expected)
+    for column, one in found.items():
+        assert same(one.rows(0, len(numbers)), expected[column].rows(0, len(numbers))), column
+        assert (one.missing is None) == (expected[column].missing is None)
+
+
+READERS: dict[str, Callable[[str, str], Any]] = {
+    "rows": lambda url, pool: petastore.make_reader(
+        url, reader_pool_type=pool, workers_count=2, shuffle_rows=True, seed=3, num_epochs=2, transform_spec=MORE_SPEC
+    ),
+    "frames": lambda url, pool: petastore.make_batch_reader(
+        url, reader_pool_type=pool, workers_count=2, shuffle_rows=True, seed=3, transform_spec=FRAME_SPEC
+    ),
+    "columns": lambda url, pool: petastore.make_reader(
+        url, reader_pool_type=pool, workers_count=2, shuffle_rows=True, seed=3, transform_spec=COLUMN_SPEC
+    ),
+    "columns of batches": lambda url, pool: petastore.make_batch_reader(
+        url, reader_pool_type=pool, workers_count=2, seed=3, transform_spec=COLUMN_SPEC
+    ),
+    "columns of a mixture": lambda url, pool: petastore.make_mixed_reader(
+        [url, url], [2, 1], reader_pool_type=pool, workers_count=2, seed=1, transform_spec=COLUMN_SPEC
+    ),
+    "padded shards": lambda url, pool: petastore.make_reader(
+        url,
+        reader_pool_type=pool,
+        workers_count=2,
+        cur_shard=1,
+        shard_count=2,
+        tail="pad",
+        transform_spec=TransformSpec(sent.in_place),
+    ),
+    "a mixture": lambda url, pool: petastore.make_mixed_reader(
+        [url, url],
+        [2, 1],
+        reader_pool_type=pool,
+        workers_count=2,
+        seed=1,
+        source_column="of",
+        transform_spec=TransformSpec(sent.in_place),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_readers_of_all_pools_give_the_same_batches(url: str, kind: str) -> None:
+    read = []
+    for pool in ("dummy", "thread", "process"):
+        with READERS[kind](url, pool) as reader:
+            read.append([dict(batch) for batch in reader.batches(17)])
+    assert len(read[0]) > 5
+    for others in read[1:]:
+        assert len(others) == len(read[0])
+        for batch, other in zip(read[0], others, strict=True):
+            assert list(batch) == list(other)
+            assert all(same(batch[name], other[name]) for name in batch)
+
+
+def test_sources_of_a_mixture_may_have_functions_of_their_own(url: str) -> None:
+    dataset = petastore.open_dataset(url)
+    specs = [
+        TransformSpec(sent.Adds(0), selected_fields=["id"]),
+        TransformSpec(sent.Adds(1000), selected_fields=["id"]),
+    ]
+    read = []
+    for pool in ("thread", "process"):
+        with petastore.make_mixed_reader([url, url], [1, 1], ["id"], seed=1, stop="all_exhausted") as planned:
+            mixture = planned.plan
+        with MixedReader([dataset, dataset], mixture, workers=Workers(pool, 2), transforms=specs) as reader:  # type: ignore[arg-type]
+            read.append([batch["id"].tolist() for batch in reader.batches(50)])
+    assert read[0] == read[1]
+    assert {number >= 1000 for batch in read[0] for number in batch} == {True, False}
+
+
+def read_all(url: str, func: Any) -> list[Any]:
+    with petastore.make_reader(
+        url,
+        ["id", "image"],
+        reader_pool_type="process",
+        workers_count=2,
+        shuffle_row_groups=False,
+        transform_spec=TransformSpec(func),
+    ) as reader:
+        return list(reader.batches(10))
+
+
+def test_an_error_is_that_of_a_thread_with_the_workers_traceback(url: str) -> None:
+    errors = []
+    for pool in ("thread", "process"):
+        with (
+            petastore.make_reader(
+                url, reader_pool_type=pool, shuffle_row_groups=False, transform_spec=TransformSpec(sent.fails_from_30)
+            ) as reader,
+            pytest.raises(TransformError) as caught,
+        ):
+            list(reader)
+        errors.append(caught.value)
+    in_thread, in_process = errors
+    assert str(in_process) == str(in_thread)
+    assert "row 30" in str(in_process)
+    assert isinstance(in_process.__cause__, KeyError)
+    (note,) = in_process.__notes__
+    assert "in fails_from_30" in note
+    assert "transforms_to_send.py" in note
+    assert "worker process" in note
+
+
+def test_an_error_that_cannot_be_pickled_arrives_in_words(url: str) -> None:
+    with pytest.raises(TransformError, match="Unpicklable: 1 and 2") as caught:
+        read_all(url, sent.raises_what_cannot_be_pickled)
+    assert "in raises_what_cannot_be_pickled" in caught.value.__notes__[0]
+
+
+def test_a_value_that_cannot_be_pickled_is_an_error(url: str) -> None:
+    spec = TransformSpec(
+        sent.makes_what_cannot_be_pickled,
+        edit_fields=[("thing", np.object_, (), False)],
+        selected_fields=["id", "thing"],
+    )
+    with (
+        petastore.make_reader(url, reader_pool_type="process", workers_count=1, transform_spec=spec) as reader,
+        pytest.raises(Exception, match=r"[Cc]an't pickle|lambda") as caught,
+    ):
+        next(reader)
+    assert "worker process" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("func", "how"),
+    [
+        (sent.exits, "ended with exit code 3"),
+        (sent.crashes, "was killed by signal 11 (SIGSEGV)"),
+    ],
+)
+def test_a_worker_that_ends_in_a_call_is_an_error_that_says_how_and_where(
+    url: str, func: Any, how: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    with pytest.raises(WorkerError) as caught:
+        read_all(url, func)
+    assert time.monotonic() - began < 20
+    said = str(caught.value)
+    assert how in said
+    assert f"while it ran the transform tests.readers.transforms_to_send.{func.__name__} on rows 0 to" in said
+    assert ("in crashes" in capfd.readouterr().err) == (func is sent.crashes)  # faulthandler names the line
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+    """Looks often, for a change in another process that tells nobody."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file by which functions in workers tell what they did; to be asked for before a reader."""
+    path = tmp_path / "mark"
+    monkeypatch.setenv("PETASTORE_TEST_MARK", str(path))
+    return path
+
+
+def busy_workers(mark: Path) -> list[int]:
+    return [int(file.suffix[1:]) for file in mark.parent.glob(f"{mark.name}.*")]
+
+
+def begin_to_sleep(url: str, mark: Path) -> tuple[Any, Any]:
+    """A reader whose two workers are at a call that takes ten minutes, and the thread that waits for it."""
+    import threading
+
+    raised: list[BaseException] = []
+    reader = petastore.make_reader(
+        url, reader_pool_type="process", workers_count=2, transform_spec=TransformSpec(sent.sleeps)
+    )
+
+    def consume() -> None:
+        try:
+            next(reader)
+        except BaseException as problem:  # noqa: BLE001 - it is looked at by the test
+            raised.append(problem)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    wait_until(lambda: len(busy_workers(mark)) == 2)
+    return reader, (consumer, raised)
+
+
+def test_a_worker_that_is_killed_is_an_error_at_once_and_leaves_nothing(url: str, mark: Path) -> None:
+    in_shm = set(Path("/dev/shm").iterdir())  # noqa: S108 - it is looked at
+    reader, (consumer, raised) = begin_to_sleep(url, mark)
+    victim = busy_workers(mark)[0]
+    os.kill(victim, signal.SIGKILL)
+    consumer.join(10)
+    assert not consumer.is_alive()
+    assert isinstance(raised[0], WorkerError)
+    assert f"(pid {victim}) was killed by signal 9 (SIGKILL)" in str(raised[0])
+    reader.stop()
+    reader.join()
+    assert not any(psutil.pid_exists(pid) for pid in busy_workers(mark))
+    assert set(Path("/dev/shm").iterdir()) <= in_shm  # noqa: S108 - it is looked at
+
+
+def test_stop_wakes_who_waits_and_join_ends_calls_that_take_too_long(url: str, mark: Path) -> None:
+    reader, (consumer, raised) = begin_to_sleep(url, mark)
+    reader.stop()
+    consumer.join(10)
+    assert isinstance(raised[0], ReaderClosedError)
+    began = time.monotonic()
+    reader.join()
+    assert time.monotonic() - began < 10
+    assert not any(psutil.pid_exists(pid) for pid in busy_workers(mark))
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
+def test_a_function_that_calls_sys_exit_is_an_error_of_the_transform_and_ends_nothing(url: str, pool: str) -> None:
+    spec = TransformSpec(sent.exits_politely)
+    with (
+        petastore.make_reader(url, reader_pool_type=pool, workers_count=2, transform_spec=spec) as reader,
+        pytest.raises(TransformError, match="exits_politely raised SystemExit: 4"),
+    ):
+        list(reader)
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
+def test_a_predicate_that_calls_sys_exit_is_an_error_of_the_transform(url: str, pool: str) -> None:
+    with pytest.raises(TransformError, match="the predicate raised SystemExit: 4"):
+        petastore.make_reader(url, reader_pool_type=pool, predicate=lambda _: sys.exit(4), selection_cache=False)
+
+
+def test_after_a_worker_died_the_next_pass_has_new_ones(url: str, mark: Path) -> None:
+    spec = TransformSpec(sent.exits_once)
+    with petastore.make_reader(url, reader_pool_type="process", workers_count=2, transform_spec=spec) as reader:
+        with pytest.raises(WorkerError):
+            list(reader)
+        reader.reset()
+        assert len(list(reader)) == 301
+
+
+def test_workers_stay_from_pass_to_pass_and_end_with_the_reader(url: str) -> None:
+    spec = TransformSpec(sent.worker_of, edit_fields=[("pid", np.int64, (), False)], selected_fields=["id", "pid"])
+    with petastore.make_reader(url, reader_pool_type="process", workers_count=1, transform_spec=spec) as reader:
+        pids = {int(one.pid) for one in reader}
+        for batch in reader.batches(10):
+            pids.update(batch["pid"].tolist())
+            break  # … and left early
+        reader.reset()
+        pids |= {int(one.pid) for one in reader}
+    assert len(pids) == 1
+    assert os.getpid() not in pids
+    assert not psutil.pid_exists(pids.pop())
+
+
+def test_all_workers_take_part(url: str) -> None:
+    spec = TransformSpec(sent.worker_of, edit_fields=[("pid", np.int64, (), False)], selected_fields=["id", "pid"])
+    with petastore.make_reader(
+        url, reader_pool_type="process", workers_count=2, transform_spec=spec, num_epochs=None
+    ) as reader:
+        pids: set[int] = set()
+        for batch in reader.batches(50):
+            pids.update(batch["pid"].tolist())
+            if len(pids) == 2:
+                break
+
+
+def test_workers_load_no_framework_and_no_pyarrow(url: str) -> None:
+    spec = TransformSpec(sent.modules_of, edit_fields=[("modules", str, (), False)], selected_fields=["id", "modules"])
+    with petastore.make_reader(url, reader_pool_type="process", workers_count=1, transform_spec=spec) as reader:
+        assert next(reader).modules == ""
+
+
+def test_a_function_may_keep_what_it_was_given() -> None:
+    """`before` gives of each row the image of the row before: it must not have changed since."""
+    schema = Unischema("image", [UnischemaField("id", np.int64), UnischemaField("image", np.uint8, (20, 30))])
+    processes = TransformProcesses(1)
+    transform = processes.add(TransformSpec(sent.before), schema, batched=False, buffers=Buffers())
+    pool = processes.pool()
+    images = np.repeat(np.arange(1000) % 251, 600).astype(np.uint8).reshape(1000, 20, 30)
+    made = transform({"id": Decoded(np.arange(1000), None), "image": Decoded(images, None)}, np.array([0, 1000]))
+    assert not isinstance(made, dict)
+    np.testing.assert_array_equal(made.result(60)["image"].values[1:], images[:-1])
+    pool.close()
+    pool.join()
+    processes.close()
+    processes.join()
+
+
+def test_batches_that_are_kept_do_not_change_and_shared_memory_is_bounded(url: str) -> None:
+    def arenas() -> int:
+        return Path("/proc/self/maps").read_text(encoding="utf-8").count("/memfd:petastore")
+
+    most, kept = 0, []
+    with petastore.make_reader(
+        url,
+        reader_pool_type="process",
+        workers_count=2,
+        shuffle_row_groups=False,
+        num_epochs=4,
+        transform_spec=TransformSpec(sent.in_place),
+    ) as reader:
+        for batch in reader.batches(20):
+            kept.append((batch["id"], batch["image"], batch["track"]))
+            most = max(most, arenas())
+    assert 0 < most <= 2 * 2 * 2  # workers, slots, directions
+    assert arenas() == 0
+    for ids, images, tracks in kept:
+        assert (images[:, 0, 0] == ids % 100 * 2).all()
+        assert [None if track is None else track.tolist() for track in tracks] == [
+            None if one["track"] is None else one["track"].tolist() for one in map(row, ids.tolist())
+        ]
+
+
+def test_a_function_that_cannot_be_sent_is_refused_at_the_call(url: str) -> None:
+    number = 1
+
+    def nested(values: dict[str, Any]) -> dict[str, Any]:
+        return values | {"id": number}
+
+    for func in (nested, lambda values: values, functools.partial(nested)):
+        with pytest.raises(RequestError, match="top level of a module, or use reader_pool_type='thread'"):
+            petastore.make_reader(url, reader_pool_type="process", transform_spec=TransformSpec(func))
+
+
+def test_without_a_function_there_are_no_processes_and_a_log_says_so_once(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _say_that_threads_will_do.cache_clear()
+    children = set(psutil.Process().children(recursive=True))
+    with caplog.at_level(logging.INFO, logger="petastore"):
+        for spec in (None, TransformSpec(selected_fields=["id"])):
+            with petastore.make_reader(url, reader_pool_type="process", transform_spec=spec) as reader:
+                assert len(list(reader)) == 301
+                assert set(psutil.Process().children(recursive=True)) == children
+    (record,) = caplog.records
+    assert (record.levelno, "threads do all of its work" in record.getMessage()) == (logging.INFO, True)
+
+
+def test_opening_and_closing_again_and_again_leaves_nothing(url: str) -> None:
+    """The fixture of all tests looks for threads, children, files and shared memory afterwards."""
+    for number in range(10):
+        with petastore.make_reader(
+            url, reader_pool_type="process", workers_count=2, transform_spec=TransformSpec(sent.unchanged)
+        ) as reader:
+            for _ in range(number % 3):  # not begun, left early after one row, after two
+                next(reader)
+
+
+PROGRAM = """
+import os, sys, petastore
+from petastore import TransformSpec
+
+def minus(row):
+    return {"id": -row["id"]}
+
+def read():
+    asked = {"transform_spec": TransformSpec(minus, selected_fields=["id"]), "shuffle_row_groups": False}
+    with petastore.make_reader(sys.argv[1], ["id"], "process", 2, **asked) as reader:
+        print([int(row.id) for row in reader][:3])
+"""
+
+
+def run(tmp_path: Path, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "program.py", *arguments]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_function_of_the_main_module_is_imported_where_the_program_is_guarded(url: str, tmp_path: Path) -> None:
+    ran = run(tmp_path, PROGRAM + "\nif __name__ == '__main__':\n    read()\n", url)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[0, -1, -2]\n", "")
+
+
+def test_a_program_without_a_guard_is_told_so(url: str, tmp_path: Path) -> None:
+    ran = run(tmp_path, PROGRAM + "\nread()\n", url)
+    assert ran.returncode == 1
+    last = next(line for line in ran.stderr.splitlines() if line.startswith("petastore.errors.WorkerError"))
+    assert "could not begin" in last
+    assert "if __name__ == '__main__':" in last
+    assert ran.stdout == ""
+
+
+def test_a_program_without_a_guard_may_use_functions_of_its_modules(url: str, tmp_path: Path) -> None:
+    (tmp_path / "functions.py").write_text("def minus(row):\n    return {'id': -row['id']}\n", encoding="utf-8")
+    program = PROGRAM.replace("def minus", "def other") + "\nfrom functions import minus\nread()\n"
+    ran = run(tmp_path, program, url)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[0, -1, -2]\n", "")
+
+
+def test_a_function_of_an_interactive_session_is_refused_at_the_call(url: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM + "\nread()", url], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "RequestError" in ran.stderr
+    assert "interactive session" in ran.stderr
+
+
+def test_a_module_that_workers_cannot_import_is_named(url: str, tmp_path: Path) -> None:
+    program = PROGRAM + (
+        "\nimport types\nmade = types.ModuleType('made_up')\nexec(\"def minus(row): return row\", made.__dict__)\n"
+        "sys.modules['made_up'] = made\nminus = made.minus\nread()\n"
+    )
+    ran = run(tmp_path, program, url)
+    assert "WorkerError" in ran.stderr
+    assert "No module named 'made_up'" in ran.stderr
+
+
+def test_an_interpreter_exits_although_nobody_stopped_the_reader(url: str, tmp_path: Path) -> None:
+    program = PROGRAM + (
+        "\nif __name__ == '__main__':\n"
+        "    spec = TransformSpec(minus, selected_fields=['id'])\n"
+        "    reader = petastore.make_reader(sys.argv[1], ['id'], 'process', 2, transform_spec=spec, num_epochs=None)\n"
+        "    next(reader)\n"
+        "    print('half way')\n"
+    )
+    ran = run(tmp_path, program, url)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "half way\n", "")
+
+
+def test_workers_end_by_themselves_when_their_parent_is_killed(url: str, mark: Path, repository: Path) -> None:
+    in_shm = set(Path("/dev/shm").iterdir())  # noqa: S108 - it is looked at
+    program = (
+        "import sys, petastore\nfrom petastore import TransformSpec\n"
+        "from tests.readers.transforms_to_send import sleeps\n"
+        "next(petastore.make_reader(sys.argv[1], ['id'], 'process', 2, transform_spec=TransformSpec(sleeps)))\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program, url], cwd=repository)
+    wait_until(lambda: len(busy_workers(mark)) == 2)
+    workers = [psutil.Process(pid) for pid in busy_workers(mark)]
+    parent.kill()
+    parent.wait()
+    gone, alive = psutil.wait_procs(workers, timeout=10)
+    assert (len(gone), alive) == (2, [])
+    assert set(Path("/dev/shm").iterdir()) <= in_shm  # noqa: S108 - it is looked at
+
+
+def test_a_fork_of_the_parent_does_not_touch_its_workers(url: str) -> None:
+    spec = TransformSpec(sent.worker_of, edit_fields=[("pid", np.int64, (), False)], selected_fields=["id", "pid"])
+    with petastore.make_reader(url, reader_pool_type="process", workers_count=1, transform_spec=spec) as reader:
+        first = next(reader).pid
+        child = os.fork()
+        if child == 0:
+            reader.stop()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert {int(one.pid) for one in reader} == {int(first)}
+
+
+def test_partition_columns_and_plain_parquet_are_sent_too(tmp_path: Path) -> None:
+    for day in ("a", "b"):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"id": pa.array(range(5))}), tmp_path / f"day={day}" / "part.parquet")
+    with petastore.make_reader(
+        str(tmp_path), reader_pool_type="process", workers_count=1, transform_spec=TransformSpec(sent.unchanged)
+    ) as reader:
+        assert sorted((int(one.id), one.day) for one in reader) == sorted((n, day) for n in range(5) for day in "ab")
+
+
+def test_the_program_of_the_how_to_page_runs(tmp_path: Path, repository: Path) -> None:
+    page = (repository / "docs" / "how-to" / "run-python-transforms-in-processes.md").read_text(encoding="utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+    ran = run(tmp_path, program)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "3996 vowels\n", "")
+    assert "It prints `3996 vowels`" in page

@@ -1,0 +1,196 @@
+"""Messages arrive as they were sent, in memory that nobody writes as long as it is looked at."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from petastore.transforming.transport import Arena, Channel, anonymous_file
+
+DTYPES = hnp.scalar_dtypes() | st.just(np.dtype("M8[us]")) | st.just(np.dtype("m8[ns]"))
+
+
+@pytest.fixture
+def channels() -> Iterator[tuple[Channel, Channel]]:
+    here, there = map(Channel, socket.socketpair())
+    yield here, there
+    here.close()
+    there.close()
+
+
+def shared_here() -> int:
+    """Arenas that this process maps."""
+    return Path("/proc/self/maps").read_text(encoding="utf-8").count("/memfd:petastore")
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    arrays=st.lists(hnp.arrays(DTYPES, hnp.array_shapes(min_dims=1, max_dims=3, max_side=40, min_side=0)), max_size=4),
+    words=st.lists(st.none() | st.text()),
+    repeats=st.integers(1, 400),
+)
+def test_what_arrives_is_what_was_sent(
+    channels: tuple[Channel, Channel], arrays: list[Any], words: list[str | None], repeats: int
+) -> None:
+    here, there = channels
+    objects = np.empty(len(arrays), object)
+    objects[:] = [np.concatenate([array] * repeats) for array in arrays]
+    message: dict[str, Any] = {
+        "words": words,
+        "arrays": [np.concatenate([array] * repeats) for array in arrays],
+        "objects": objects,
+    }
+    here.send(0, message)
+    slot, found = there.receive()
+    assert slot == 0
+    assert found["words"] == words
+    for came, went in zip(found["arrays"] + list(found["objects"]), message["arrays"] + list(objects), strict=True):
+        assert came.dtype == went.dtype
+        assert came.flags.writeable
+        np.testing.assert_array_equal(came, went)
+        del came
+    del found
+    there.send(0, None)
+    assert here.receive() == (0, None)
+
+
+def test_arrays_that_are_kept_are_never_overwritten(channels: tuple[Channel, Channel]) -> None:
+    here, there = channels
+    kept = []
+    for number in range(10):
+        here.send(0, np.full(10_000, number))
+        kept.append(there.receive()[1])
+        there.send(0, None)
+        here.receive()
+    assert [array[0] for array in kept] == list(range(10))
+    assert all((array == number).all() for number, array in enumerate(kept))
+
+
+def test_memory_is_used_again_when_nobody_looks_at_it(channels: tuple[Channel, Channel]) -> None:
+    here, there = channels
+    before = shared_here()
+    for number in range(20):
+        here.send(0, np.full(10_000, number))
+        assert there.receive()[1].sum() == 10_000 * number
+        there.send(0, np.full(20_000, number))
+        assert here.receive()[1].sum() == 20_000 * number
+    assert shared_here() - before == 4  # two arenas, each mapped at both ends
+
+
+def test_closed_channels_map_nothing(channels: tuple[Channel, Channel]) -> None:
+    before = shared_here()
+    here, there = channels
+    here.send(0, np.zeros(10_000))
+    assert there.receive()[1].sum() == 0
+    assert shared_here() > before
+    here.close()
+    there.close()
+    assert shared_here() == before
+
+
+def test_a_larger_message_gets_larger_memory(channels: tuple[Channel, Channel]) -> None:
+    here, there = channels
+    for size in (1, 10_000, 1_000_000, 100):
+        here.send(0, np.arange(size))
+        np.testing.assert_array_equal(there.receive()[1], np.arange(size))
+        there.send(0, None)
+        here.receive()
+
+
+def test_slots_do_not_disturb_each_other(channels: tuple[Channel, Channel]) -> None:
+    here, there = channels
+    here.send(0, np.full(5000, 1))
+    here.send(1, np.full(5000, 2))
+    assert [(slot, message[0]) for slot, message in (there.receive(), there.receive())] == [(0, 1), (1, 2)]
+    there.send(0, "one")
+    there.send(1, "two")
+    assert [here.receive(), here.receive()] == [(0, "one"), (1, "two")]
+
+
+def test_a_message_that_cannot_be_pickled_is_not_sent(channels: tuple[Channel, Channel]) -> None:
+    here, there = channels
+    with pytest.raises((pickle.PicklingError, AttributeError)):
+        here.send(0, lambda: None)
+    here.send(0, "after it")
+    assert there.receive() == (0, "after it")
+
+
+def test_no_message_is_so_large_that_sending_waits_for_the_other_side(channels: tuple[Channel, Channel]) -> None:
+    here, there = channels
+    here.send(0, "x" * 10_000_000)
+    there.send(1, "y" * 10_000_000)
+    assert len(there.receive()[1]) == len(here.receive()[1]) == 10_000_000
+
+
+def test_an_end_that_is_gone_is_the_end_of_file(channels: tuple[Channel, Channel]) -> None:
+    here, there = channels
+    here.send(0, "last words")
+    here.close()
+    assert there.receive() == (0, "last words")
+    with pytest.raises(EOFError):
+        there.receive()
+    with pytest.raises(EOFError):
+        there.send(0, None)
+
+
+def test_hanging_up_wakes_who_waits(channels: tuple[Channel, Channel]) -> None:
+    here, _ = channels
+    woken: list[BaseException] = []
+
+    def waits() -> None:
+        try:
+            here.receive()
+        except EOFError as problem:
+            woken.append(problem)
+
+    waiter = threading.Thread(target=waits)
+    waiter.start()
+    here.hang_up()
+    waiter.join(10)
+    assert len(woken) == 1
+    here.hang_up()
+
+
+def test_a_sentinel_ends_a_connection_that_somebody_else_holds_open() -> None:
+    ours, theirs = socket.socketpair()
+    watched, ends = os.pipe()
+    here = Channel(ours, sentinel=watched)
+    os.close(ends)
+    with pytest.raises(EOFError):
+        here.receive()
+    here.close()
+    theirs.close()
+    os.close(watched)
+
+
+def test_where_the_system_has_no_memory_files_an_unnamed_file_does(
+    channels: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    here, there = channels
+    here.send(0, np.arange(100_000))
+    np.testing.assert_array_equal(there.receive()[1], np.arange(100_000))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_arena_is_mapped_as_long_as_an_array_of_it_lives() -> None:
+    before = shared_here()
+    with anonymous_file(10_000) as file:
+        array = Arena(file.fileno(), 10_000).bytes()
+    array[5] = 7
+    assert shared_here() == before + 1
+    assert array[5] == 7
+    del array
+    assert shared_here() == before

@@ -1,0 +1,117 @@
+"""A worker process begins with what it is told, ends when it is told to, and says how it ended."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import psutil
+import pytest
+
+from petastore import Unischema, UnischemaField
+from petastore.decoding.decoded import Decoded
+from petastore.transforming.worker import Call, Failure, Function, Made, Setup
+from petastore.transforming.worker_process import WorkerProcess
+from petastore.work.thread import available_cpus
+
+SCHEMA = Unischema("number", [UnischemaField("id", np.int64)])
+CALL = Call(0, {"id": Decoded(np.arange(3), None)}, np.array([0, 3]))
+
+
+def setup_of(func: object) -> Setup:
+    return Setup((Function(pickle.dumps(func), SCHEMA, False),), None)
+
+
+def test_a_worker_answers_calls_one_after_the_other() -> None:
+    worker = WorkerProcess(0, of=2)
+    assert worker.begin(setup_of(dict)) is None
+    for slot in (0, 1, 0):
+        worker.channel.send(slot, CALL)
+    answers = [worker.channel.receive() for _ in range(3)]
+    assert [slot for slot, _ in answers] == [0, 1, 0]
+    for _, answer in answers:
+        assert isinstance(answer, Made)
+        np.testing.assert_array_equal(answer.columns["id"].values, [0, 1, 2])
+        assert answer.seconds >= 0
+    worker.end()
+    assert worker.how_it_ended() == "ended with exit code 0"
+
+
+def test_what_a_worker_cannot_load_is_said_before_the_first_call() -> None:
+    worker = WorkerProcess(0, of=1)
+    failure = worker.begin(Setup((Function(b"no pickle", SCHEMA, False),), None))
+    assert isinstance(failure, Failure)
+    assert "UnpicklingError" in failure.text
+    worker.end()
+
+
+def test_a_worker_that_is_killed_says_so_and_why_that_may_be() -> None:
+    worker = WorkerProcess(3, of=4)
+    assert worker.begin(setup_of(dict)) is None
+    os.kill(int(str(worker).partition("pid ")[2].rstrip(")")), signal.SIGKILL)
+    with pytest.raises(EOFError):
+        worker.channel.receive()
+    worker.end()
+    assert str(worker).startswith("worker process 3 (pid ")
+    assert worker.how_it_ended() == "was killed by signal 9 (SIGKILL), as the system does when memory runs out"
+
+
+def test_a_worker_that_is_killed_is_noticed_where_processes_have_no_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    worker = WorkerProcess(0, of=1)
+    assert worker.begin(setup_of(dict)) is None
+    worker.channel.send(0, Call(0, CALL.columns, CALL.offsets))
+    assert isinstance(worker.channel.receive()[1], Made)
+    os.kill(int(str(worker).partition("pid ")[2].rstrip(")")), signal.SIGKILL)
+    with pytest.raises(EOFError):
+        worker.channel.receive()
+    worker.end()
+    assert "SIGKILL" in worker.how_it_ended()
+
+
+@pytest.mark.parametrize("has_descriptors", [True, False])
+def test_a_worker_ends_when_its_parent_is_gone_whatever_it_is_at(has_descriptors: bool) -> None:
+    busy = (
+        "import os, threading, time\n"
+        f"if not {has_descriptors}: del os.pidfd_open\n"
+        "from petastore.transforming.worker import _end_with\n"
+        "threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()\n"
+        "print(os.getpid(), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+        assert psutil.wait_procs([worker], timeout=20)[1] == []
+
+
+def test_a_worker_may_be_ended_before_it_began_and_again() -> None:
+    worker = WorkerProcess(0, of=1)
+    worker.end()
+    worker.end()
+
+
+def test_workers_share_the_processors_unless_the_environment_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("MKL_NUM_THREADS", "7")
+    worker = WorkerProcess(0, of=1000)
+    assert worker.begin(setup_of(environment_of)) is None
+    worker.channel.send(0, CALL)
+    _, answer = worker.channel.receive()
+    assert isinstance(answer, Made)
+    assert answer.columns["id"].values.tolist() == [17, 17, 17]
+    assert available_cpus() < 1000
+    worker.end()
+
+
+def environment_of(_: dict[str, object]) -> dict[str, int]:
+    """Of a worker: threads of OpenMP and ten times more, those of MKL."""
+    return {"id": 10 * int(os.environ["OMP_NUM_THREADS"]) + int(os.environ["MKL_NUM_THREADS"])}

@@ -1,0 +1,111 @@
+"""All pools keep the laws of pools; the thread pool shares one set of threads and gives it back."""
+
+from __future__ import annotations
+
+import functools
+import threading
+
+from petastore.testing.pool_laws import PoolLaws
+from petastore.work import InlinePool, Pool, ProcessPool, ThreadPool
+
+
+def threads_of_petastore() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("petastore")]
+
+
+class TestInlinePool(PoolLaws):
+    def make_pool(self) -> Pool:
+        return InlinePool()
+
+
+class TestThreadPoolOfOne(PoolLaws):
+    def make_pool(self) -> Pool:
+        return ThreadPool(1)
+
+
+class TestThreadPoolOfFour(PoolLaws):
+    def make_pool(self) -> Pool:
+        return ThreadPool(4)
+
+
+class TestProcessPool(PoolLaws):
+    def make_pool(self) -> Pool:
+        return ProcessPool(2, 2, cancel_calls=lambda: None)
+
+
+def test_a_process_pool_forgets_calls_when_it_is_closed_and_those_of_its_last_tasks() -> None:
+    forgot: list[str] = []
+    pool = ProcessPool(1, 3, cancel_calls=lambda: forgot.append("calls"))
+    assert pool.workers == 4
+    started, go_on = threading.Event(), threading.Event()
+
+    def task() -> None:
+        started.set()
+        go_on.wait(10)
+        forgot.append("task")
+
+    pool.submit(task, priority=0)
+    assert started.wait(10)
+    pool.close()
+    go_on.set()
+    pool.join()
+    assert forgot == ["calls", "task", "calls"]
+
+
+def test_no_more_tasks_run_at_a_time_than_there_are_workers() -> None:
+    pool = ThreadPool(3)
+    all_run, go_on, lock = threading.Barrier(4), threading.Event(), threading.Lock()
+    running, most = [0], [0]
+
+    def task(*, meets: bool) -> None:
+        with lock:
+            running[0] += 1
+            most[0] = max(most[0], running[0])
+        if meets:
+            all_run.wait(10)
+        go_on.wait(10)
+        with lock:
+            running[0] -= 1
+
+    futures = [pool.submit(lambda: task(meets=True), priority=0) for _ in range(3)]
+    futures += [pool.submit(lambda: task(meets=False), priority=1) for _ in range(9)]
+    all_run.wait(10)  # three do run at a time …
+    go_on.set()
+    for future in futures:
+        future.result(10)
+    assert most[0] == 3  # … and never a fourth
+    pool.close()
+    pool.join()
+
+
+def test_waiting_tasks_run_in_the_order_of_their_priority() -> None:
+    pool = ThreadPool(1)
+    started, go_on = threading.Event(), threading.Event()
+    order: list[int] = []
+
+    def holds() -> None:
+        started.set()
+        go_on.wait(10)
+
+    pool.submit(holds, priority=0)
+    assert started.wait(10)
+    futures = [pool.submit(functools.partial(order.append, number), priority=number) for number in (5, 1, 3, 1)]
+    go_on.set()
+    for future in futures:
+        future.result(10)
+    assert order == [1, 1, 3, 5]
+    pool.close()
+    pool.join()
+
+
+def test_pools_share_threads_and_the_last_one_ends_them() -> None:
+    first, second = ThreadPool(2), ThreadPool(2)
+    for pool in (first, second, first, second):
+        pool.submit(lambda: None, priority=0).result(10)
+    assert 1 <= len(threads_of_petastore()) <= 4
+    first.close()
+    first.join()
+    assert second.submit(lambda: 7, priority=0).result(10) == 7
+    second.close()
+    second.join()
+    assert threads_of_petastore() == []
