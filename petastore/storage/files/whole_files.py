@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import uuid
 
 from pyarrow import fs
@@ -83,18 +84,24 @@ def read_up_to(location: Location, relative: str, size: int) -> bytes:
 _TRIES = 5
 """How often a file is read that others write to meanwhile; then what was read is held against its digest as it is."""
 
+_TICK_NS = 20_000_000
+"""Two writes that are no further apart may give a file the same times: systems note them by ticks of milliseconds."""
+
 
 def _local_bytes(path: str, size: int) -> bytes:
+    """The bytes of one version of a file, if it has any for as long as it takes to read it."""
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # who opens a FIFO does not wait for a writer
     try:
         for _ in range(_TRIES):
-            before = os.fstat(opened)
+            before, began = os.fstat(opened), time.time_ns()
             found = os.pread(opened, size, 0)
             while len(found) < size and (more := os.pread(opened, size - len(found), len(found))):
                 found += more
-            after = os.fstat(opened)
+            after, age = os.fstat(opened), began - before.st_mtime_ns
             if (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns):
-                break  # nobody wrote meanwhile: these are the bytes of one version
+                if not 0 <= age < _TICK_NS:
+                    break  # nobody wrote meanwhile
+                time.sleep((_TICK_NS - age) / 1e9)  # or somebody did in the tick of the write before
         return found
     finally:
         os.close(opened)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from petastore.errors import MetadataError, StorageError
 from petastore.storage.files.location import open_location
-from petastore.storage.files.whole_files import delete_quietly, read_whole, replace_whole
+from petastore.storage.files.whole_files import delete_quietly, read_up_to, read_whole, replace_whole
 
 
 @pytest.mark.parametrize("url", ["{}", "memory://bucket/{}"])
@@ -30,3 +31,24 @@ def test_a_refused_write_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"cannot rename \S+ to a/b\.bin"):
         replace_whole(open_location(tmp_path), "a/b.bin", b"data")
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["b.bin"]
+
+
+def test_a_file_that_is_written_to_just_after_it_was_made_is_read_in_one_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pread, path, halves = os.pread, tmp_path / "data", []
+
+    def with_a_write_between(opened: int, size: int, at: int) -> bytes:
+        if halves:
+            return pread(opened, size, at)
+        halves.append(pread(opened, 500, 0))
+        with path.open("r+b") as file:
+            file.write(b"b" * 1000)
+        return halves[0] + pread(opened, 500, 500)
+
+    for _ in range(20):  # the system may note another time for the second write, or the same
+        halves.clear()
+        path.write_bytes(b"a" * 1000)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pread", with_a_write_between)
+            assert read_up_to(open_location(tmp_path), "data", 1001) == b"b" * 1000
