@@ -36,7 +36,8 @@ def test_a_refused_write_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_file_that_is_written_to_just_after_it_was_made_is_read_in_one_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pread, path, halves = os.pread, tmp_path / "data", []
+    pread, path = os.pread, tmp_path / "data"
+    halves: list[bytes] = []
 
     def with_a_write_between(opened: int, size: int, at: int) -> bytes:
         if halves:
