@@ -58,7 +58,7 @@ class Pipeline(Iterator[AssembledSpan]):
 
     Args:
         spans: The plan's spans; advanced by the pool, one after the other.
-        fetch: Reads a row group, given by its number in the dataset, and in what turns its rows will be wanted; gives a
+        fetch: Reads a row group, given by its number in the dataset, and in what order its rows will be wanted; gives a
             future where other workers are still at it.
         begin: Divides the assembly of a span into tasks, given the row groups that it needs.
         pool: Runs both; it is the pipeline's own from now on.
@@ -162,7 +162,7 @@ class Pipeline(Iterator[AssembledSpan]):
         self._have_planned()
 
     def _job(self, span: Span) -> _SpanJob:
-        asked = list(zip(span.fetch, span.turns, strict=True))
+        asked = list(zip(span.fetch, span.read_orders, strict=True))
         for run in _one_by_one(asked) if self._sizes is None else runs(span.fetch, self._sizes, self._pool.workers):
             self._submit_run(asked[run])
         tables = {group: self._tables[group] for group in span.needed.tolist()}

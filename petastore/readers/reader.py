@@ -33,11 +33,11 @@ from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Ass
 from petastore.readers.assembly.room import Room, begin_in_room
 from petastore.readers.batch import Batch
 from petastore.readers.handouts import Handout, batches_of, rows_of
-from petastore.readers.loaded.admission import Admission
+from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.resident import Resident
-from petastore.readers.loaded.shelf import Shelf
+from petastore.readers.loaded.loader import RowGroupLoader
+from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.shared import End, Shared
 from petastore.schema.row import row_type
@@ -79,7 +79,7 @@ class Readable(Protocol):
         """The stored cells of a work item, some columns after the other: `pyarrow.Table`s with one chunk a column."""
 
     def read_together(self, units: Sequence[ReadUnit], parts: Sequence[Part]) -> Iterator[Any]:
-        """Several small work items with one admission: of each part one table, with the rows of all."""
+        """Several small work items with one loader: of each part one table, with the rows of all."""
 
     def partition_values(self, columns: Sequence[str]) -> Mapping[str, Any]:
         """Of each partition column among some columns: its cell for each row group, as one `pyarrow.Array`."""
@@ -129,7 +129,7 @@ class Reader:
         batched: bool = False,
     ) -> None:
         self._pipeline: Pipeline | None = None
-        self._shelf_of_last_pass: Shelf | None = None
+        self._arena_of_last_pass: Arena | None = None
         self._beginning = forks.Lock()  # of a loop: several threads may begin theirs at once
         self._handout: Handout | None = None  # the last one, whoever asked for it
         self._end: End | None = None  # of the reader's own pass, for those who iterate the reader
@@ -156,7 +156,7 @@ class Reader:
         self._assembler = self._make_assembler()
         if self._processes is None:
             workers.say_that_threads_will_do()
-        self._admission_of = self._make_admissions()
+        self._loader_of = self._make_loaders()
         self._view = self._assembler.view
         refuse_large_fields(self._view, workers.max_cell_bytes)
         self.schema = self._assembler.schema
@@ -203,13 +203,13 @@ class Reader:
         """What keeps files open during a pass."""
         return OpenFiles(verified=self._verified)
 
-    def _make_admissions(self) -> Callable[[int], Admission]:
+    def _make_loaders(self) -> Callable[[int], RowGroupLoader]:
         """Who takes in a row group, given its number."""
         assembler = self._assembler
         stored = {field.name: field for field in assembler.view if field.name not in assembler.partition_values}
         most = self.workers.most_copied_bytes
-        admission = Admission(assembler.layout, stored, self._buffers, most_bytes=most)
-        return lambda _group: admission
+        loader = RowGroupLoader(assembler.layout, stored, self._buffers, most_bytes=most)
+        return lambda _group: loader
 
     @once
     def _rows_per_group(self) -> int:
@@ -320,32 +320,32 @@ class Reader:
         self._end_pipeline()
         pool = self.workers.pool() if self._processes is None else self._processes.pool()
         # Tasks hold what they need and not the reader: a worker must never be the last one to hold it, and so end it.
-        dataset, plan, admission_of = self.dataset, self.plan, self._admission_of
+        dataset, plan, loader_of = self.dataset, self.plan, self._loader_of
 
-        files, shelf = self._open_files(), self._shelf
+        files, arena = self._open_files(), self._arena
         # Before what waits: somebody is waiting for the rest of a row group that was begun.
         submit = functools.partial(pool.submit, priority=-1)
 
-        def fetched(group: int, turns: NDArray[np.int64] | None) -> Resident | Future[Resident]:
+        def fetched(group: int, read_order: NDArray[np.int64] | None) -> LoadedRowGroup | Future[LoadedRowGroup]:
             unit = plan.unit(group)
             read = functools.partial(dataset.read_in_parts, unit, files=files)
-            intake = admission_of(group).intake(unit.rows[1], turns, read, shelf, most=pool.workers)
-            tasks = [functools.partial(_placed, task, unit) for task in intake.tasks]
+            loading = loader_of(group).loading(unit.rows[1], read_order, read, arena, most=pool.workers)
+            tasks = [functools.partial(_placed, task, unit) for task in loading.tasks]
             if len(tasks) == 1:
                 tasks[0]()
-                return intake.finish()
-            made = together(tasks, intake.finish, submit)
+                return loading.finish()
+            made = together(tasks, loading.finish, submit)
             return made.result() if made.done() else made
 
-        def fetched_together(asked: Sequence[tuple[int, NDArray[np.int64] | None]]) -> list[Resident] | None:
+        def fetched_together(asked: Sequence[tuple[int, NDArray[np.int64] | None]]) -> list[LoadedRowGroup] | None:
             groups = [group for group, _ in asked]
-            admission = admission_of(groups[0])
-            is_plain = type(admission) is Admission and all(admission_of(group) is admission for group in groups)
-            if shelf is not None or not is_plain or any(turns is not None for _, turns in asked):
+            loader = loader_of(groups[0])
+            is_plain = type(loader) is RowGroupLoader and all(loader_of(group) is loader for group in groups)
+            if arena is not None or not is_plain or any(read_order is not None for _, read_order in asked):
                 return None
             units = [plan.unit(group) for group in groups]
             read = functools.partial(dataset.read_together, units)
-            return admission.admit_together([unit.rows[1] for unit in units], read)
+            return loader.load_together([unit.rows[1] for unit in units], read)
 
         rows_per_span, ahead = self._pace(batch_size)
         pipeline = Pipeline(
@@ -374,7 +374,7 @@ class Reader:
             pipeline.close()
             files.close()
 
-    def _begin_of(self, batch_size: int) -> Callable[[Span, Mapping[int, Resident]], SpanWork]:
+    def _begin_of(self, batch_size: int) -> Callable[[Span, Mapping[int, LoadedRowGroup]], SpanWork]:
         """What divides the assembly of a span into tasks."""
         limit = self.workers.memory_budget
         if limit is None:
@@ -426,13 +426,13 @@ class Reader:
         return [tuple(name for number in kind for name in layout.stacks[number].names) for kind in layout.kinds]
 
     @property
-    def _shelf(self) -> Shelf | None:
+    def _arena(self) -> Arena | None:
         """Where row groups at hand stand together; None where they are arrays of their own."""
         rows = self.plan.room_rows
-        if self._shelf_of_last_pass is None or self._shelf_of_last_pass.rows < rows:
+        if self._arena_of_last_pass is None or self._arena_of_last_pass.rows < rows:
             with contextlib.suppress(OSError):  # so many addresses are not to be had
-                self._shelf_of_last_pass = Shelf(self._assembler.layout, rows, self._buffers) if rows else None
-        return self._shelf_of_last_pass if rows else None
+                self._arena_of_last_pass = Arena(self._assembler.layout, rows, self._buffers) if rows else None
+        return self._arena_of_last_pass if rows else None
 
     @once
     def _footprint(self) -> Footprint:
@@ -576,7 +576,7 @@ class Reader:
         finally:  # also where a thread had to be left behind, and a warning of it is an error
             if self.stopped:
                 self._let_go_of_handout()
-                self._shelf_of_last_pass = None
+                self._arena_of_last_pass = None
                 self._buffers.close()
                 if self._processes is not None:
                     self._processes.join()

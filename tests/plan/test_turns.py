@@ -22,7 +22,7 @@ def test_every_row_is_announced_once(inventory: Inventory, order: Order, ranks: 
     for rank in range(ranks):
         plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 1, tail))
         for span in plan.spans(batch, rows_per_span=16):
-            for group, turns in zip(span.fetch, span.turns, strict=True):
+            for group, turns in zip(span.fetch, span.read_orders, strict=True):
                 assert (turns is None) == (not order.shuffle_rows)
                 if turns is not None:
                     assert sorted(turns.tolist()) == list(range(inventory.rows[group]))
@@ -36,7 +36,7 @@ def test_rows_come_as_announced(rows: list[int], seed: int, shuffle: bool) -> No
     announced: dict[int, list[int]] = {}
     taken: dict[int, list[int]] = {}
     for span in plan.spans(3, rows_per_span=12):
-        for group, turns in zip(span.fetch, span.turns, strict=True):
+        for group, turns in zip(span.fetch, span.read_orders, strict=True):
             announced[group] = list(range(rows[group])) if turns is None else turns.tolist()
         for group, row in zip(span.groups.tolist(), span.rows.tolist(), strict=True):
             taken.setdefault(group, []).append(row)
@@ -50,7 +50,7 @@ def test_rows_that_a_filter_leaves_out_are_not_announced(rows: list[int], seed: 
     order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=shuffle, lanes=3, block_rows=40)
     plan = Plan(Inventory.of_rows(rows), ReadRequest(("id",), order), Selection(np.array(counts), bitmaps))
     for span in plan.spans(3, rows_per_span=12):
-        for group, turns in zip(span.fetch, span.turns, strict=True):
+        for group, turns in zip(span.fetch, span.read_orders, strict=True):
             wanted = np.flatnonzero(bitmaps[group]) if group in bitmaps else np.arange(rows[group])
             assert (turns is None) == (group not in bitmaps and not shuffle)
             if turns is not None:
@@ -60,8 +60,8 @@ def test_rows_that_a_filter_leaves_out_are_not_announced(rows: list[int], seed: 
 @given(mixture_laws.mixtures(), st.integers(1, 9))
 def test_mixtures_announce_the_rows_of_their_sources(mixture: Mixture, batch: int) -> None:
     for span in mixture.spans(batch, rows_per_span=16):
-        assert len(span.turns) == len(span.fetch)
-        for group, turns in zip(span.fetch, span.turns, strict=True):
+        assert len(span.read_orders) == len(span.fetch)
+        for group, turns in zip(span.fetch, span.read_orders, strict=True):
             if turns is not None:
                 assert len(set(turns.tolist())) == len(turns)
                 assert set(span.rows[span.groups == group].tolist()) <= set(turns.tolist())
@@ -84,7 +84,7 @@ def test_runs_are_rows_that_follow_each_other_in_turns(
         plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 2, Tail.DROP))
         announced: dict[int, np.ndarray] = {}
         for span in plan.spans(batch, rows_per_span=rows_per_span):
-            for group, turns in zip(span.fetch, span.turns, strict=True):
+            for group, turns in zip(span.fetch, span.read_orders, strict=True):
                 announced[group] = np.arange(inventory.rows[group]) if turns is None else turns
             if span.picked.runs is not None:
                 assert_in_turns(span.picked, announced)
@@ -109,7 +109,7 @@ def test_runs_of_workers_follow_the_turns_that_they_announce(workers: int, ranks
         plan = WorkerPlan(inventory, request, worker=Shard(number, workers))
         announced: dict[int, np.ndarray] = {}
         for span in plan.spans(60, rows_per_span=4096):
-            for group, turns in zip(span.fetch, span.turns, strict=True):
+            for group, turns in zip(span.fetch, span.read_orders, strict=True):
                 assert turns is not None
                 announced[group] = turns
             if span.picked.runs is not None:

@@ -51,7 +51,7 @@ def batches_of(reader):
 """
 
 EPOCHS = """
-def resident(process):
+def row_group(process):
     return 1024 * int(re.search(r"VmRSS:\\s+(\\d+)", open(f"/proc/{process}/status").read()).group(1))
 
 sizes = []
@@ -60,7 +60,7 @@ with make_reader(url, seed=5, num_epochs=1, **options) as reader:
         rows = [len(batch["id"]) for batch in batches_of(reader)]
         assert (len(rows), sum(rows)) == (reader.steps_per_epoch(64), 3000), rows
         reader.reset()
-        sizes.append(sum(map(resident, [os.getpid(), *children()])))
+        sizes.append(sum(map(row_group, [os.getpid(), *children()])))
 print(json.dumps(sizes))
 """
 
@@ -125,7 +125,7 @@ def said_by(program: str, url: str, way: str, times: int) -> Any:
 @pytest.mark.parametrize("way", ["thread,plain", "thread,torch", "process,plain", *SLOW])
 def test_memory_stays_flat_over_fifty_epochs(url: str, way: str) -> None:
     sizes = said_by(EPOCHS, url, way, 50 * max(TIMES, 1))
-    # Allocators give pages back when they like: what is resident goes up and down by twenty MiB, and does not climb.
+    # Allocators give pages back when they like: what is row_group goes up and down by twenty MiB, and does not climb.
     early, late = max(sizes[5:15]), max(sizes[-10:])
     assert late - early < 8 * 2**20, f"{early / 2**20:,.0f} MiB in the first epochs, {late / 2**20:,.0f} in the last"
 

@@ -37,7 +37,7 @@ def span_of(sizes: list[int], columns: dict[str, Decoded]) -> AssembledSpan:
         ends_epoch=False,
         needed=np.zeros(1, np.int32),
         fetch=(),
-        turns=(),
+        read_orders=(),
         release=(),
         most_rows=rows,
     )

@@ -22,7 +22,7 @@ from petastore.plan.order.order import EpochOrder
 from petastore.plan.request import Shard
 from petastore.plan.selection import Selection
 
-__all__ = ["EpochWalk", "Pace", "Span", "turns_of"]
+__all__ = ["EpochWalk", "Pace", "Span", "read_order_of"]
 
 _ROWS_AT_ONCE = 16_384
 """Rows that are found at once, where spans have fewer: what finding costs is mostly paid once a lane and source."""
@@ -59,7 +59,7 @@ class Span:
     fetch: tuple[int, ...]
     """Those of them that are not at hand yet: read them for this span, and keep them."""
 
-    turns: tuple[NDArray[np.int64] | None, ...]
+    read_orders: tuple[NDArray[np.int64] | None, ...]
     """Of each of `fetch`: all of its rows that are meant, in the order in which this rank comes to them, those that are
     for other ranks last; None is all rows in the order of the file. Who keeps them like this finds side by side what
     the spans take."""
@@ -107,7 +107,7 @@ class Span:
             ends_epoch=self.ends_epoch and stop == self.num_batches,
             needed=np.unique(self.groups[rows]),
             fetch=(),
-            turns=(),
+            read_orders=(),
             release=(),
         )
 
@@ -118,13 +118,13 @@ class Span:
         return Cursor(self.epoch, int(self.consumed[batch]), self.first_epoch)
 
 
-def turns_of(order: EpochOrder, group: int, lanes: range, selection: Selection | None) -> NDArray[np.int64] | None:
+def read_order_of(order: EpochOrder, group: int, lanes: range, selection: Selection | None) -> NDArray[np.int64] | None:
     """The rows of a row group that are meant, in the order in which some lanes come to them; the others last.
 
     Returns:
         Rows inside the row group, each once; None is all rows in the order of the file.
     """
-    places = order.turns_of(group, lanes=lanes)
+    places = order.read_order_of(group, lanes=lanes)
     if selection is None or group not in selection.bitmaps:
         return places
     places = np.arange(int(selection.counts[group]), dtype=np.int64) if places is None else places
@@ -195,7 +195,7 @@ class EpochWalk:
             sizes = pace.next(steps.stop - first)
             borders = first + np.cumsum([0, *sizes])
             share = self._batches.share(self._shard, first, int(borders[-1]))
-            found = self._order.by_lane(share.rows, turns_of=self._own_lanes)
+            found = self._order.by_lane(share.rows, read_lanes=self._own_lanes)
             if self._selection is not None:
                 found = found.selected(self._selection)
             parts = found.cut(share.offsets[borders - first])
@@ -227,7 +227,7 @@ class EpochWalk:
             ends_epoch=ends_epoch,
             needed=needed,
             fetch=tuple(fetch),
-            turns=tuple(turns_of(self._order, group, self._own_lanes, self._selection) for group in fetch),
+            read_orders=tuple(read_order_of(self._order, group, self._own_lanes, self._selection) for group in fetch),
             release=tuple(release),
             most_rows=min(most, self._order.num_rows),
         )

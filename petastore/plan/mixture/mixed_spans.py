@@ -18,7 +18,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.plan.batches.spans import Span, turns_of
+from petastore.plan.batches.spans import Span, read_order_of
 from petastore.plan.batches.tail import EpochBatches
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixture.mixed_line import BATCHES, MixedLine, SourceRows, SourceTurns, fractions_of
@@ -335,7 +335,7 @@ class Walk:
             ends_epoch=ends is not Ends.NOTHING,
             needed=needed,
             fetch=tuple(fetch),
-            turns=tuple(map(self._turns, fetch)),
+            read_orders=tuple(map(self._read_order, fetch)),
             release=self._let_go(self._given(batches, steps.stop, at.epoch, ends), ends),
             most_rows=self._most_rows,
             taken=None if batches.taken is None else batches.taken[1:][cut],
@@ -366,7 +366,7 @@ class Walk:
             first = firsts if number == numbers[0] else begins
             stop = stops if number == numbers[-1] else source.turns.before((number + 1) * num_rows)[own]
             runs = LaneRuns(source.turns.lanes, part.own, first - begins, stop - begins)
-            found = self._order(part.source, number).by_lane(runs, turns_of=source.own_lanes)
+            found = self._order(part.source, number).by_lane(runs, read_lanes=source.own_lanes)
             if found.num_rows:
                 yield number, found, functools.partial(part.put_where, first - earlier, stop - earlier)
 
@@ -398,12 +398,12 @@ class Walk:
             use = self._uses.setdefault(group, _Use(source, epoch, epoch, order, until))
             use.last_epoch, use.until = epoch, max(use.until, until)
 
-    def _turns(self, group: int) -> NDArray[np.int64] | None:
+    def _read_order(self, group: int) -> NDArray[np.int64] | None:
         """In what order the rows of a row group, which was just found to be needed, are come to."""
         use = self._uses[group]
         own = self._sources[use.source]
         order = use.order or self._order(use.source, use.first_epoch)
-        return turns_of(order, group - own.first_group, own.own_lanes, own.plan.selection)
+        return read_order_of(order, group - own.first_group, own.own_lanes, own.plan.selection)
 
     def _given(self, batches: Batches, stop: int, epoch: int, ends: Ends) -> list[int]:
         """Rows that each source has given since the first epoch; `tail="drop"` leaves some out at the end of one."""

@@ -91,7 +91,7 @@ class _Block:
         """Row groups of some of the rows."""
         return np.full(len(self.rows[rows]), self.distinct[0]) if self.which is None else self.which[rows]
 
-    def turns_of(self, group: int) -> NDArray[np.int64]:
+    def read_order_of(self, group: int) -> NDArray[np.int64]:
         place = int(np.flatnonzero(self.distinct == group)[0])
         first = int(self.counts[:place].sum())
         return self.by_group[first : first + int(self.counts[place])].astype(np.int64, copy=False)
@@ -153,16 +153,19 @@ class EpochOrder:
         """
         return self.by_lane(positions).in_order()
 
-    def by_lane(self, positions: NDArray[np.int64] | range | LaneRuns, *, turns_of: range | None = None) -> GroupedRows:
+    def by_lane(
+        self, positions: NDArray[np.int64] | range | LaneRuns, *, read_lanes: range | None = None
+    ) -> GroupedRows:
         """The rows at some positions, lane after lane, and of each lane in the order of its blocks.
 
         Args:
             positions: Positions in [0, num_rows), in any order, shape (n,). A range is faster than its numbers, and
                 runs of lanes, if the epoch goes round its lanes, are faster still.
-            turns_of: The lanes in whose turns (see `turns_of`) runs are counted; None is those of the runs of lanes.
+            read_lanes: The lanes in whose read order (see `read_order_of`) runs are counted; None is those of the runs
+                of lanes.
         """
         if isinstance(positions, LaneRuns):
-            return self._along(positions, positions.own if turns_of is None else turns_of)
+            return self._along(positions, positions.own if read_lanes is None else read_lanes)
         if isinstance(positions, range):
             if self.lanes == 1 and not self._order.shuffle_rows:
                 return self._run_of_line(positions.start, positions.stop)
@@ -180,7 +183,7 @@ class EpochOrder:
                 self._lane_rows(self._lane(number), offsets[first:stop], groups[first:stop], rows[first:stop])
         return GroupedRows(groups, rows, by_lane)
 
-    def _along(self, runs: LaneRuns, turns_of: range) -> GroupedRows:
+    def _along(self, runs: LaneRuns, read_lanes: range) -> GroupedRows:
         lanes = zip(runs.own, runs.firsts.tolist(), runs.stops.tolist(), strict=True)
         if not self._order.shuffle_rows:
             starts = self._lane_starts.tolist()
@@ -190,7 +193,7 @@ class EpochOrder:
         if not parts:
             return joined([], runs.where)
         if all(len(part.block.distinct) == 1 for part in parts):
-            return GroupedRows.of_runs(self._runs_of_parts(parts, turns_of), runs.where)
+            return GroupedRows.of_runs(self._runs_of_parts(parts, read_lanes), runs.where)
         groups = np.concatenate([part.block.groups(part.rows) for part in parts])
         rows = np.concatenate([part.block.rows[part.rows] for part in parts], dtype=np.int64)
         return GroupedRows(groups, rows, runs.where)
@@ -204,11 +207,11 @@ class EpochOrder:
             yield _Part(number, self._block(number, block), slice(first - begin, min(stop, end) - begin))
             first, block = end, block + 1
 
-    def _runs_of_parts(self, parts: Sequence[_Part], turns_of: range) -> Runs:
-        """Parts of blocks of one row group each, as runs of the turns that some lanes have (see `turns_of`)."""
+    def _runs_of_parts(self, parts: Sequence[_Part], read_lanes: range) -> Runs:
+        """Parts of blocks of one row group each, as runs of the read order of some lanes (see `read_order_of`)."""
         groups = np.array([part.block.distinct[0] for part in parts], dtype=np.int32)
         # Of a row group that lane borders cut, the parts of the lanes before come first.
-        begins = np.maximum(self._line_starts[self._line_index[groups]], self._lane_starts[turns_of.start])
+        begins = np.maximum(self._line_starts[self._line_index[groups]], self._lane_starts[read_lanes.start])
         before = np.maximum(self._lane_starts[[part.lane for part in parts]] - begins, 0)
         firsts = before + np.array([part.rows.start for part in parts], dtype=np.int64)
         counts = np.array([part.rows.stop - part.rows.start for part in parts], dtype=np.int64)
@@ -254,7 +257,7 @@ class EpochOrder:
             return self._visits.positions(0, self._line_starts[places + 1] - 1)
         return np.array([self._last_position(place, lanes) for place in places.tolist()], dtype=np.int64)
 
-    def turns_of(self, group: int, *, lanes: range) -> NDArray[np.int64] | None:
+    def read_order_of(self, group: int, *, lanes: range) -> NDArray[np.int64] | None:
         """The rows of a row group in the order in which some lanes come to them, those of other lanes last.
 
         Returns:
@@ -265,17 +268,17 @@ class EpochOrder:
         first, stop = self._line_starts[self._line_index[group] :][:2].tolist()
         first_lane, last_lane = (np.searchsorted(self._lane_starts, [first, stop - 1], side="right") - 1).tolist()
         parts = [
-            self._turns_in(self._lane(number), group, range(first, stop))
+            self._read_order_in(self._lane(number), group, range(first, stop))
             for number in sorted(range(first_lane, last_lane + 1), key=lambda number: number not in lanes)
         ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def _turns_in(self, lane: _Lane, group: int, on_line: range) -> NDArray[np.int64]:
+    def _read_order_in(self, lane: _Lane, group: int, on_line: range) -> NDArray[np.int64]:
         if lane.size == 0:
             return np.empty(0, dtype=np.int64)
         place = max(on_line.start - lane.start, 0)
         offset = lane.size - 1 - place if self._is_backwards(lane.number) else place
-        return self._block(lane.number, int(lane.blocks_at(np.array([offset]))[0])).turns_of(group)
+        return self._block(lane.number, int(lane.blocks_at(np.array([offset]))[0])).read_order_of(group)
 
     @once
     def _line_index(self) -> NDArray[np.int32]:

@@ -22,12 +22,12 @@ from petastore.errors import DecodeError
 from petastore.inventory import Inventory
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
+from petastore.readers.assembly.encoded import decode_encoded, decode_partition_values
 from petastore.readers.assembly.gather import Picks
-from petastore.readers.assembly.loose import decode_loose, decode_partition_values
 from petastore.readers.batch import Batch, Columns
+from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.resident import Resident
-from petastore.readers.loaded.shelf import Shelf
+from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.transform import Transform
@@ -46,7 +46,7 @@ _TASK_ROWS = 8192
 _LARGE_VALUE_BYTES = 16 * 1024
 """Smaller values are decoded by many more at a time, whatever their size: to give out a task costs as much as some."""
 
-Residents: TypeAlias = Mapping[int, Resident]
+LoadedRowGroups: TypeAlias = Mapping[int, LoadedRowGroup]
 Task: TypeAlias = Callable[[], None]
 _Made = TypeVar("_Made")
 
@@ -119,7 +119,7 @@ class Assembler:
     max_cell_bytes: int | None
     """Bytes that a cell may take once it is decoded; None is no limit."""
 
-    def begin(self, span: Span, residents: Residents) -> SpanWork:
+    def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
         """The work of a span.
 
         Its tasks raise DecodeError, naming column, file, row group and row; `finish` raises TransformError from the
@@ -127,29 +127,29 @@ class Assembler:
 
         Args:
             span: What is wanted.
-            residents: The row groups that the span needs.
+            loaded: The row groups that the span needs.
         """
         columns: dict[str, Decoded] = {}
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]] = []
-        tasks = self._tasks(span, residents, columns, stacks) if span.num_rows else []
+        tasks = self._tasks(span, loaded, columns, stacks) if span.num_rows else []
         return SpanWork(tasks, functools.partial(self._finish, span, columns, tuple(stacks)))
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
         """Who decodes rows for a span, and which these are, batch after batch."""
         return self, span
 
-    def decoded_sizes(self, span: Span, residents: Residents) -> dict[str, NDArray[np.int64]]:
+    def decoded_sizes(self, span: Span, loaded: LoadedRowGroups) -> dict[str, NDArray[np.int64]]:
         """Of each column whose values differ in size: bytes of each once decoded, shape (rows,), 0 if it is not known.
 
         Args:
             span: The rows.
-            residents: The row groups that they are of.
+            loaded: The row groups that they are of.
         """
-        names = set().union(*(resident.sizes for resident in residents.values()))
+        names = set().union(*(row_group.sizes for row_group in loaded.values()))
         sizes = {name: np.zeros(span.num_rows, np.int64) for name in names}
         if names:
             for group, where in Picks(GroupedRows(span.groups, span.rows, None)).by_group:
-                for name, of_group in residents[group].sizes.items():
+                for name, of_group in loaded[group].sizes.items():
                     sizes[name][where] = of_group[span.rows[where]]
         return sizes
 
@@ -160,14 +160,14 @@ class Assembler:
     def _tasks(
         self,
         span: Span,
-        residents: Residents,
+        loaded: LoadedRowGroups,
         columns: dict[str, Decoded],
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]],
     ) -> list[Task]:
-        task_of = _tasks_of_stacks(Picks(span.picked, buffers=self.buffers), residents, self.layout)
+        task_of = _tasks_of_stacks(Picks(span.picked, buffers=self.buffers), loaded, self.layout)
         # What is stacked in all of the row groups, and whole there, comes out as a stack too.
-        loose = set().union(*(resident.cells for resident in residents.values()))
-        missing = set().union(*(resident.missing for resident in residents.values()))
+        encoded = set().union(*(row_group.cells for row_group in loaded.values()))
+        missing = set().union(*(row_group.missing for row_group in loaded.values()))
         tasks: list[Task] = []
         for numbers in self.layout.kinds:
             names = tuple(name for number in numbers for name in self.layout.stacks[number].names)
@@ -179,50 +179,52 @@ class Assembler:
                 out = whole[first : (first := first + len(self.layout.stacks[number].names))]
                 tasks.append(task_of(number, out))
             for name, values in zip(names, whole, strict=True):
-                if name in loose:
-                    tasks += self.loose_tasks(self.view[name], span, residents, columns)
+                if name in encoded:
+                    tasks += self.encoded_tasks(self.view[name], span, loaded, columns)
                 else:
-                    of_rows = _missing(name, span, residents) if name in missing else None
+                    of_rows = _missing(name, span, loaded) if name in missing else None
                     columns[name] = Decoded(values, of_rows)
-            if loose.isdisjoint(names) and missing.isdisjoint(names):
+            if encoded.isdisjoint(names) and missing.isdisjoint(names):
                 stacks.append((names, whole))
-        for name in self.layout.loose:
+        for name in self.layout.encoded:
             if name in self.view:
-                tasks += self.loose_tasks(self.view[name], span, residents, columns)
+                tasks += self.encoded_tasks(self.view[name], span, loaded, columns)
         return tasks
 
-    def loose_tasks(
-        self, field: UnischemaField, span: Span, residents: Residents, columns: dict[str, Decoded]
+    def encoded_tasks(
+        self, field: UnischemaField, span: Span, loaded: LoadedRowGroups, columns: dict[str, Decoded]
     ) -> list[Task]:
         """The tasks that make one column that is not stacked in all of the row groups.
 
         Args:
             field: The column.
             span: What is wanted.
-            residents: The row groups that the span needs.
+            loaded: The row groups that the span needs.
             columns: Where the column is put.
         """
         rows = span.num_rows
         values = empty_column(field, rows, self.buffers, most_rows=span.most_rows)
         missing = None if values.dtype == np.dtype(object) else np.zeros(rows, dtype=np.bool_)
         columns[field.name] = Decoded(values, missing)
-        size = _mean_size(field.name, residents) if field.decoded_bytes is None else field.decoded_bytes
+        size = _mean_size(field.name, loaded) if field.decoded_bytes is None else field.decoded_bytes
         at_once = _TASK_ROWS if size is None else max(_TASK_BYTES // max(size, 1), 1)
         pieces = max(round(rows / at_once), 1)
         borders = [rows * piece // pieces for piece in range(pieces + 1)]
         return [
-            functools.partial(self._decode, field, span, residents, columns[field.name], slice(*borders[place:][:2]))
+            functools.partial(self._decode, field, span, loaded, columns[field.name], slice(*borders[place:][:2]))
             for place in range(pieces)
         ]
 
-    def _decode(self, field: UnischemaField, span: Span, residents: Residents, column: Decoded, where: slice) -> None:
+    def _decode(
+        self, field: UnischemaField, span: Span, loaded: LoadedRowGroups, column: Decoded, where: slice
+    ) -> None:
         picks = Picks(GroupedRows(span.groups[where], span.rows[where], None))
         out = Decoded(column.values[where], None if column.missing is None else column.missing[where])
         try:
             if field.name in self.partition_values:
                 decode_partition_values(self.partition_values[field.name], field, picks, out)
             else:
-                decode_loose(field, picks, residents, self.layout, out, max_cell_bytes=self.max_cell_bytes)
+                decode_encoded(field, picks, loaded, self.layout, out, max_cell_bytes=self.max_cell_bytes)
         except DecodeError as problem:
             raise self._placed(problem, picks) from problem.__cause__
 
@@ -252,40 +254,42 @@ class Assembler:
         return problem
 
 
-def _tasks_of_stacks(picks: Picks, residents: Residents, layout: Layout) -> Callable[[int, NDArray[Any]], Task]:
+def _tasks_of_stacks(picks: Picks, loaded: LoadedRowGroups, layout: Layout) -> Callable[[int, NDArray[Any]], Task]:
     """What makes, of the number of a stack and of where its values go, the task that puts them there."""
-    shelf = _shelf_of(residents)
-    if shelf is not None and not picks.are_few_runs:
-        return _from_shelf(picks, residents, layout, shelf)
-    in_file = picks.placed({}) if all(resident.comes_as_in_file for resident in residents.values()) else picks
-    in_turns = in_file
-    if layout.turns_rows:
+    arena = _arena_of(loaded)
+    if arena is not None and not picks.are_few_runs:
+        return _from_arena(picks, loaded, layout, arena)
+    in_file = picks.placed({}) if all(row_group.comes_as_in_file for row_group in loaded.values()) else picks
+    in_read_order = in_file
+    if layout.reorders_rows:
         known = picks.come_in_long_runs
-        in_turns = picks.placed({} if known else {group: resident.places for group, resident in residents.items()})
+        in_read_order = picks.placed({} if known else {group: row_group.places for group, row_group in loaded.items()})
 
     def task(number: int, out: NDArray[Any]) -> Task:
-        stacks = {group: resident.stacks[number] for group, resident in residents.items()}
-        return functools.partial((in_turns if layout.stacks[number].in_turns else in_file).values, stacks, out)
+        stacks = {group: row_group.stacks[number] for group, row_group in loaded.items()}
+        return functools.partial(
+            (in_read_order if layout.stacks[number].in_read_order else in_file).values, stacks, out
+        )
 
     return task
 
 
-def _from_shelf(
-    picks: Picks, residents: Residents, layout: Layout, shelf: Shelf
+def _from_arena(
+    picks: Picks, loaded: LoadedRowGroups, layout: Layout, arena: Arena
 ) -> Callable[[int, NDArray[Any]], Task]:
-    firsts = {group: resident.place.first for group, resident in residents.items() if resident.place is not None}
+    firsts = {group: row_group.place.first for group, row_group in loaded.items() if row_group.place is not None}
 
     @functools.cache
-    def index(in_turns: bool) -> NDArray[np.int64]:
-        if in_turns and picks.picked.runs is None:
-            for resident in residents.values():
-                _ = resident.places  # written down on the shelf now, if not before
-        return picks.on_shelf(firsts, shelf.turns if in_turns else None)
+    def index(in_read_order: bool) -> NDArray[np.int64]:
+        if in_read_order and picks.picked.runs is None:
+            for row_group in loaded.values():
+                _ = row_group.places  # written down in the arena now, if not before
+        return picks.in_arena(firsts, arena.places if in_read_order else None)
 
     def task(number: int, out: NDArray[Any]) -> Task:
         # Stacks are held until the task is done: nobody else is given their places meanwhile.
-        held = [resident.stacks[number] for resident in residents.values()]
-        return functools.partial(_take, shelf.stacks[number], index(layout.stacks[number].in_turns), out, held)
+        held = [row_group.stacks[number] for row_group in loaded.values()]
+        return functools.partial(_take, arena.stacks[number], index(layout.stacks[number].in_read_order), out, held)
 
     return task
 
@@ -294,27 +298,27 @@ def _take(stack: NDArray[Any], index: NDArray[np.int64], out: NDArray[Any], _hel
     np.take(stack, index, axis=1, out=out, mode="clip")
 
 
-def _shelf_of(residents: Residents) -> Shelf | None:
-    """The shelf that all of them stand on; None where they do not."""
-    shelves = {None if resident.place is None else resident.place.shelf for resident in residents.values()}
-    return shelves.pop() if len(shelves) == 1 else None
+def _arena_of(loaded: LoadedRowGroups) -> Arena | None:
+    """The arena that all of them stand in; None where they do not."""
+    arenas = {None if row_group.place is None else row_group.place.arena for row_group in loaded.values()}
+    return arenas.pop() if len(arenas) == 1 else None
 
 
-def _missing(name: str, span: Span, residents: Residents) -> NDArray[np.bool_] | None:
+def _missing(name: str, span: Span, loaded: LoadedRowGroups) -> NDArray[np.bool_] | None:
     """Of a stacked column: which of the rows taken are missing; None where none is."""
     missing = np.zeros(span.num_rows, dtype=np.bool_)
-    for group, resident in residents.items():
-        if name in resident.missing:
+    for group, row_group in loaded.items():
+        if name in row_group.missing:
             where = np.flatnonzero(span.groups == group)
-            missing[where] = resident.missing[name][span.rows[where]]
+            missing[where] = row_group.missing[name][span.rows[where]]
     return missing if missing.any() else None
 
 
-def _mean_size(name: str, residents: Residents) -> int | None:
+def _mean_size(name: str, loaded: LoadedRowGroups) -> int | None:
     """Bytes of the values of a column in the mean, as their cells tell, if that is much; None where nobody knows."""
-    known = [resident for resident in residents.values() if name in resident.sizes]
-    rows = sum(resident.rows for resident in known)
-    mean = sum(resident.total_bytes[name] for resident in known) // max(rows, 1)
+    known = [row_group for row_group in loaded.values() if name in row_group.sizes]
+    rows = sum(row_group.rows for row_group in known)
+    mean = sum(row_group.total_bytes[name] for row_group in known) // max(rows, 1)
     return mean if mean >= _LARGE_VALUE_BYTES else None
 
 

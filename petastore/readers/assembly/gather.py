@@ -144,7 +144,7 @@ class Picks:
 
     @property
     def come_in_long_runs(self) -> bool:
-        """Whether the plan knows them as long runs of the turns of their row groups."""
+        """Whether the plan knows them as long runs of the read order of their row groups."""
         runs = self.picked.runs
         return runs is not None and self.picked.num_rows >= _RUN_ROWS * len(runs.groups)
 
@@ -154,7 +154,7 @@ class Picks:
         return self.come_in_long_runs and self.where is None
 
     def placed(self, places: Mapping[int, NDArray[np.int32] | None]) -> Picks:
-        """The same rows where they lie in row groups whose rows lie in the order of their turns.
+        """The same rows where they lie in row groups whose rows lie in read order.
 
         Args:
             places: Of each row group: where each of its rows lies, or None for the order of the file. Of rows that
@@ -183,18 +183,19 @@ class Picks:
             rows[where] = self.rows[where] if of_group is None else of_group[self.rows[where]]
         return rows
 
-    def on_shelf(self, firsts: Mapping[int, int], turns: NDArray[np.int32] | None) -> NDArray[np.int64]:
-        """Where the rows stand on a shelf, in the order in which they are asked for, shape (rows,).
+    def in_arena(self, firsts: Mapping[int, int], places: NDArray[np.int32] | None) -> NDArray[np.int64]:
+        """Where the rows stand in an arena, in the order in which they are asked for, shape (rows,).
 
         Args:
             firsts: Of each row group: its first row there.
-            turns: Of each row there: in which turn it comes in its row group, for stacks in turns; None for the others.
+            places: Of each row there: at which place of the read order of its row group it comes, for stacks in read
+                order; None for the others.
         """
         found = self.buffers.empty((self.picked.num_rows,), np.int64)
-        if self.picked.runs is not None and turns is not None:
+        if self.picked.runs is not None and places is not None:
             _write_runs(self.picked.runs, firsts, found)
         else:
-            self._write_rows(firsts, turns, found)
+            self._write_rows(firsts, places, found)
         order = self.picked.order
         if order is None and self.where is None:
             return found
@@ -205,15 +206,15 @@ class Picks:
             ordered[self.where] = found
         return ordered
 
-    def _write_rows(self, firsts: Mapping[int, int], turns: NDArray[np.int32] | None, out: NDArray[np.int64]) -> None:
+    def _write_rows(self, firsts: Mapping[int, int], places: NDArray[np.int32] | None, out: NDArray[np.int64]) -> None:
         """Where the rows stand, row by row."""
         distinct = self.picked.distinct
         begins = np.array([firsts[group] for group in distinct.tolist()], dtype=np.int64)
         np.take(begins, np.searchsorted(distinct, self.groups), out=out, mode="clip")
-        if turns is None:
+        if places is None:
             out += self.rows
             return
-        of_rows = turns[out + self.rows]
+        of_rows = places[out + self.rows]
         if len(of_rows) and int(of_rows.min()) < 0:
             raise AssertionError(_NOT_ANNOUNCED)
         out += of_rows

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from petastore.errors import DecodeError
 from petastore.plan.batches.budget import ROUNDED, Budget
 from petastore.plan.plan import Span
-from petastore.readers.assembly.assemble import Assembler, Residents, SpanWork
+from petastore.readers.assembly.assemble import Assembler, LoadedRowGroups, SpanWork
 
 __all__ = ["Room", "begin_in_room"]
 
@@ -70,17 +70,17 @@ class Room:
         return total + min(self.workers * largest, total)
 
 
-def begin_in_room(assembler: Assembler, room: Room, span: Span, residents: Residents) -> SpanWork:
+def begin_in_room(assembler: Assembler, room: Room, span: Span, loaded: LoadedRowGroups) -> SpanWork:
     """The work of a span, as `Assembler.begin`; in parts where its values take more than there is room for.
 
     Raises:
         DecodeError: There is no room even for a single batch; the largest of its cells is named.
     """
     maker, rows = assembler.decoded_rows(span)
-    by_column = maker.decoded_sizes(rows, residents)
+    by_column = maker.decoded_sizes(rows, loaded)
     sizes = sum(by_column.values(), np.zeros(rows.num_rows, np.int64))
     if room.taken(int(sizes.sum()), int(sizes.max(initial=0))) <= room.ahead_bytes:
-        return assembler.begin(span, residents)
+        return assembler.begin(span, loaded)
     borders = [0]
     total = largest = 0
     for batch, (first, stop) in enumerate(itertools.pairwise(rows.offsets.tolist())):
@@ -92,11 +92,11 @@ def begin_in_room(assembler: Assembler, room: Room, span: Span, residents: Resid
             borders.append(batch)
             total, largest = size, most
     parts = [span.part(first, stop) for first, stop in itertools.pairwise([*borders, span.num_batches])]
-    return SpanWork([], _nothing, tuple(functools.partial(_begin, assembler, part, residents) for part in parts))
+    return SpanWork([], _nothing, tuple(functools.partial(_begin, assembler, part, loaded) for part in parts))
 
 
-def _begin(assembler: Assembler, part: Span, residents: Residents) -> SpanWork:
-    return assembler.begin(part, {group: residents[group] for group in np.unique(part.groups).tolist()})
+def _begin(assembler: Assembler, part: Span, loaded: LoadedRowGroups) -> SpanWork:
+    return assembler.begin(part, {group: loaded[group] for group in np.unique(part.groups).tolist()})
 
 
 def _nothing() -> Any:

@@ -105,28 +105,28 @@ class Footprint:
         """Of each row group: what it takes at hand, at most, shape (groups,)."""
         stacked = sum(len(stack.names) * stack.row_bytes for stack in self.layout.stacks)
         at_hand = self.inventory.rows * math.ceil(ROUNDED * (stacked + _PLACE_BYTES))
-        return (at_hand + np.ceil(_ARROW_KEEPS * self._loose_bytes)).astype(np.int64)
+        return (at_hand + np.ceil(_ARROW_KEEPS * self._encoded_bytes)).astype(np.int64)
 
     @once
-    def _loose_bytes(self) -> NDArray[np.int64]:
+    def _encoded_bytes(self) -> NDArray[np.int64]:
         """Of each row group: its cells of columns that are not stacked.
 
         What footers say of a whole row group, less what its fixed fields take, is divided evenly among the others.
         """
-        loose = sum(name in self.view for name in self.layout.loose)
+        encoded = sum(name in self.view for name in self.layout.encoded)
         stacked = {name for stack in self.layout.stacks for name in stack.names}
         others = [field for field in self.stored if field.name not in stacked and not _is_number(field)]
-        if not loose:
+        if not encoded:
             return np.zeros(self.inventory.num_row_groups, np.int64)
         fixed = sum(field.decoded_bytes or 0 for field in self.stored if field.name in stacked or _is_number(field))
         rest = np.maximum(self.inventory.decoded_bytes - self.inventory.rows * fixed, 0)
-        return -(-rest * loose // max(len(others), loose))
+        return -(-rest * encoded // max(len(others), encoded))
 
     @property
     def needs(self) -> Needs:
         """What a budget has to reckon with."""
         permuted = max((len(stack.names) * stack.row_bytes for stack in self.layout.stacks), default=0)
-        work = _WORK_BYTES + int(self._loose_bytes.max(initial=0))
+        work = _WORK_BYTES + int(self._encoded_bytes.max(initial=0))
         return Needs(self.row_bytes, permuted, work, _SPAN_ROW_BYTES)
 
 

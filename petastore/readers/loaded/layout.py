@@ -45,7 +45,7 @@ class Stack:
     names: tuple[str, ...]
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
-    in_turns: bool = False
+    in_read_order: bool = False
     """Whether its rows lie in the order in which they are going to be wanted, or else as in the file."""
 
     @property
@@ -66,14 +66,14 @@ class Layout:
     Example:
         >>> fields = [UnischemaField("x", "f4"), UnischemaField("name", str), UnischemaField("y", "f4")]
         >>> layout = Layout.of(Unischema("s", fields), rows=1000)
-        >>> layout.stacks[0].names, layout.loose
+        >>> layout.stacks[0].names, layout.encoded
         (('x', 'y'), ('name',))
     """
 
     stacks: tuple[Stack, ...]
     """Those of scalars have as many columns as are best read in one go."""
 
-    loose: tuple[str, ...]
+    encoded: tuple[str, ...]
     """Columns that are kept as cells."""
 
     @once
@@ -84,9 +84,9 @@ class Layout:
         }
 
     @property
-    def turns_rows(self) -> bool:
-        """Whether any stack has its rows in turns."""
-        return any(stack.in_turns for stack in self.stacks)
+    def reorders_rows(self) -> bool:
+        """Whether any stack has its rows in read order."""
+        return any(stack.in_read_order for stack in self.stacks)
 
     @once
     def kinds(self) -> tuple[tuple[int, ...], ...]:

@@ -53,10 +53,10 @@ class Run:
     """Row groups that one task fetches, and a future of each.
 
     Args:
-        fetch: Fetches a row group, given its number and its turns; gives a future where others are still at it.
+        fetch: Fetches a row group, given its number and its read_order; gives a future where others are still at it.
         fetch_together: Fetches several at once, if they can be, and else gives None. What it raises is forgotten: to
             fetch them one by one says which of them it was.
-        asked: Number and turns of each.
+        asked: Number and read_order of each.
         is_closed: Whether nobody wants them any more.
     """
 
@@ -82,12 +82,12 @@ class Run:
             for future in futures:
                 future.set_result(together.pop(0))
             return
-        for (group, turns), future in zip(self._asked, futures, strict=True):
+        for (group, read_order), future in zip(self._asked, futures, strict=True):
             if self._is_closed():
                 future.cancel()
                 continue
             try:
-                made = self._fetch(group, turns)
+                made = self._fetch(group, read_order)
             except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the result
                 future.set_exception(problem)
             else:

@@ -20,10 +20,10 @@ from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.plan.unit import ReadUnit
-from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork, Task
+from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, LoadedRowGroups, SpanWork, Task
 from petastore.readers.batch import Columns
-from petastore.readers.loaded.admission import Admission
 from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.loader import RowGroupLoader
 from petastore.readers.reader import Reader
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
@@ -32,7 +32,7 @@ from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.transforming.transform import TransformSpec, transform_schema
 from petastore.work.workers import Workers
 
-__all__ = ["MixedAssembler", "MixedDatasets", "MixedReader", "admissions_of", "agreed_schema"]
+__all__ = ["MixedAssembler", "MixedDatasets", "MixedReader", "agreed_schema", "loaders_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -178,14 +178,14 @@ class MixedAssembler(Assembler):
     source_column: str | None
     """The column that says which source a row is of."""
 
-    def begin(self, span: Span, residents: Residents) -> SpanWork:
+    def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
         """The work of a span; see `Assembler.begin`."""
         if not self.is_apart or span.num_rows == 0:
-            return super().begin(span, residents)
+            return super().begin(span, loaded)
         columns: dict[str, Decoded] = {}
 
         def assembled(part: Assembler, own: Span) -> Mapping[str, Decoded]:
-            return part.begin(own, {group: residents[group] for group in own.needed.tolist()}).done().columns.by_name
+            return part.begin(own, {group: loaded[group] for group in own.needed.tolist()}).done().columns.by_name
 
         def assemble_apart() -> None:
             pieces = self._of_sources(span, assembled)
@@ -202,20 +202,20 @@ class MixedAssembler(Assembler):
 
         return SpanWork([assemble_apart], finish)
 
-    def loose_tasks(
-        self, field: UnischemaField, span: Span, residents: Residents, columns: dict[str, Decoded]
+    def encoded_tasks(
+        self, field: UnischemaField, span: Span, loaded: LoadedRowGroups, columns: dict[str, Decoded]
     ) -> list[Task]:
-        """The tasks that make one column; see `Assembler.loose_tasks`."""
+        """The tasks that make one column; see `Assembler.encoded_tasks`."""
         if field.name == self.source_column:
             columns[field.name] = self._sources(span)
             return []
-        if self._is_stored_alike(field, residents):
-            return super().loose_tasks(field, span, residents, columns)
+        if self._is_stored_alike(field, loaded):
+            return super().encoded_tasks(field, span, loaded, columns)
 
         def decoded(part: Assembler, own: Span) -> Decoded:
-            own_residents = {group: residents[group] for group in own.needed.tolist()}
+            own_loaded = {group: loaded[group] for group in own.needed.tolist()}
             made: dict[str, Decoded] = {}
-            for task in part.loose_tasks(part.view[field.name], own, own_residents, made):
+            for task in part.encoded_tasks(part.view[field.name], own, own_loaded, made):
                 task()
             return made[field.name]
 
@@ -227,14 +227,14 @@ class MixedAssembler(Assembler):
     def _sources(self, span: Span) -> Decoded:
         return Decoded(self.datasets.source_of(span.groups).astype(np.int32), None)
 
-    def _is_stored_alike(self, field: UnischemaField, residents: Residents) -> bool:
+    def _is_stored_alike(self, field: UnischemaField, loaded: LoadedRowGroups) -> bool:
         if field.name not in self._of_one_codec:
             return False
         if field.name in self.partition_values:
             return True
         if any(field.name in part.partition_values for part in self.parts):
             return False
-        cells = [resident.cells[field.name] for resident in residents.values() if field.name in resident.cells]
+        cells = [row_group.cells[field.name] for row_group in loaded.values() if field.name in row_group.cells]
         return all(other.type.equals(cells[0].type) for other in cells[1:])
 
     @once
@@ -273,11 +273,11 @@ def _merged(field: UnischemaField, rows: int, pieces: Sequence[tuple[NDArray[np.
     return Decoded(values, missing)
 
 
-def admissions_of(assembler: MixedAssembler, most_bytes: int) -> Callable[[int], Admission]:
+def loaders_of(assembler: MixedAssembler, most_bytes: int) -> Callable[[int], RowGroupLoader]:
     """Who takes in a row group for an assembler, given its number among those of all datasets."""
     datasets = assembler.datasets
-    admissions = [
-        Admission(
+    loaders = [
+        RowGroupLoader(
             assembler.layout,
             {field.name: field for field in part.view if field.name not in part.partition_values},
             assembler.buffers,
@@ -285,7 +285,7 @@ def admissions_of(assembler: MixedAssembler, most_bytes: int) -> Callable[[int],
         )
         for part in assembler.parts
     ]
-    return lambda group: admissions[datasets.mixture.source_of(group)]
+    return lambda group: loaders[datasets.mixture.source_of(group)]
 
 
 class MixedReader(Reader):
@@ -333,7 +333,7 @@ class MixedReader(Reader):
         own_values = [mixed.own_partition_values(source) for source in range(len(mixed.datasets))]
         layout = Layout.of(mixed.schema, rows=self._rows_per_group, apart={name for own in own_values for name in own})
         if self._source_column is not None:
-            layout = dataclasses.replace(layout, loose=(*layout.loose, self._source_column))
+            layout = dataclasses.replace(layout, encoded=(*layout.encoded, self._source_column))
         parts = tuple(
             Assembler(
                 inventory=mixed.inventory,
@@ -366,9 +366,9 @@ class MixedReader(Reader):
             source_column=self._source_column,
         )
 
-    def _make_admissions(self) -> Callable[[int], Admission]:
+    def _make_loaders(self) -> Callable[[int], RowGroupLoader]:
         assert isinstance(self._assembler, MixedAssembler)  # noqa: S101 - made by the method above
-        return admissions_of(self._assembler, self.workers.most_copied_bytes)
+        return loaders_of(self._assembler, self.workers.most_copied_bytes)
 
     def _with_source(self, schema: Unischema) -> Unischema:
         name = self._source_column

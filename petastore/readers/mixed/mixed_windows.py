@@ -11,8 +11,8 @@ from petastore.once import once
 from petastore.plan.windows.ngram import NGram
 from petastore.plan.windows.windows import Windows
 from petastore.readers.assembly.assemble import Assembler
-from petastore.readers.loaded.admission import Admission
-from petastore.readers.mixed.mixed_reader import MixedAssembler, admissions_of
+from petastore.readers.loaded.loader import RowGroupLoader
+from petastore.readers.mixed.mixed_reader import MixedAssembler, loaders_of
 from petastore.readers.mixed.weighted_sampling import WeightedSamplingReader
 from petastore.readers.windows.assemble_windows import RowAssembler, WindowAssembler
 from petastore.readers.windows.window_reader import Windowed, WindowReader, fields_of
@@ -56,8 +56,8 @@ class WeightedSamplingWindows(Windowed, WeightedSamplingReader):
         parts = tuple(RowAssembler(**fields_of(part), windows=self.windows) for part in made.parts)
         return MixedRowAssembler(**{**fields_of(made), "parts": parts}, windows=self.windows)
 
-    def _row_admissions(self) -> Callable[[int], Admission]:
+    def _row_loaders(self) -> Callable[[int], RowGroupLoader]:
         assembler = self._assembler
         assert isinstance(assembler, WindowAssembler)  # noqa: S101 - made by `Windowed`
         assert isinstance(assembler.rows, MixedRowAssembler)  # noqa: S101 - made by the method above
-        return admissions_of(assembler.rows, self.workers.most_copied_bytes)
+        return loaders_of(assembler.rows, self.workers.most_copied_bytes)

@@ -30,17 +30,17 @@ from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.plan.unit import ReadUnit
 from petastore.plan.windows.windows import Following, Windows
-from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, Residents, SpanWork, then
+from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, LoadedRowGroups, SpanWork, then
 from petastore.readers.assembly.gather import Picks
 from petastore.readers.batch import Columns
-from petastore.readers.loaded.admission import Admission, Intake, Read, at_least
+from petastore.readers.loaded.arena import Arena
+from petastore.readers.loaded.loader import Loading, Read, RowGroupLoader, at_least
 from petastore.readers.loaded.recent_row_groups import RecentRowGroups
-from petastore.readers.loaded.shelf import Shelf
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.storage.row_groups.asked_columns import Part
 
-__all__ = ["HEADS_BYTES", "ExtendedAdmission", "RowAssembler", "WindowAssembler", "heads_of", "window_schema"]
+__all__ = ["HEADS_BYTES", "ExtendedLoader", "RowAssembler", "WindowAssembler", "heads_of", "window_schema"]
 
 HEADS_BYTES = 16 * 1024 * 1024
 """Bytes of first rows of row groups that are kept; one row group's, where these are more."""
@@ -70,7 +70,7 @@ def window_schema(rows: Unischema, places: Mapping[str, Sequence[int]]) -> Unisc
 
 
 @dataclasses.dataclass(frozen=True)
-class ExtendedAdmission(Admission):
+class ExtendedLoader(RowGroupLoader):
     """Takes in one row group with the rows that follow it. Thread-safe: holds no state."""
 
     following: tuple[Following, ...]
@@ -79,16 +79,16 @@ class ExtendedAdmission(Admission):
     heads: RecentRowGroups
     """The first rows of row groups, with all columns that the files hold."""
 
-    def intake(
-        self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None, *, most: int = 1
-    ) -> Intake:
-        """The work of reading a row group and what follows; rows lie as in the files. See `Admission.intake`."""
+    def loading(
+        self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None, *, most: int = 1
+    ) -> Loading:
+        """The work of reading a row group and what follows; rows lie as in the files. See `RowGroupLoader.loading`."""
         # Turns are those of the rows with which windows begin, and all rows are needed; windows gather for themselves.
-        del turns, shelf
+        del read_order, arena
         if not self.following:
-            return super().intake(rows, None, read, most=most)
+            return super().loading(rows, None, read, most=most)
         extended = rows + sum(len(rest.rows) for rest in self.following)
-        return super().intake(extended, None, functools.partial(self._extended, rows, read), most=most)
+        return super().loading(extended, None, functools.partial(self._extended, rows, read), most=most)
 
     def _extended(self, rows: int, read: Read, parts: Sequence[Part]) -> Iterator[pa.Table]:
         """The tables of the row group's parts, each followed by those of the rows that follow."""
@@ -143,11 +143,13 @@ class RowAssembler(Assembler):
 
     windows: Windows
 
-    def _decode(self, field: UnischemaField, span: Span, residents: Residents, column: Decoded, where: slice) -> None:
+    def _decode(
+        self, field: UnischemaField, span: Span, loaded: LoadedRowGroups, column: Decoded, where: slice
+    ) -> None:
         if field.name in self.partition_values:  # what follows may lie in another directory
             groups, rows = self.windows.origin(span.groups, span.rows)
             span = dataclasses.replace(span, picked=GroupedRows(groups, rows, None))
-        super()._decode(field, span, residents, column, where)
+        super()._decode(field, span, loaded, column, where)
 
     def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
         if problem.row is not None:
@@ -174,10 +176,10 @@ class WindowAssembler(Assembler):
     apart: bool
     """Whether the rows of a batch are made for themselves, as functions of whole batches want it."""
 
-    def begin(self, span: Span, residents: Residents) -> SpanWork:
+    def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
         """The work of a span; see `Assembler.begin`."""
         covered, place_of = self._covered(span, apart=self.apart)
-        work = self.rows.begin(covered, residents)
+        work = self.rows.begin(covered, loaded)
         return SpanWork(work.tasks, functools.partial(self._finish_windows, span, place_of, work.finish))
 
     def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:

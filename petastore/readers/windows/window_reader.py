@@ -19,12 +19,12 @@ from petastore.plan.windows.ngram import NGram
 from petastore.plan.windows.windows import Windows
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.handouts import Handout, windows_of
-from petastore.readers.loaded.admission import Admission
 from petastore.readers.loaded.footprint import Footprint
+from petastore.readers.loaded.loader import RowGroupLoader
 from petastore.readers.reader import Reader
 from petastore.readers.windows.assemble_windows import (
     HEADS_BYTES,
-    ExtendedAdmission,
+    ExtendedLoader,
     RowAssembler,
     WindowAssembler,
     heads_of,
@@ -64,9 +64,9 @@ class Windowed(Reader):
         """What makes the rows that windows cover, given what would make rows."""
         return RowAssembler(**fields_of(made), windows=self.windows)
 
-    def _row_admissions(self) -> Callable[[int], Admission]:
+    def _row_loaders(self) -> Callable[[int], RowGroupLoader]:
         """Who would take in row groups if rows were read."""
-        return super()._make_admissions()
+        return super()._make_loaders()
 
     def _make_assembler(self) -> Assembler:
         rows = self._row_assembler(super()._make_assembler())
@@ -80,14 +80,14 @@ class Windowed(Reader):
             apart=self.batched_output and self._calls_functions,
         )
 
-    def _make_admissions(self) -> Callable[[int], Admission]:
+    def _make_loaders(self) -> Callable[[int], RowGroupLoader]:
         # Tasks hold what they need and not the reader, as in `Reader`.
-        of_rows, windows = self._row_admissions(), self.windows
+        of_rows, windows = self._row_loaders(), self.windows
         heads = heads_of(windows, self.plan.unit, self.dataset.read_in_parts, lambda group: of_rows(group).fields)
 
-        def of_group(group: int) -> Admission:
+        def of_group(group: int) -> RowGroupLoader:
             plain = of_rows(group)
-            return ExtendedAdmission(
+            return ExtendedLoader(
                 plain.layout,
                 plain.fields,
                 plain.buffers,
@@ -198,7 +198,9 @@ class _WindowFootprint(Footprint):
     @property
     def needs(self) -> Needs:
         needs = super().needs
-        joined = int(self._loose_bytes.max(initial=0))  # a row group's cells lie twice while others are put behind them
+        joined = int(
+            self._encoded_bytes.max(initial=0)
+        )  # a row group's cells lie twice while others are put behind them
         return dataclasses.replace(
             needs,
             work_bytes=needs.work_bytes + joined + self.head_bytes,

@@ -142,7 +142,7 @@ def test_runs_are_rows_that_follow_each_other_in_the_turns_of_their_row_group(
     for rank in range(ranks):
         announced: dict[int, Any] = {}
         for span in mixture.for_shard(Shard(rank, ranks)).spans(batch_size, rows_per_span=rows_per_span):
-            announced |= dict(zip(span.fetch, span.turns, strict=True))
+            announced |= dict(zip(span.fetch, span.read_orders, strict=True))
             check_runs(span.picked, announced)
 
 
@@ -166,7 +166,7 @@ def test_most_rows_of_a_mixture_are_known_as_runs(shuffle: bool) -> None:
     announced: dict[int, Any] = {}
     rows = 0
     for span in mixture.spans(64, rows_per_span=2048):
-        announced |= dict(zip(span.fetch, span.turns, strict=True))
+        announced |= dict(zip(span.fetch, span.read_orders, strict=True))
         rows += check_runs(span.picked, announced)
     assert rows > mixture.num_rows
 
@@ -187,7 +187,7 @@ def test_a_row_group_that_the_last_batch_repeats_is_fetched_again_in_its_turns()
     mixture = mixture_of(*[source(*[20] * 10, order=order, tail=Tail.WRAP) for _ in range(2)])
     turns: dict[int, list[list[int]]] = {}
     for span in mixture.spans(64, rows_per_span=64):
-        for group, of_group in zip(span.fetch, span.turns, strict=True):
+        for group, of_group in zip(span.fetch, span.read_orders, strict=True):
             assert of_group is not None
             turns.setdefault(group, []).append(of_group.tolist())
     assert any(len(times) == 2 for times in turns.values())

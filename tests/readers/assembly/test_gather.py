@@ -46,7 +46,7 @@ def test_rows_that_lie_in_turns_come_in_the_order_of_the_span(
     places: dict[int, Any] = {}
     stacks: dict[int, Any] = {}
     for span in plan.spans(7, rows_per_span=40 if seed % 2 else 8192):
-        for group, turns in zip(span.fetch, span.turns, strict=True):
+        for group, turns in zip(span.fetch, span.read_orders, strict=True):
             assert turns is not None
             places[group] = np.argsort(turns).astype(np.int32)
             stacks[group] = np.repeat(1000 * group + turns, width).reshape(1, -1, width)

@@ -1,4 +1,4 @@
-"""Row groups stand side by side on a shelf, and whoever reads from it cannot tell."""
+"""Row groups stand side by side in an arena, and whoever reads from it cannot tell."""
 
 from __future__ import annotations
 
@@ -18,82 +18,82 @@ from petastore.codecs import NdarrayCodec
 from petastore.decoding.buffers import Buffers
 from petastore.plan.plan import Plan
 from petastore.readers import reader as reader_module
+from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.shelf import Shelf
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
 NUMBERS = Unischema("numbers", [UnischemaField("x", "f4"), UnischemaField("y", "f4"), UnischemaField("id", "i8")])
 
 
-def shelf_of(rows: int, buffers: Buffers | None = None) -> Shelf:
-    return Shelf(Layout.of(NUMBERS, rows=100), rows, buffers or Buffers())
+def shelf_of(rows: int, buffers: Buffers | None = None) -> Arena:
+    return Arena(Layout.of(NUMBERS, rows=100), rows, buffers or Buffers())
 
 
 @given(st.lists(st.integers(0, 60) | st.none(), max_size=60))
 def test_places_never_overlap_and_come_back_when_the_last_array_is_gone(steps: list[int | None]) -> None:
-    shelf = shelf_of(100)
+    arena = shelf_of(100)
     held: list[tuple[int, Any, Any]] = []
     for number, rows in enumerate(steps):
         if rows is None:
             del held[:1]
             continue
-        place = shelf.place(rows)
+        place = arena.place(rows)
         if place is None:
             taken = sum(len(ids) for _, ids, _ in held)
             assert rows == 0 or len(held) > 0 or rows > 100, f"{rows} rows had no room beside {taken}"
             continue
-        columns, turns = place.columns(1)[0], place.turns()
+        columns, turns = place.columns(1)[0], place.places()
         assert (len(columns), len(turns)) == (rows, rows)
         columns[:], turns[:] = number, number
         held.append((number, columns, turns))
         del place, columns, turns
         assert all(set(ids.tolist()) == set(turns.tolist()) == {which} for which, ids, turns in held)
     held.clear()
-    everything = shelf.place(100)
+    everything = arena.place(100)
     assert everything is not None
     assert everything.first == 0
 
 
 def test_a_row_group_goes_to_the_lowest_place_that_is_wide_enough() -> None:
-    shelf = shelf_of(100)
-    places = [shelf.place(20) for _ in range(5)]
+    arena = shelf_of(100)
+    places = [arena.place(20) for _ in range(5)]
     assert [place.first for place in places if place] == [0, 20, 40, 60, 80]
-    assert shelf.place(1) is None
+    assert arena.place(1) is None
     places[1] = places[3] = None
-    assert shelf.place(21) is None
-    small = shelf.place(5)
+    assert arena.place(21) is None
+    small = arena.place(5)
     assert small is not None
     assert small.first == 20
     places[2] = None  # 25 to 80 is one place now
-    wide = shelf.place(55)
+    wide = arena.place(55)
     assert wide is not None
     assert wide.first == 25
 
 
 def test_a_place_is_held_by_a_view_of_any_of_its_columns() -> None:
-    shelf = shelf_of(50)
-    place = shelf.place(50)
+    arena = shelf_of(50)
+    place = arena.place(50)
     assert place is not None
     view = place.columns(0)[:, 10:12].T
     del place
     gc.collect()
-    assert shelf.place(1) is None
+    assert arena.place(1) is None
     del view
-    assert shelf.place(50) is not None
+    assert arena.place(50) is not None
 
 
 def test_only_touched_memory_is_counted_and_no_longer_than_the_shelf_is_there() -> None:
     buffers = Buffers()
-    shelf = shelf_of(1_000_000, buffers)
+    arena = shelf_of(1_000_000, buffers)
     assert buffers.given_bytes == 0
-    first = shelf.place(1000)
+    first = arena.place(1000)
     assert buffers.given_bytes == 1000 * (4 + 4 + 8 + 4)
     del first
-    again = shelf.place(500)
+    again = arena.place(500)
     assert again is not None
     assert buffers.given_bytes == 1000 * 20
-    del again, shelf
+    del again, arena
     assert buffers.given_bytes == 0
 
 
@@ -159,16 +159,16 @@ def test_batches_are_the_same_however_much_room_there_is_on_the_shelf(
 
 
 def test_rows_of_shuffled_batches_are_taken_from_a_shelf(mixed_columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Shelf] = []
+    made: list[Arena] = []
 
-    class Noted(Shelf):
+    class Noted(Arena):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             made.append(self)
 
-    monkeypatch.setattr(reader_module, "Shelf", Noted)
+    monkeypatch.setattr(reader_module, "Arena", Noted)
     epochs(mixed_columns, 100)
-    assert [shelf.rows for shelf in made] == [900], "one shelf serves all epochs of a reader"
+    assert [arena.rows for arena in made] == [900], "one arena serves all epochs of a reader"
     with petastore.make_batch_reader(mixed_columns, shuffle_row_groups=False) as reader:
         assert sum(batch.num_rows for batch in reader.batches(100)) == 900
     assert len(made) == 1, "rows in the order of the file need none"

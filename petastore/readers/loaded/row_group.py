@@ -1,4 +1,4 @@
-"""A resident: the columns of a row group at hand, from being fetched to the last batch that needs them."""
+"""A loaded row group: the columns of a row group at hand, from being fetched to the last batch that needs them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from petastore.codecs.arrow.cells import ByteCells
 from petastore.once import once
 from petastore.plan.order.mix import counting
-from petastore.readers.loaded.shelf import Place
+from petastore.readers.loaded.arena import Place
 
-__all__ = ["Resident"]
+__all__ = ["LoadedRowGroup"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Resident:
+class LoadedRowGroup:
     """The columns of one row group. Read-only once it is made."""
 
     rows: int
     """How many it has."""
 
-    turns: NDArray[np.int64] | None
+    read_order: NDArray[np.int64] | None
     """Its rows in the order in which the plan comes to them, each once; None is the order of the file."""
 
     stacks: tuple[NDArray[Any], ...]
@@ -43,12 +43,12 @@ class Resident:
     """Of those whose values differ in size: bytes of each once decoded, shape (rows,)."""
 
     place: Place | None = None
-    """Where the stacks stand on a shelf; None where they are arrays of their own."""
+    """Where the stacks stand in an arena; None where they are arrays of their own."""
 
     @property
     def comes_as_in_file(self) -> bool:
         """Whether the plan comes to its rows in the order of the file."""
-        return self.turns is None
+        return self.read_order is None
 
     @once
     def largest(self) -> Mapping[str, int]:
@@ -62,20 +62,20 @@ class Resident:
 
     @once
     def places(self) -> NDArray[np.int32] | None:
-        """Where each row of the file lies in stacks that are in turns, shape (rows,); None where it is as in the file.
+        """Where each row of the file lies in stacks in read order, shape (rows,); None where it is as in the file.
 
         It is -1 for rows that nobody wants.
 
-        Worked out when somebody asks: most plans ask for runs of turns. On a shelf it is written down there, too.
+        Worked out when somebody asks: most plans ask for runs of the read order. In an arena it stands there, too.
         """
-        on_shelf = None if self.place is None or not len(self.place.turns()) else self.place.turns()
-        if self.turns is None:
-            if on_shelf is not None:
-                on_shelf[:] = counting(self.rows)
+        in_arena = None if self.place is None or not len(self.place.places()) else self.place.places()
+        if self.read_order is None:
+            if in_arena is not None:
+                in_arena[:] = counting(self.rows)
             return None
         places = np.full(self.rows, -1, np.int32)
-        places[self.turns] = counting(len(self.turns))
-        if on_shelf is None:
+        places[self.read_order] = counting(len(self.read_order))
+        if in_arena is None:
             return places
-        on_shelf[:] = places  # at one go: who reads it while somebody else writes it finds what is right
-        return on_shelf
+        in_arena[:] = places  # at one go: who reads it while somebody else writes it finds what is right
+        return in_arena

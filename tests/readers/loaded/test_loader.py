@@ -17,10 +17,10 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.registry import codec_of
 from petastore.decoding.buffers import Buffers
-from petastore.readers.loaded import admission as admission_module
-from petastore.readers.loaded.admission import Admission
+from petastore.readers.loaded import loader as admission_module
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.resident import Resident
+from petastore.readers.loaded.loader import RowGroupLoader
+from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.storage.row_groups.asked_columns import Part
 
 FIELDS = [
@@ -72,51 +72,51 @@ def reading(stored: pa.Table, reads: list[Part] | None = None) -> Any:
     return read
 
 
-def admission(view: Unischema = VIEW, rows: int = 50) -> Admission:
-    return Admission(Layout.of(view, rows=rows), view.fields, Buffers())
+def loader(view: Unischema = VIEW, rows: int = 50) -> RowGroupLoader:
+    return RowGroupLoader(Layout.of(view, rows=rows), view.fields, Buffers())
 
 
-def seen(taken: Admission, resident: Resident, field: UnischemaField, rows: Sequence[int]) -> list[Any]:
+def seen(taken: RowGroupLoader, row_group: LoadedRowGroup, field: UnischemaField, rows: Sequence[int]) -> list[Any]:
     """What a row group at hand says of some rows."""
-    if field.name in resident.cells:
-        cells = resident.cells[field.name].take(pa.array(rows, pa.int64())).to_pylist()
+    if field.name in row_group.cells:
+        cells = row_group.cells[field.name].take(pa.array(rows, pa.int64())).to_pylist()
         return [None if cell is None else codec_of(field).decode(field, cell) for cell in cells]
     number, place = taken.layout.places[field.name]
-    in_turns = taken.layout.stacks[number].in_turns and resident.places is not None
-    at = [int(resident.places[row]) for row in rows] if in_turns and resident.places is not None else rows
-    missing = resident.missing.get(field.name)
+    in_read_order = taken.layout.stacks[number].in_read_order and row_group.places is not None
+    at = [int(row_group.places[row]) for row in rows] if in_read_order and row_group.places is not None else rows
+    missing = row_group.missing.get(field.name)
     return [
-        None if missing is not None and missing[row] else resident.stacks[number][place][where]
+        None if missing is not None and missing[row] else row_group.stacks[number][place][where]
         for row, where in zip(rows, at, strict=True)
     ]
 
 
 @given(st.integers(1, 400), st.integers(0, 9), st.booleans())
-def test_every_row_is_what_its_cell_decodes_to(rows: int, seed: int, in_turns: bool) -> None:
-    turns = np.random.RandomState(seed).permutation(rows) if in_turns else None
-    taken = admission(rows=rows)
-    resident = taken.admit(rows, turns, reading(table(rows)))
+def test_every_row_is_what_its_cell_decodes_to(rows: int, seed: int, in_read_order: bool) -> None:
+    turns = np.random.RandomState(seed).permutation(rows) if in_read_order else None
+    taken = loader(rows=rows)
+    row_group = taken.load(rows, turns, reading(table(rows)))
     some = sorted({0, rows // 3, rows - 1})
     for field in VIEW:
-        for row, found in zip(some, seen(taken, resident, field, some), strict=True):
+        for row, found in zip(some, seen(taken, row_group, field, some), strict=True):
             np.testing.assert_array_equal(found, value(field, row), err_msg=f"{field.name} of row {row}")
 
 
 def test_what_is_stored_as_values_is_stacked_and_the_rest_stays_as_it_is() -> None:
-    taken = admission()
-    resident = taken.admit(50, None, reading(table(50)))
-    assert set(resident.cells) == {"word", "zip", "free"}
-    assert set(resident.files) == {"zip"}
-    assert set(resident.missing) == {"g4", "flag", "at", "gone"}
-    assert resident.missing["g4"].tolist() == [row % 5 == 2 for row in range(50)]
+    taken = loader()
+    row_group = taken.load(50, None, reading(table(50)))
+    assert set(row_group.cells) == {"word", "zip", "free"}
+    assert set(row_group.files) == {"zip"}
+    assert set(row_group.missing) == {"g4", "flag", "at", "gone"}
+    assert row_group.missing["g4"].tolist() == [row % 5 == 2 for row in range(50)]
 
 
 def test_rows_that_nobody_wants_are_not_kept() -> None:
-    taken = admission(Unischema("s", FIELDS[:1]))
-    resident = taken.admit(50, np.array([7, 3]), reading(table(50)))
-    assert resident.stacks[0].tolist() == [[7.0, 3.0]]
-    assert resident.places is not None
-    assert (resident.places[[7, 3]].tolist(), int((resident.places >= 0).sum())) == ([0, 1], 2)
+    taken = loader(Unischema("s", FIELDS[:1]))
+    row_group = taken.load(50, np.array([7, 3]), reading(table(50)))
+    assert row_group.stacks[0].tolist() == [[7.0, 3.0]]
+    assert row_group.places is not None
+    assert (row_group.places[[7, 3]].tolist(), int((row_group.places >= 0).sum())) == ([0, 1], 2)
 
 
 def test_cells_that_have_to_be_refused_wait_until_somebody_wants_them() -> None:
@@ -124,11 +124,11 @@ def test_cells_that_have_to_be_refused_wait_until_somebody_wants_them() -> None:
     stored = pa.table(
         {"a": pa.array([1.0, 2.0], pa.float32()), "b": pa.array([1.0, None], pa.float32()), "c": pa.array([1, 300])}
     )
-    taken = admission(Unischema("s", fields))
-    resident = taken.admit(2, None, reading(stored))
-    assert set(resident.cells) == {"b", "c"}
+    taken = loader(Unischema("s", fields))
+    row_group = taken.load(2, None, reading(stored))
+    assert set(row_group.cells) == {"b", "c"}
     number, place = taken.layout.places["a"]
-    assert resident.stacks[number][place].tolist() == [1.0, 2.0]
+    assert row_group.stacks[number][place].tolist() == [1.0, 2.0]
 
 
 def test_long_rows_of_several_forms_are_read_once_more_and_kept_as_cells() -> None:
@@ -136,23 +136,23 @@ def test_long_rows_of_several_forms_are_read_once_more_and_kept_as_cells() -> No
     good = [field.codec.encode(field, np.full((1200, 100), row, float)) for row in range(5)]  # type: ignore[union-attr]
     stored = pa.table({"x": pa.array([*good[:3], b"damaged", good[4]], pa.binary())})
     reads: list[Part] = []
-    resident = admission(Unischema("s", [field])).admit(5, None, reading(stored, reads))
+    row_group = loader(Unischema("s", [field])).load(5, None, reading(stored, reads))
     assert reads == [Part(("x",), 2), Part(("x",))]
-    assert resident.cells["x"].to_pylist() == stored["x"].to_pylist()
+    assert row_group.cells["x"].to_pylist() == stored["x"].to_pylist()
 
 
 def test_the_layout_reads_a_few_columns_at_a_time() -> None:
     many = Unischema("wide", [UnischemaField(f"c{number}", np.float64) for number in range(300)])
     assert {len(stack.names) for stack in Layout.of(many, rows=1_000_000).stacks} == {1}
     assert [len(stack.names) for stack in Layout.of(many, rows=100).stacks] == [64, 64, 64, 64, 44]
-    assert Layout.of(many, rows=100, apart={"c0"}).loose == ("c0",)
+    assert Layout.of(many, rows=100, apart={"c0"}).encoded == ("c0",)
 
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_row_groups_without_rows_are_row_groups(rows: int) -> None:
-    taken = admission()
-    resident = taken.admit(rows, None, reading(table(rows)))
-    assert [stack.shape[1] for stack in resident.stacks] == [rows] * len(resident.stacks)
+    taken = loader()
+    row_group = taken.load(rows, None, reading(table(rows)))
+    assert [stack.shape[1] for stack in row_group.stacks] == [rows] * len(row_group.stacks)
 
 
 @pytest.mark.parametrize("length", [2, 1000, 5000])
@@ -178,13 +178,13 @@ def test_numbers_stay_with_their_rows_however_long_these_are(
 @pytest.mark.parametrize("most", [1, 2, 3, 100])
 def test_a_row_group_that_several_tasks_read_is_the_same(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(admission_module, "_PIECE_BYTES", 100)
-    taken, turns = admission(), np.array([7, 3, 0])
-    whole = taken.admit(50, turns, reading(table(50)))
-    intake = taken.intake(50, turns, reading(table(50)), most=most)
-    assert len(intake.tasks) == min(most, len(taken.layout.stacks))
-    for task in reversed(intake.tasks):
+    taken, turns = loader(), np.array([7, 3, 0])
+    whole = taken.load(50, turns, reading(table(50)))
+    loading = taken.loading(50, turns, reading(table(50)), most=most)
+    assert len(loading.tasks) == min(most, len(taken.layout.stacks))
+    for task in reversed(loading.tasks):
         task()
-    made = intake.finish()
+    made = loading.finish()
     assert [stack.tolist() for stack in made.stacks] == [stack.tolist() for stack in whole.stacks]
     assert {name: cells.to_pylist() for name, cells in made.cells.items()} == {
         name: cells.to_pylist() for name, cells in whole.cells.items()
@@ -193,4 +193,4 @@ def test_a_row_group_that_several_tasks_read_is_the_same(monkeypatch: pytest.Mon
 
 
 def test_a_small_row_group_is_read_by_one_task() -> None:
-    assert len(admission().intake(50, None, reading(table(50)), most=8).tasks) == 1
+    assert len(loader().loading(50, None, reading(table(50)), most=8).tasks) == 1

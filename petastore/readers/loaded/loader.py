@@ -1,4 +1,4 @@
-"""Admission: what a reader makes of a row group that is read, to keep it at hand.
+"""Loading: what a reader makes of a row group that is read, to keep it at hand.
 
 Numbers, times, and arrays whose cells are nothing but their values are copied out of Arrow's memory into *stacks*: one
 array for all columns of a dtype and shape, column after column. The copy is no loss. Arrow's memory is free again
@@ -34,15 +34,15 @@ from petastore.decoding.buffers import Buffers
 from petastore.decoding.cell_sizes import decoded_sizes
 from petastore.decoding.decode import Decoded, decode_cells, decode_into
 from petastore.errors import DecodeError
+from petastore.readers.loaded.arena import Arena, Place
 from petastore.readers.loaded.layout import Layout, Stack, viewing_face
 from petastore.readers.loaded.moved_cells import are_movable, moved_cells
-from petastore.readers.loaded.resident import Resident
-from petastore.readers.loaded.shelf import Place, Shelf
+from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.field import UnischemaField
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.dictionaries import MOST_BYTES
 
-__all__ = ["Admission", "Intake", "Read", "at_least"]
+__all__ = ["Loading", "Read", "RowGroupLoader", "at_least"]
 
 Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 
@@ -60,19 +60,19 @@ _FEW_COLUMNS = 4
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class Intake:
+class Loading:
     """The work of reading a row group: tasks in any order and any thread, then `finish`."""
 
     tasks: Sequence[Callable[[], None]]
     """At least one; each reads other columns."""
 
-    finish: Callable[[], Resident]
+    finish: Callable[[], LoadedRowGroup]
     """Puts together what the tasks made; called once, when all are done."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Made:
-    """What the tasks of an intake have made; each writes under names and numbers of its own."""
+    """What the tasks of an loading have made; each writes under names and numbers of its own."""
 
     stacks: dict[int, NDArray[Any]]
     missing: dict[str, NDArray[np.bool_]]
@@ -81,8 +81,8 @@ class _Made:
 
 
 @dataclasses.dataclass(frozen=True)
-class Admission:
-    """Makes residents of what is read. Thread-safe: what it remembers is the same whoever finds it out."""
+class RowGroupLoader:
+    """Makes loaded of what is read. Thread-safe: what it remembers is the same whoever finds it out."""
 
     layout: Layout
     """Which columns are stacked."""
@@ -102,25 +102,27 @@ class Admission:
     known_rows_at_once: dict[str, int] = dataclasses.field(default_factory=dict, kw_only=True)
     """Of columns of text or bytes: how many rows are best read in one go, as the first row group has shown."""
 
-    def admit(self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None) -> Resident:
-        """Reads a row group, part by part, in the calling thread; see `intake`."""
-        intake = self.intake(rows, turns, read, shelf)
-        for task in intake.tasks:
+    def load(
+        self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None
+    ) -> LoadedRowGroup:
+        """Reads a row group, part by part, in the calling thread; see `loading`."""
+        loading = self.loading(rows, read_order, read, arena)
+        for task in loading.tasks:
             task()
-        return intake.finish()
+        return loading.finish()
 
-    def admit_together(self, rows: Sequence[int], read: Read) -> list[Resident]:
-        """Reads several small row groups in the order of their files, in the calling thread; one resident of each.
+    def load_together(self, rows: Sequence[int], read: Read) -> list[LoadedRowGroup]:
+        """Reads several small row groups in the order of their files, in the calling thread; a loaded one of each.
 
         Args:
             rows: Of each row group.
             read: Gives the tables of some parts, each with the rows of all row groups, one after the other.
         """
-        whole = self.admit(sum(rows), None, read)
+        whole = self.load(sum(rows), None, read)
         borders = [0, *itertools.accumulate(rows)]
         return [self._cut(whole, first, stop) for first, stop in itertools.pairwise(borders)]
 
-    def _cut(self, whole: Resident, first: int, stop: int) -> Resident:
+    def _cut(self, whole: LoadedRowGroup, first: int, stop: int) -> LoadedRowGroup:
         stacks = tuple(stack[:, first:stop] for stack in whole.stacks)
         flags = {name: missing[first:stop] for name, missing in whole.missing.items()}
         missing = {name: of_rows for name, of_rows in flags.items() if of_rows.any()}
@@ -128,27 +130,28 @@ class Admission:
         lying = {name: _files(cells[name], self.fields[name]) for name in whole.files}
         files = {name: where for name, where in lying.items() if where is not None}
         sizes = {name: of_cells[first:stop] for name, of_cells in whole.sizes.items()}
-        return Resident(stop - first, None, stacks, missing, cells, files, sizes)
+        return LoadedRowGroup(stop - first, None, stacks, missing, cells, files, sizes)
 
-    def intake(
-        self, rows: int, turns: NDArray[np.int64] | None, read: Read, shelf: Shelf | None = None, *, most: int = 1
-    ) -> Intake:
+    def loading(
+        self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None, *, most: int = 1
+    ) -> Loading:
         """The work of reading a row group, part by part.
 
         Args:
             rows: Of the row group.
-            turns: Rows in the order in which they are going to be wanted, each once; None is the order of the file.
+            read_order: Rows in the order in which they are going to be wanted, each once; None is the order of the
+                file.
             read: Gives the tables of some parts.
-            shelf: Where the stacks are put, if there is room.
+            arena: Where the stacks are put, if there is room.
             most: Into how many tasks the work is divided at most; small row groups are not.
         """
-        made = _Made({}, {}, {}, None if shelf is None else shelf.place(rows))
+        made = _Made({}, {}, {}, None if arena is None else arena.place(rows))
         pieces = self._divided(rows, most)
         tasks = [
-            functools.partial(self._take_in, numbers, number == len(pieces) - 1, rows, turns, read, made)
+            functools.partial(self._take_in, numbers, number == len(pieces) - 1, rows, read_order, read, made)
             for number, numbers in enumerate(pieces)
         ]
-        return Intake(tasks, functools.partial(self._resident, rows, turns, made))
+        return Loading(tasks, functools.partial(self._loaded, rows, read_order, made))
 
     def _divided(self, rows: int, most: int) -> list[range]:
         """The numbers of the stacks, in runs of about as many bytes."""
@@ -163,9 +166,9 @@ class Admission:
     def _take_in(
         self,
         numbers: range,
-        with_loose: bool,
+        with_encoded: bool,
         rows: int,
-        turns: NDArray[np.int64] | None,
+        read_order: NDArray[np.int64] | None,
         read: Read,
         made: _Made,
     ) -> None:
@@ -178,34 +181,34 @@ class Admission:
             )
             for stack in stacks
         ]
-        loose = [
+        encoded = [
             Part((name,), self.known_rows_at_once.get(name), most_bytes=self.most_bytes)
-            for name in self.layout.loose
-            if with_loose and name in self.fields
+            for name in self.layout.encoded
+            if with_encoded and name in self.fields
         ]
         cells: dict[str, Any] = {}
-        read_tables = read([*parts, *loose])
+        read_tables = read([*parts, *encoded])
         tables = at_least(read_tables, rows)
         for number, stack in zip(numbers, stacks, strict=True):
             room = None if made.place is None else made.place.columns(number)
             made.stacks[number] = (
-                self._stack(stack, next(tables), turns if stack.in_turns else None, made.missing, cells, room)
+                self._stack(stack, next(tables), read_order if stack.in_read_order else None, made.missing, cells, room)
                 if stack.rows_at_once is None
                 else self._piece_by_piece(stack, rows, tables, made.missing, cells, room)
             )
-        self._keep_cells(loose, rows, tables, cells)
+        self._keep_cells(encoded, rows, tables, cells)
         _check_no_more(read_tables, rows)
         again = [Part((name,), most_bytes=self.most_bytes) for name, chunk in cells.items() if chunk is None]
         self._keep_cells(again, rows, at_least(read(again) if again else iter(()), rows), cells)
         made.cells.update(cells)
 
-    def _resident(self, rows: int, turns: NDArray[np.int64] | None, made: _Made) -> Resident:
+    def _loaded(self, rows: int, read_order: NDArray[np.int64] | None, made: _Made) -> LoadedRowGroup:
         lying = {name: _files(chunk, self.fields[name]) for name, chunk in made.cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
         stacks = tuple(made.stacks[number] for number in range(len(self.layout.stacks)))
         measured = {name: self._sizes(name, chunk) for name, chunk in made.cells.items()}
         sizes = {name: of_cells for name, of_cells in measured.items() if of_cells is not None}
-        return Resident(rows, turns, stacks, made.missing, made.cells, files, sizes, made.place)
+        return LoadedRowGroup(rows, read_order, stacks, made.missing, made.cells, files, sizes, made.place)
 
     def _sizes(self, name: str, chunk: Any) -> NDArray[np.int64] | None:
         field = self.fields[name]
@@ -254,37 +257,37 @@ class Admission:
         self,
         stack: Stack,
         table: pa.Table,
-        turns: NDArray[np.int64] | None,
+        read_order: NDArray[np.int64] | None,
         missing: dict[str, NDArray[np.bool_]],
         cells: dict[str, Any],
         room: NDArray[Any] | None,
     ) -> NDArray[Any]:
         """A stack of columns that were read in one go."""
-        kept = table.num_rows if turns is None else len(turns)
+        kept = table.num_rows if read_order is None else len(read_order)
         whole = self._seen_as_one(stack, table)
-        if whole is not None and turns is None and room is None:
+        if whole is not None and read_order is None and room is None:
             return whole  # Arrow put it together in memory of its own, and it is as wanted
         shape = (len(stack.names), kept, *stack.shape)
         columns = self.buffers.empty(shape, stack.dtype) if room is None else room[:, :kept]
         if whole is not None:
-            self._permute(whole, turns, columns)
+            self._permute(whole, read_order, columns)
         else:
             found = self._found(stack, table, missing, cells)
             for values, out in zip(found, columns, strict=True):
-                _lay(values, turns, out)
+                _lay(values, read_order, out)
         return columns
 
-    def _permute(self, whole: NDArray[Any], turns: NDArray[np.int64] | None, out: NDArray[Any]) -> None:
-        if turns is None:
+    def _permute(self, whole: NDArray[Any], read_order: NDArray[np.int64] | None, out: NDArray[Any]) -> None:
+        if read_order is None:
             np.copyto(out, whole)
         elif out.flags.c_contiguous:
-            np.take(whole, turns, axis=1, out=out, mode="clip")
+            np.take(whole, read_order, axis=1, out=out, mode="clip")
         elif out[0].nbytes >= _LONG_COLUMN_BYTES:
             for values, column in zip(whole, out, strict=True):
-                np.take(values, turns, axis=0, out=column, mode="clip")
+                np.take(values, read_order, axis=0, out=column, mode="clip")
         else:
             permuted = self.buffers.empty(out.shape, out.dtype)
-            np.take(whole, turns, axis=1, out=permuted, mode="clip")
+            np.take(whole, read_order, axis=1, out=permuted, mode="clip")
             np.copyto(out, permuted)
 
     def _seen_as_one(self, stack: Stack, table: pa.Table) -> NDArray[Any] | None:
@@ -327,13 +330,13 @@ class Admission:
         return found
 
 
-def _lay(values: NDArray[Any] | None, turns: NDArray[np.int64] | None, out: NDArray[Any]) -> None:
+def _lay(values: NDArray[Any] | None, read_order: NDArray[np.int64] | None, out: NDArray[Any]) -> None:
     if values is None:
         return
-    if turns is None or values.dtype != out.dtype:
-        np.copyto(out, values if turns is None else values[turns])
+    if read_order is None or values.dtype != out.dtype:
+        np.copyto(out, values if read_order is None else values[read_order])
     else:
-        np.take(values, turns, axis=0, out=out, mode="clip")
+        np.take(values, read_order, axis=0, out=out, mode="clip")
 
 
 def _is_one(stack: Stack, schema: pa.Schema, fields: Mapping[str, UnischemaField]) -> bool:

@@ -20,11 +20,11 @@ from petastore.decoding.decode import Decoded, decode_cells, decode_into
 from petastore.errors import DecodeError
 from petastore.readers.assembly.gather import Picks
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.loaded.resident import Resident
+from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.codec import BytesCodec
 from petastore.schema.field import UnischemaField
 
-__all__ = ["decode_loose", "decode_partition_values"]
+__all__ = ["decode_encoded", "decode_partition_values"]
 
 
 def decode_partition_values(values: Any, field: UnischemaField, picks: Picks, out: Decoded) -> None:
@@ -42,10 +42,10 @@ def decode_partition_values(values: Any, field: UnischemaField, picks: Picks, ou
     decode_into(values.take(arrow_numbers(picks.groups)), field, codec_of(field), out, max_cell_bytes=None)
 
 
-def decode_loose(
+def decode_encoded(
     field: UnischemaField,
     picks: Picks,
-    residents: Mapping[int, Resident],
+    loaded: Mapping[int, LoadedRowGroup],
     layout: Layout,
     out: Decoded,
     *,
@@ -56,7 +56,7 @@ def decode_loose(
     Args:
         field: The column.
         picks: The rows that are wanted.
-        residents: The row groups that they are of.
+        loaded: The row groups that they are of.
         layout: How these are kept.
         out: Is written.
         max_cell_bytes: Bytes that a cell may take once it is decoded; None is no limit.
@@ -65,9 +65,9 @@ def decode_loose(
         DecodeError: `row` is the position among the rows that are wanted.
     """
     name, groups = field.name, picks.picked.distinct.tolist()
-    _refuse_large(field, picks, residents, max_cell_bytes)
-    if all(name in residents[group].files for group in groups):
-        files = {group: residents[group].files[name] for group in groups}
+    _refuse_large(field, picks, loaded, max_cell_bytes)
+    if all(name in loaded[group].files for group in groups):
+        files = {group: loaded[group].files[name] for group in groups}
         found = [files[group][row] for group, row in zip(picks.groups.tolist(), picks.rows.tolist(), strict=True)]
         try:
             codec = codec_of(field)
@@ -76,41 +76,41 @@ def decode_loose(
                 refuse_large_values(out.values, field, max_cell_bytes)
         except DecodeError as problem:
             raise problem.at(column=name) from problem.__cause__
-    elif all(name in residents[group].cells for group in groups):
-        cells = picks.cells({group: residents[group].cells[name] for group in groups})
+    elif all(name in loaded[group].cells for group in groups):
+        cells = picks.cells({group: loaded[group].cells[name] for group in groups})
         decode_into(cells, field, codec_of(field), out, max_cell_bytes=max_cell_bytes)
     else:
-        _group_by_group(field, picks, residents, layout, out, max_cell_bytes)
+        _group_by_group(field, picks, loaded, layout, out, max_cell_bytes)
 
 
 def _refuse_large(
-    field: UnischemaField, picks: Picks, residents: Mapping[int, Resident], max_cell_bytes: int | None
+    field: UnischemaField, picks: Picks, loaded: Mapping[int, LoadedRowGroup], max_cell_bytes: int | None
 ) -> None:
     name = field.name
     groups = picks.picked.distinct.tolist()
-    if max_cell_bytes is None or all(residents[group].largest.get(name, 0) <= max_cell_bytes for group in groups):
+    if max_cell_bytes is None or all(loaded[group].largest.get(name, 0) <= max_cell_bytes for group in groups):
         return
     sizes = np.zeros(picks.picked.num_rows, np.int64)
     for group, where in picks.by_group:
-        if name in residents[group].sizes:
-            sizes[where] = residents[group].sizes[name][picks.rows[where]]
+        if name in loaded[group].sizes:
+            sizes[where] = loaded[group].sizes[name][picks.rows[where]]
     refuse_large_cells(sizes, field, max_cell_bytes)
 
 
 def _group_by_group(
     field: UnischemaField,
     picks: Picks,
-    residents: Mapping[int, Resident],
+    loaded: Mapping[int, LoadedRowGroup],
     layout: Layout,
     out: Decoded,
     max_cell_bytes: int | None,
 ) -> None:
     for group, where in picks.by_group:
-        rows, resident = picks.rows[where], residents[group]
-        if field.name in resident.cells:
-            made = _cells(field, resident.cells[field.name], rows, where, max_cell_bytes)
+        rows, row_group = picks.rows[where], loaded[group]
+        if field.name in row_group.cells:
+            made = _cells(field, row_group.cells[field.name], rows, where, max_cell_bytes)
         else:
-            made = _stacked(field.name, resident, layout, rows)
+            made = _stacked(field.name, row_group, layout, rows)
         out.values[where] = made.values
         if out.missing is not None and made.missing is not None:
             out.missing[where] = made.missing
@@ -126,9 +126,9 @@ def _cells(
         raise
 
 
-def _stacked(name: str, resident: Resident, layout: Layout, rows: NDArray[np.int64]) -> Decoded:
+def _stacked(name: str, row_group: LoadedRowGroup, layout: Layout, rows: NDArray[np.int64]) -> Decoded:
     number, place = layout.places[name]
-    missing = resident.missing.get(name)
-    moved = resident.places if layout.stacks[number].in_turns else None
+    missing = row_group.missing.get(name)
+    moved = row_group.places if layout.stacks[number].in_read_order else None
     at = rows if moved is None else moved[rows]
-    return Decoded(resident.stacks[number][place][at], None if missing is None else missing[rows])
+    return Decoded(row_group.stacks[number][place][at], None if missing is None else missing[rows])

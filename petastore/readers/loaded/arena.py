@@ -1,10 +1,11 @@
-"""The shelf: one array a stack, in which the row groups at hand stand side by side.
+"""The arena: one array a stack, in which the row groups at hand stand side by side.
 
 A shuffled batch takes some rows of many row groups. With an array for each of them that is a call for each, and every
-call that lets go of the interpreter lock has to get it again from the other workers; on a shelf it is one call for all.
+call that lets go of the interpreter lock has to get it again from the other workers; in an arena it is one call for
+all.
 
 Row groups come and go, each to the lowest place that is wide enough, so that the memory that was touched already is
-used again. Memory that is never touched costs nothing: a shelf is as wide as it might ever have to be.
+used again. Memory that is never touched costs nothing: an arena is as wide as it might ever have to be.
 """
 
 from __future__ import annotations
@@ -21,37 +22,37 @@ from petastore.decoding.buffers import Buffers, untouched
 from petastore.forks import made_anew_in_children
 from petastore.readers.loaded.layout import Layout
 
-__all__ = ["Place", "Shelf"]
+__all__ = ["Arena", "Place"]
 
 
 class Place:
     """Where a row group stands; free again when the last array over it is gone."""
 
-    __slots__ = ("_shelf", "first", "stop")
+    __slots__ = ("_arena", "first", "stop")
 
-    def __init__(self, shelf: Shelf, first: int, stop: int) -> None:
-        self._shelf = shelf
+    def __init__(self, arena: Arena, first: int, stop: int) -> None:
+        self._arena = arena
         self.first = first
-        """Its first row on the shelf."""
+        """Its first row in the arena."""
         self.stop = stop
         """The row after its last one."""
 
     @property
-    def shelf(self) -> Shelf:
+    def arena(self) -> Arena:
         """What it is a place of."""
-        return self._shelf
+        return self._arena
 
     def columns(self, number: int) -> NDArray[Any]:
         """A stack, given by its number, shape (columns, rows, *shape); of each column rows lie side by side."""
-        columns: NDArray[Any] = np.asarray(_Held(self, self._shelf.stacks[number][:, self.first : self.stop]))
+        columns: NDArray[Any] = np.asarray(_Held(self, self._arena.stacks[number][:, self.first : self.stop]))
         return columns
 
-    def turns(self) -> NDArray[np.int32]:
-        """In which turn each row comes, shape (rows,)."""
-        return np.asarray(_Held(self, self._shelf.turns[self.first : self.stop]))
+    def places(self) -> NDArray[np.int32]:
+        """At which place of the read order each row comes, shape (rows,)."""
+        return np.asarray(_Held(self, self._arena.places[self.first : self.stop]))
 
     def __del__(self) -> None:
-        self._shelf.take_back(self.first, self.stop)
+        self._arena.take_back(self.first, self.stop)
 
 
 class _Held:
@@ -65,7 +66,7 @@ class _Held:
         self.__array_interface__ = array.__array_interface__
 
 
-class Shelf:
+class Arena:
     """Arrays for the stacks of a layout, and which of their rows are taken.
 
     Thread-safe: places may come back at any point of any thread.
@@ -79,11 +80,11 @@ class Shelf:
         >>> from petastore.schema.field import UnischemaField
         >>> from petastore.schema.unischema import Unischema
         >>> layout = Layout.of(Unischema("s", [UnischemaField("x", "f4"), UnischemaField("y", "f4")]), rows=100)
-        >>> shelf = Shelf(layout, 250, Buffers())
-        >>> first, second = shelf.place(100), shelf.place(100)
-        >>> shelf.place(100), second.columns(0).shape
+        >>> arena = Arena(layout, 250, Buffers())
+        >>> first, second = arena.place(100), arena.place(100)
+        >>> arena.place(100), second.columns(0).shape
         (None, (2, 100))
-        >>> del first; shelf.place(50).first
+        >>> del first; arena.place(50).first
         0
     """
 
@@ -97,9 +98,10 @@ class Shelf:
         """How many there is room for."""
         self.stacks = tuple(untouched((len(stack.names), rows, *stack.shape), stack.dtype) for stack in layout.stacks)
         """Of each stack of the layout: the values of all places, shape (columns, rows, *shape)."""
-        self.turns = untouched((rows if layout.turns_rows else 0,), np.int32)
-        """Of each row of a place: in which turn it comes there, shape (rows,); empty where no stack is in turns."""
-        self._row_bytes = (sum(stack.nbytes for stack in self.stacks) + self.turns.nbytes) // max(rows, 1)
+        self.places = untouched((rows if layout.reorders_rows else 0,), np.int32)
+        """Of each row of a place: at which place of the read order it comes, shape (rows,); empty where no stack is in
+        read order."""
+        self._row_bytes = (sum(stack.nbytes for stack in self.stacks) + self.places.nbytes) // max(rows, 1)
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
