@@ -25,9 +25,10 @@ ALL := $(VENV)/.holds-all
 # The docs theme prints a notice of its own about mkdocs 2, which `constraints.txt` does not install.
 export NO_MKDOCS_2_WARNING := 1
 
-# What a command line of the user's may add: `make test T=tests/plan`, `make demo A=--help`.
+# What a command line of the user's may add: `make test T=tests/plan`, `make demo A=--help`, `make against C=main`.
 T ?=
 A ?=
+C ?=
 
 .PHONY: help
 help: ## list the verbs
@@ -90,6 +91,10 @@ bench: $(ALL) ## all loaders side by side, an hour and more; writes the page (A=
 .PHONY: bench-quick
 bench-quick: $(ALL) ## the main workloads with petastore, Petastorm and the limits; minutes, prints only
 	@$(BIN)/python -m benchmarks.bench --quick $(A)
+
+.PHONY: against
+against: $(ALL) ## this tree beside commit C, in turns: rates, CPU, memory; a quarter of an hour (A='--workloads images' less)
+	@$(BIN)/python -m benchmarks.against $(C) $(A)
 
 # `make bench` and `make bench-quick` install Petastorm here.
 PETASTORM ?= .bench/venvs/petastorm

@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.bench.cpu import cpu_seconds
 from benchmarks.bench.workloads import Workload, workload_named
 
 __all__ = ["Pace", "check", "main", "measure", "rows_of"]
@@ -68,7 +69,7 @@ def rows_of(batch: Any) -> int:
 
 
 def measure(open_batches: Callable[[], Generator[Any, None, None]], workload: Workload, pace: Pace) -> dict[str, Any]:
-    """Seconds to the first batch and of the first epoch, and rows a second of the epochs after it.
+    """Seconds to the first batch and of the first epoch; rows a second, and CPU seconds a row, of the epochs after it.
 
     The clock starts before the reader is made. An epoch is over when as many rows have come as the workload has.
     """
@@ -77,11 +78,14 @@ def measure(open_batches: Callable[[], Generator[Any, None, None]], workload: Wo
         rows = rows_of(next(batches))
         first_batch = time.monotonic() - began
         rows, warm, whole = _epochs(batches, workload.rows, rows, began, Pace(0.0, pace.patience))
-        again, ended, _ = _epochs(batches, workload.rows, rows % workload.rows, warm, pace)
+        cpu, carried = cpu_seconds(), rows % workload.rows
+        again, ended, _ = _epochs(batches, workload.rows, carried, warm, pace)
+        cpu = cpu_seconds() - cpu
     return {
         "first_batch": first_batch,
         "first_epoch": warm - began if whole else None,
-        "rate": (again - rows % workload.rows) / (ended - warm),
+        "rate": (again - carried) / (ended - warm),
+        "cpu_a_row": cpu / (again - carried),
     }
 
 

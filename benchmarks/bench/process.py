@@ -18,18 +18,26 @@ from typing import Any, Final
 
 import psutil
 
-__all__ = ["TaskFailedError", "run_task"]
+__all__ = ["ROOT", "TaskFailedError", "environment_of", "run_task"]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+"""This tree: the folder that holds `benchmarks` and `petastore`."""
 
 _SAMPLE_SECONDS: Final = 0.2
-_ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 class TaskFailedError(Exception):
     """The process of a task did not end well; the message is the last that it said."""
 
 
-def run_task(python: Path, task: dict[str, Any], *, limit_seconds: float) -> dict[str, Any]:
+def run_task(python: Path, task: dict[str, Any], *, limit_seconds: float, root: Path = ROOT) -> dict[str, Any]:
     """What the task gave, with `peak_bytes`.
+
+    Args:
+        python: Of the contender's environment.
+        task: As `benchmarks.bench.drive` takes it.
+        limit_seconds: When it is ended.
+        root: Where `benchmarks` is found, and `petastore` where the environment's own is not meant.
 
     Raises:
         TaskFailedError: It failed, or took longer than the limit and was ended.
@@ -40,7 +48,7 @@ def run_task(python: Path, task: dict[str, Any], *, limit_seconds: float) -> dic
         command = [str(python), "-m", "benchmarks.bench.drive", str(task_file), str(result_file)]
         with said.open("wb") as log:
             process = subprocess.Popen(
-                command, cwd=_ROOT, env=_environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                command, cwd=root, env=environment_of(root), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
             try:
@@ -53,9 +61,9 @@ def run_task(python: Path, task: dict[str, Any], *, limit_seconds: float) -> dic
         return result | {"peak_bytes": peak}
 
 
-def _environment() -> dict[str, str]:
-    # The repository is found by contenders' environments, which do not have petastore installed.
-    return os.environ | {"PYTHONPATH": str(_ROOT), "PYTHONUNBUFFERED": "1"}
+def environment_of(root: Path) -> dict[str, str]:
+    """Variables of a process that imports from a tree first; environments of contenders do not have it installed."""
+    return os.environ | {"PYTHONPATH": str(root), "PYTHONUNBUFFERED": "1"}
 
 
 def _watch(process: subprocess.Popen[bytes], limit_seconds: float) -> int:

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import hashlib
 import os
-import shutil
-import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.bench.data import MAKE_SECONDS, Data, to_stderr
 from benchmarks.bench.drive import Pace
-from benchmarks.bench.process import TaskFailedError, run_task
-from benchmarks.bench.roster import FORMATS, Contender, contenders_for
-from benchmarks.bench.venvs import OWN, EnvironmentUnavailableError, python_of
-from benchmarks.bench.workloads import WORKLOADS
+from benchmarks.bench.process import ROOT, TaskFailedError, run_task
+from benchmarks.bench.roster import Contender, contenders_for
+from benchmarks.bench.venvs import EnvironmentUnavailableError, python_of
 
-__all__ = ["Bench", "recipe_of"]
+__all__ = ["Bench", "measured", "run_contender"]
 
-_MAKE_SECONDS: Final = 1800.0
 _MARGIN_SECONDS: Final = 120.0
 _Failure = (TaskFailedError, EnvironmentUnavailableError)
 
@@ -42,7 +37,12 @@ class Bench:
     rounds: int
     pace: Pace
     scale: float = 1.0
-    say: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True)
+    say: Callable[[str], object] = to_stderr
+
+    @property
+    def data(self) -> Data:
+        """What contenders read."""
+        return Data(self.folder, self.scale, self.say)
 
     def run(self, workload: str, names: Sequence[str] = ()) -> dict[str, Any]:
         """One workload: for each contender its versions, check and runs; the turn moves by one each round."""
@@ -69,8 +69,9 @@ class Bench:
         """What is known before the first round; an error counts as the only run."""
         found: dict[str, Any] = {"role": contender.role, "settings": contender.settings, "runs": []}
         try:
-            self._make_format(workload, contender.format)
-            checked = self._task(workload, contender, "check", limit=_MAKE_SECONDS, patience=self.pace.patience)
+            self.data.make(workload, contender.format)
+            patience = self.pace.patience
+            checked = run_contender("check", self.data, workload, contender, limit=MAKE_SECONDS, patience=patience)
         except _Failure as error:
             self.say(f"{workload}: {contender.name} cannot take part: {error}")
             found["runs"].append({"round": 0, "error": str(error)})
@@ -79,10 +80,8 @@ class Bench:
         return found | {"check": checked, "versions": versions}
 
     def _measured(self, workload: str, contender: Contender) -> dict[str, Any]:
-        limit = 3 * max(self.pace.patience, self.pace.seconds) + _MARGIN_SECONDS
-        pace = dataclasses.asdict(self.pace)
         try:
-            run = self._task(workload, contender, "measure", limit=limit, **pace)
+            run = measured(self.data, workload, contender, self.pace)
         except _Failure as error:
             self.say(f"{workload}: {contender.name} failed: {error}")
             return {"error": str(error)}
@@ -94,51 +93,39 @@ class Bench:
         )
         return run
 
-    def _task(self, workload: str, contender: Contender, do: str, *, limit: float, **more: Any) -> dict[str, Any]:
-        task = {
-            "do": do,
-            "workload": workload,
-            "scale": self.scale,
-            "module": contender.module,
-            "folder": str(self._data(workload) / contender.format),
-            "options": dict(contender.options),
-            **more,
-        }
-        return run_task(python_of(contender.environment, self.folder / "venvs"), task, limit_seconds=limit)
 
-    def _make_format(self, workload: str, name: str) -> None:
-        """Writes a format and those that it needs, unless they are there."""
-        if name == "values":
-            self._make(workload, name, OWN, {"do": "make"})
-            return
-        wanted = FORMATS[name]
-        for needed in ("values", *wanted.needs):
-            self._make_format(workload, needed)
-        self._make(workload, name, wanted.environment, {"do": "write", "module": wanted.module})
+def measured(data: Data, workload: str, contender: Contender, pace: Pace, *, root: Path = ROOT) -> dict[str, Any]:
+    """What a process of a contender measured, and `peak_bytes`.
 
-    def _make(self, workload: str, name: str, environment: str, task: dict[str, Any]) -> None:
-        folder = self._data(workload) / name
-        made, recipe = folder.with_suffix(".made"), recipe_of(workload, name)
-        if made.exists() and made.read_text(encoding="utf-8") == recipe:
-            return
-        shutil.rmtree(folder, ignore_errors=True)
-        python, began = python_of(environment, self.folder / "venvs"), time.monotonic()
-        given = {"workload": workload, "scale": self.scale, "folder": str(folder), **task}
-        run_task(python, given, limit_seconds=_MAKE_SECONDS)
-        made.write_text(recipe, encoding="utf-8")
-        self.say(f"{workload}: {name} written in {time.monotonic() - began:.0f} s")
-
-    def _data(self, workload: str) -> Path:
-        return self.folder / "data" / (workload if self.scale == 1.0 else f"{workload}-{self.scale:g}")
+    Raises:
+        TaskFailedError: It failed, or took much longer than it may.
+        EnvironmentUnavailableError: There is nothing to run it with.
+    """
+    limit = 3 * max(pace.patience, pace.seconds) + _MARGIN_SECONDS
+    return run_contender("measure", data, workload, contender, limit=limit, root=root, **dataclasses.asdict(pace))
 
 
-def recipe_of(workload: str, name: str) -> str:
-    """What a format is made of: when that changes, or a format that it needs, it is made again."""
-    made_by = hashlib.sha256(repr(WORKLOADS[workload]).encode())
-    sources = ["values.py"]
-    if name != "values":
-        made_by.update("".join(recipe_of(workload, needed) for needed in ("values", *FORMATS[name].needs)).encode())
-        sources = ["contenders/packed.py", f"contenders/{FORMATS[name].module}.py"]
-    for source in sources:
-        made_by.update(Path(__file__).parent.joinpath(source).read_bytes())
-    return made_by.hexdigest() + "\n"
+def run_contender(
+    do: str, data: Data, workload: str, contender: Contender, *, limit: float, root: Path = ROOT, **more: Any
+) -> dict[str, Any]:
+    """Runs one task of a contender in a process of its own.
+
+    Args:
+        do: `"check"` or `"measure"`.
+        data: Where its files lie.
+        workload: The name of what is read.
+        contender: Who reads.
+        limit: Seconds after which it is ended.
+        root: The tree that it is run from.
+        more: What the task needs besides.
+    """
+    task = {
+        "do": do,
+        "workload": workload,
+        "scale": data.scale,
+        "module": contender.module,
+        "folder": str(data.folder_of(workload) / contender.format),
+        "options": dict(contender.options),
+        **more,
+    }
+    return run_task(python_of(contender.environment, data.folder / "venvs"), task, limit_seconds=limit, root=root)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import tomllib
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from benchmarks.bench import rounds
 from benchmarks.bench.__main__ import main
+from benchmarks.bench.data import Data
 from benchmarks.bench.drive import Pace
 from benchmarks.bench.roster import CONTENDERS, FORMATS, Contender, contenders_for
 from benchmarks.bench.rounds import Bench
@@ -46,25 +46,16 @@ def test_a_contender_that_fails_is_recorded_and_the_others_go_on(
 def test_turns_move_by_one_each_round(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     order: list[tuple[str, str]] = []
 
-    def done(_: Path, task: dict[str, Any], *, limit_seconds: float) -> dict[str, Any]:
-        del limit_seconds
+    def done(_: Path, task: dict[str, Any], **_more: Any) -> dict[str, Any]:
         order.append((task["do"], task["module"]))
         return {"versions": {}, "rate": 1.0, "first_batch": 1.0, "peak_bytes": 1}
 
     three = [Contender(name, "ours", name, "petastore", only=("rows",)) for name in "abc"]
     monkeypatch.setattr(rounds, "contenders_for", lambda _: three)
     monkeypatch.setattr(rounds, "run_task", done)
-    monkeypatch.setattr(Bench, "_make_format", lambda *_: None)
+    monkeypatch.setattr(Data, "make", lambda *_: None)
     Bench(tmp_path, 3, Pace(1.0, 1.0), say=lambda _: None).run("rows")
     assert "".join(module for do, module in order if do == "measure") == "abcbcacab"
-
-
-def test_a_format_is_made_again_when_one_that_it_needs_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("petastore", "petastorm", "lance")
-    before = [rounds.recipe_of("images", name) for name in names]
-    monkeypatch.setitem(FORMATS, "petastore", dataclasses.replace(FORMATS["petastore"], module="limits"))
-    after = [rounds.recipe_of("images", name) for name in names]
-    assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True]
 
 
 def test_names_are_unique_within_a_workload_and_everything_named_exists() -> None:

@@ -1,0 +1,37 @@
+"""The import is that of the tree which is measured, and of no other that is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.against import imports
+from benchmarks.against.imports import import_seconds
+from benchmarks.bench.process import TaskFailedError
+
+
+@pytest.fixture(autouse=True)
+def _one_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imports, "TRIES", 1)
+
+
+def package(root: Path, source: str) -> Path:
+    (root / "petastore").mkdir()
+    (root / "petastore" / "__init__.py").write_text(source, encoding="utf-8")
+    return root
+
+
+def test_what_the_import_takes_is_measured_and_not_the_start_of_python(tmp_path: Path) -> None:
+    spin = "import time\nbegan = time.perf_counter()\nwhile time.perf_counter() - began < 0.25: pass\n"
+    assert import_seconds(package(tmp_path, spin)) >= 0.25
+
+
+def test_an_import_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(TaskFailedError, match="no moon tonight"):
+        import_seconds(package(tmp_path, "raise OSError('no moon tonight')\n"))
+
+
+def test_a_folder_without_petastore_does_not_measure_that_of_the_environment(tmp_path: Path) -> None:
+    with pytest.raises(TaskFailedError, match=r"which is not below|No module named"):
+        import_seconds(tmp_path)

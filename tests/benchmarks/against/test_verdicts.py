@@ -1,0 +1,132 @@
+"""Verdicts are medians of ratios that were taken within a round: drift and slow rounds do not change them."""
+
+from __future__ import annotations
+
+import doctest
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.against import verdicts
+from benchmarks.against.verdicts import OURS, QUANTITIES, THEIRS, judged, turns
+
+CPU, RATE = QUANTITIES["cpu"], QUANTITIES["rate"]
+
+costs = st.floats(1e-7, 1e3)
+odd_rounds = st.integers(0, 4).map(lambda half: 2 * half + 1)
+
+
+def runs_of(ours: list[float], theirs: list[float], key: str = "cpu_a_row") -> list[dict[str, Any]]:
+    """Two runs of each tree a round, alike."""
+    values = {OURS: ours, THEIRS: theirs}
+    return [
+        {"round": number, "tree": tree, key: values[tree][number]}
+        for number in range(len(ours))
+        for tree in turns(number)
+    ]
+
+
+def test_examples_hold() -> None:
+    assert doctest.testmod(verdicts) == doctest.TestResults(0, 5)
+
+
+@given(st.lists(st.tuples(costs, costs), min_size=1, max_size=9), st.data())
+def test_a_round_in_which_the_machine_is_slow_has_the_ratio_that_it_has_anyway(
+    pairs: list[tuple[float, float]], data: st.DataObject
+) -> None:
+    slower = data.draw(st.lists(st.floats(1.0, 50.0), min_size=len(pairs), max_size=len(pairs)))
+    ours, theirs = [one for one, _ in pairs], [other for _, other in pairs]
+    quiet = judged(runs_of(ours, theirs), CPU, 0.03).ratio
+    busy = judged(
+        runs_of(
+            [one * times for one, times in zip(ours, slower, strict=True)],
+            [other * times for other, times in zip(theirs, slower, strict=True)],
+        ),
+        CPU,
+        0.03,
+    ).ratio
+    assert quiet is not None
+    assert busy is not None
+    assert busy.median == pytest.approx(quiet.median)
+
+
+@given(st.floats(0.1, 10.0), st.floats(0.0, 1.0), odd_rounds)
+def test_a_drift_at_an_even_pace_makes_no_difference_between_trees_that_are_alike(
+    cost: float, drift: float, rounds: int
+) -> None:
+    order = [(number, tree) for number in range(rounds) for tree in turns(number)]
+    runs = [
+        {"round": number, "tree": tree, "cpu_a_row": cost + drift * place} for place, (number, tree) in enumerate(order)
+    ]
+    verdict = judged(runs, CPU, 0.0)
+    assert verdict.ratio is not None
+    assert (verdict.ratio.least, verdict.ratio.most) == pytest.approx((1.0, 1.0))
+
+
+@given(st.integers(1, 9).flatmap(lambda n: st.lists(st.tuples(costs, costs), min_size=2 * n - 1, max_size=2 * n - 1)))
+def test_the_other_way_round_the_ratio_is_upside_down(pairs: list[tuple[float, float]]) -> None:
+    ours, theirs = [one for one, _ in pairs], [other for _, other in pairs]
+    there, back = judged(runs_of(ours, theirs), CPU, 0.03), judged(runs_of(theirs, ours), CPU, 0.03)
+    assert there.ratio is not None
+    assert back.ratio is not None
+    assert there.ratio.median == pytest.approx(1 / back.ratio.median)
+
+
+@given(st.floats(0.5, 2.0), st.floats(0.0, 0.5), st.floats(0.0, 0.5), st.sampled_from([CPU, RATE]))
+def test_a_wider_bound_keeps_all_that_a_narrow_one_does(ratio: float, bound: float, more: float, quantity: Any) -> None:
+    runs = runs_of([ratio], [1.0], quantity.key)
+    assert judged(runs, quantity, bound + more).is_kept >= judged(runs, quantity, bound).is_kept
+
+
+@pytest.mark.parametrize(
+    ("quantity", "ratio", "kept"),
+    [
+        *[(CPU, 1.029, True), (CPU, 1.031, False), (CPU, 0.5, True)],
+        *[(RATE, 0.971, True), (RATE, 0.969, False), (RATE, 2.0, True)],
+    ],
+)
+def test_more_is_worse_of_a_cost_and_better_of_a_rate(quantity: Any, ratio: float, kept: bool) -> None:
+    assert judged(runs_of([ratio] * 3, [1.0] * 3, quantity.key), quantity, 0.03).is_kept is kept
+
+
+def test_a_figure_is_the_median_over_rounds_of_the_mean_of_two_runs() -> None:
+    values = {0: (1.0, 3.0), 1: (8.0, 8.0), 2: (4.0, 6.0)}
+    runs = [
+        {"round": number, "tree": tree, "cpu_a_row": value / 1e6}
+        for number, pair in values.items()
+        for value in pair
+        for tree in (OURS, THEIRS)
+    ]
+    verdict = judged(runs, CPU, 0.03)
+    assert verdict.ours is not None
+    assert (verdict.ours.median, verdict.ours.least, verdict.ours.most) == pytest.approx((5.0, 2.0, 8.0))
+    assert verdict.noise == pytest.approx(0.5)  # 3 for 1, 1 for 1, 6 for 4
+
+
+def test_one_slow_round_of_five_does_not_decide() -> None:
+    assert judged(runs_of([1.0, 1.0, 9.0, 1.0, 1.0], [1.0] * 5), CPU, 0.03).is_kept
+
+
+def test_a_round_in_which_a_run_failed_does_not_count() -> None:
+    runs = runs_of([2.0, 1.0], [1.0, 1.0])
+    del runs[0]["cpu_a_row"]
+    runs[0]["error"] = "no such column"
+    verdict = judged(runs, CPU, 0.03)
+    assert verdict.ratio is not None
+    assert (verdict.ratio.median, verdict.ratio.runs) == (1.0, 1)
+
+
+def test_what_was_never_measured_is_not_kept() -> None:
+    verdict = judged([{"round": 0, "tree": THEIRS, "error": "no such column"}], CPU, 9.0)
+    assert (verdict.ours, verdict.theirs, verdict.ratio, verdict.noise) == (None, None, None, None)
+    assert not verdict.is_kept
+
+
+@given(odd_rounds)
+def test_both_trees_have_equally_many_turns_at_the_same_mean_time(rounds: int) -> None:
+    for number in range(rounds):
+        places = {tree: [place for place, turn in enumerate(turns(number)) if turn == tree] for tree in (OURS, THEIRS)}
+        assert sum(places[OURS]) == sum(places[THEIRS]) == 3
+    assert turns(0)[0] != turns(1)[0]

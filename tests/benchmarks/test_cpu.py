@@ -1,0 +1,32 @@
+"""CPU time counts what a process and its descendants did, and nobody else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from benchmarks.bench.cpu import cpu_seconds
+
+SPIN = "import time; began = time.process_time()\nwhile time.process_time() - began < 0.2: pass"
+"""Uses a fifth of a second."""
+
+SPIN_AND_STAY = f"{SPIN}\nprint('spun', flush=True)\nimport sys; sys.stdin.read()"
+IN_A_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SPIN_AND_STAY!r}])"
+
+
+def test_a_child_counts_once_it_has_ended() -> None:
+    before = cpu_seconds()
+    subprocess.run([sys.executable, "-c", SPIN], check=True)
+    assert cpu_seconds() - before >= 0.2
+
+
+def test_a_grandchild_counts_while_it_runs_and_not_twice_when_it_has_ended() -> None:
+    before = cpu_seconds()
+    with subprocess.Popen(
+        [sys.executable, "-c", IN_A_CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "spun\n"
+        while_it_runs = cpu_seconds() - before
+    assert while_it_runs >= 0.18  # to a tick of each of its times
+    assert cpu_seconds() - before < 1.9 * while_it_runs
