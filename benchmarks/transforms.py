@@ -24,6 +24,7 @@ import numpy as np
 from petastore import TransformSpec, Unischema, UnischemaField, make_reader, write_dataset
 from petastore.codecs import NdarrayCodec
 from petastore.work.thread import available_cpus
+from petastore.work.workers import PoolType
 
 ROUNDS = 7
 BATCH = 64
@@ -74,7 +75,7 @@ CASES = [
 ]
 
 
-def rate(url: str, case: Case, pool: str) -> float:
+def rate(url: str, case: Case, pool: PoolType) -> float:
     """Rows a second in the steady state."""
     spec = TransformSpec(case.func)
     with make_reader(url, case.fields, pool, shuffle_rows=True, seed=1, num_epochs=None, transform_spec=spec) as reader:
@@ -90,7 +91,7 @@ def rate(url: str, case: Case, pool: str) -> float:
 
 def line(url: str, case: Case) -> tuple[str, bool]:
     """One case, measured in turns; its line of the table, and whether the bound is kept."""
-    rates: dict[str, list[float]] = {"thread": [], "process": []}
+    rates: dict[PoolType, list[float]] = {"thread": [], "process": []}
     for _ in range(ROUNDS):
         for pool, of_pool in rates.items():
             of_pool.append(rate(url, case, pool))

@@ -20,10 +20,21 @@ from petastore.codecs.registry import codec_from_json, codec_of
 from petastore.errors import RequestError, SchemaError
 from petastore.inventory import Inventory
 from petastore.once import once
+from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
 from petastore.plan.plan import Plan
-from petastore.plan.request import SHARDED_DEFAULT_SEED, Order, ReadRequest, Shard, Tail, whole_number
+from petastore.plan.request import (
+    SHARDED_DEFAULT_SEED,
+    Fields,
+    Order,
+    OrderAsk,
+    PlanAsk,
+    ReadRequest,
+    Reshuffle,
+    Shard,
+    Tail,
+    TailWord,
+)
 from petastore.plan.selection import Selection
-from petastore.plan.sharing.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
 from petastore.plan.unit import ReadUnit
 from petastore.schema.arrow import field_from_arrow
 from petastore.schema.document import parse_document
@@ -100,7 +111,7 @@ class Dataset:
         """The URL for people, without credentials."""
         return self.location.url
 
-    def fields_of(self, columns: Iterable[str | UnischemaField] | None) -> tuple[UnischemaField, ...]:
+    def fields_of(self, columns: Fields | None) -> tuple[UnischemaField, ...]:
         """The fields that are asked for, in schema order.
 
         Args:
@@ -148,17 +159,17 @@ class Dataset:
     def plan(
         self,
         *,
-        columns: Iterable[str | UnischemaField] | None = None,
+        columns: Fields | None = None,
         seed: int | None = None,
         shuffle_row_groups: bool = True,
         shuffle_rows: bool = False,
         shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
         lanes: int | None = None,
         block_rows: int | None = None,
-        reshuffle: str = "epoch",
+        reshuffle: Reshuffle = "epoch",
         shard: Shard | None = None,
         epochs: int | None = 1,
-        tail: str | Tail = Tail.EVEN,
+        tail: TailWord | Tail = Tail.EVEN,
         selection: Selection | None = None,
     ) -> Plan:
         """What is to be read, by whom and in what order. Pure: touches no storage.
@@ -183,30 +194,35 @@ class Dataset:
             RequestError: Something that was asked for cannot be.
             SchemaError: A column that was asked for cannot be read, and why.
         """
-        shard = shard or Shard()
-        fields = self.fields_of(columns)
-        whole_number(shuffle_memory, name="shuffle_memory", least=1)
-        asked = {"seed": seed, "lanes": lanes, "block_rows": block_rows}
-        if shuffle_rows:
+        order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
+        return self.planned(PlanAsk(columns, order, shard or Shard(), epochs, Tail.parse(tail)), selection)
+
+    def planned(self, ask: PlanAsk, selection: Selection | None = None) -> Plan:
+        """`plan`, of what is asked as one value.
+
+        Raises:
+            RequestError: Something that was asked for cannot be.
+            SchemaError: A column that was asked for cannot be read, and why.
+        """
+        fields, asked = self.fields_of(ask.columns), ask.order
+        lanes, block_rows = asked.lanes, asked.block_rows
+        if asked.shuffle_rows:
             lanes, block_rows = shuffled_lanes(
-                _selected(self.inventory, selection), shuffle_memory=shuffle_memory, lanes=lanes, block_rows=block_rows
+                _selected(self.inventory, selection),
+                shuffle_memory=asked.shuffle_memory,
+                lanes=lanes,
+                block_rows=block_rows,
             )
         order = Order(
-            seed=_seed(seed, shard, shuffles=shuffle_row_groups or shuffle_rows),
-            shuffle_row_groups=shuffle_row_groups,
-            shuffle_rows=shuffle_rows,
-            lanes=shard.count if lanes is None else lanes,
+            seed=_seed(asked.seed, ask.shard, shuffles=asked.shuffle_row_groups or asked.shuffle_rows),
+            shuffle_row_groups=asked.shuffle_row_groups,
+            shuffle_rows=asked.shuffle_rows,
+            lanes=ask.shard.count if lanes is None else lanes,
             block_rows=1 if block_rows is None else block_rows,
-            reshuffle=reshuffle,
+            reshuffle=asked.reshuffle,
         )
-        request = ReadRequest(
-            columns=tuple(field.name for field in fields),
-            order=order,
-            shard=shard,
-            epochs=epochs,
-            tail=Tail.parse(tail),
-            chosen=frozenset(name for name, value in asked.items() if value is None),
-        )
+        columns = tuple(field.name for field in fields)
+        request = ReadRequest(columns, order, ask.shard, ask.epochs, ask.tail, asked.chosen)
         return Plan(self.inventory, request, _fitting(selection, self.inventory))
 
     def with_decode(self, decode: Mapping[str, ImageDecode] | None) -> Dataset:

@@ -5,33 +5,43 @@ Thin, and without logic of their own: they open the dataset, plan, and hand the 
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from petastore.codecs.images.image_hint import ImageDecode
-from petastore.dataset import Dataset, open_dataset
-from petastore.plan.request import Shard, Tail
-from petastore.plan.sharing.lanes import DEFAULT_SHUFFLE_MEMORY
+from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
+from petastore.plan.request import Fields, OrderAsk, PlanAsk, Reshuffle, Shard, Tail, TailWord
 from petastore.plan.windows.ngram import NGram
+from petastore.readers.asked import (
+    DatasetAsk,
+    Filters,
+    Predicate,
+    RowGroupSelector,
+    RowsAsk,
+    RunAsk,
+    SelectionCache,
+    Urls,
+)
 from petastore.readers.reader import Reader
-from petastore.schema.field import UnischemaField
-from petastore.selecting.remembered import selection_directory
-from petastore.selecting.retired import tell_retired
+from petastore.selecting.retired import CacheType, HdfsDriver, Retired, tell_retired
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 from petastore.transforming.transform import TransformSpec
-from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
+from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, PoolType, Workers
 
 if TYPE_CHECKING:
+    from petastore.plan.mixture.mixture import Batching, Stop
     from petastore.readers.mixed.mixed_reader import MixedReader
+    from petastore.readers.mixed.mixed_sources import SourceGiven
 
 __all__ = ["make_batch_reader", "make_mixed_reader", "make_reader"]
 
 
 def make_reader(
-    dataset_url: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    schema_fields: Iterable[str | UnischemaField] | NGram | None = None,
-    reader_pool_type: str = "thread",
+    dataset_url: Urls,
+    schema_fields: Fields | NGram | None = None,
+    reader_pool_type: PoolType = "thread",
     workers_count: int | None = None,
     pyarrow_serialize: bool = False,
     results_queue_size: int | None = None,
@@ -39,20 +49,20 @@ def make_reader(
     shuffle_rows: bool = False,
     shuffle_row_groups: bool = True,
     shuffle_row_drop_partitions: int = 1,
-    predicate: Any = None,
-    rowgroup_selector: Any = None,
+    predicate: Predicate | None = None,
+    rowgroup_selector: RowGroupSelector | None = None,
     num_epochs: int | None = 1,
     cur_shard: int | None = None,
     shard_count: int | None = None,
     shard_seed: int | None = None,
-    cache_type: str | None = "null",
+    cache_type: CacheType | None = "null",
     cache_location: str | os.PathLike[str] | None = None,
     cache_size_limit: int | None = None,
     cache_row_size_estimate: int | None = None,
     cache_extra_settings: Mapping[str, Any] | None = None,
-    hdfs_driver: str | None = None,
+    hdfs_driver: HdfsDriver | None = None,
     transform_spec: TransformSpec | None = None,
-    filters: Any = None,
+    filters: Filters | None = None,
     storage_options: Mapping[str, Any] | None = None,
     zmq_copy_buffers: bool = True,
     filesystem: Any = None,
@@ -64,10 +74,10 @@ def make_reader(
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
-    reshuffle: str = "epoch",
-    tail: str | Tail = "even",
+    reshuffle: Reshuffle = "epoch",
+    tail: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
-    selection_cache: str | os.PathLike[str] | bool = True,
+    selection_cache: SelectionCache = True,
 ) -> Reader:
     """Reads a dataset row by row; adapters and `reader.batches(n)` take batches of columns from it all the same.
 
@@ -147,71 +157,56 @@ def make_reader(
         [1, 2]
     """
     tell_retired(
-        {
-            "pyarrow_serialize": pyarrow_serialize,
-            "results_queue_size": results_queue_size,
-            "shuffle_row_drop_partitions": shuffle_row_drop_partitions,
-            "shard_seed": shard_seed,
-            "cache_type": cache_type,
-            "cache_location": cache_location,
-            "cache_size_limit": cache_size_limit,
-            "cache_row_size_estimate": cache_row_size_estimate,
-            "cache_extra_settings": cache_extra_settings,
-            "hdfs_driver": hdfs_driver,
-            "zmq_copy_buffers": zmq_copy_buffers,
-            "convert_early_to_numpy": convert_early_to_numpy,
-        }
+        Retired(
+            pyarrow_serialize=pyarrow_serialize,
+            results_queue_size=results_queue_size,
+            shuffle_row_drop_partitions=shuffle_row_drop_partitions,
+            shard_seed=shard_seed,
+            cache_type=cache_type,
+            cache_location=cache_location,
+            cache_size_limit=cache_size_limit,
+            cache_row_size_estimate=cache_row_size_estimate,
+            cache_extra_settings=cache_extra_settings,
+            hdfs_driver=hdfs_driver,
+            zmq_copy_buffers=zmq_copy_buffers,
+            convert_early_to_numpy=convert_early_to_numpy,
+        )
     )
-    dataset = open_dataset(
-        dataset_url, storage_options=storage_options, filesystem=filesystem, storage_timeout=storage_timeout
-    ).with_decode(decode)
-    asked = {
-        "columns": schema_fields,
-        "seed": seed,
-        "shuffle_row_groups": shuffle_row_groups,
-        "shuffle_rows": shuffle_rows,
-        "shuffle_memory": shuffle_memory,
-        "lanes": lanes,
-        "block_rows": block_rows,
-        "reshuffle": reshuffle,
-        "shard": Shard.parse(cur_shard, shard_count),
-        "epochs": num_epochs,
-        "tail": tail,
-    }
-    rows = {
-        "filters": filters,
-        "predicate": predicate,
-        "rowgroup_selector": rowgroup_selector,
-        "selection_cache": selection_cache,
-    }
+    order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
-    return _opened(dataset, asked, rows, workers=workers, transform=transform_spec)
+    return _opened(
+        DatasetAsk(dataset_url, storage_options, filesystem, storage_timeout, decode),
+        schema_fields,
+        PlanAsk(None, order, Shard.parse(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
+        RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
+        RunAsk(workers, transform_spec),
+    )
 
 
 def make_batch_reader(
-    dataset_url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    schema_fields: Iterable[str | UnischemaField] | NGram | None = None,
-    reader_pool_type: str = "thread",
+    dataset_url_or_urls: Urls,
+    schema_fields: Fields | NGram | None = None,
+    reader_pool_type: PoolType = "thread",
     workers_count: int | None = None,
     results_queue_size: int | None = None,
     seed: int | None = None,
     shuffle_rows: bool = False,
     shuffle_row_groups: bool = True,
     shuffle_row_drop_partitions: int = 1,
-    predicate: Any = None,
-    rowgroup_selector: Any = None,
+    predicate: Predicate | None = None,
+    rowgroup_selector: RowGroupSelector | None = None,
     num_epochs: int | None = 1,
     cur_shard: int | None = None,
     shard_count: int | None = None,
     shard_seed: int | None = None,
-    cache_type: str | None = "null",
+    cache_type: CacheType | None = "null",
     cache_location: str | os.PathLike[str] | None = None,
     cache_size_limit: int | None = None,
     cache_row_size_estimate: int | None = None,
     cache_extra_settings: Mapping[str, Any] | None = None,
-    hdfs_driver: str | None = None,
+    hdfs_driver: HdfsDriver | None = None,
     transform_spec: TransformSpec | None = None,
-    filters: Any = None,
+    filters: Filters | None = None,
     storage_options: Mapping[str, Any] | None = None,
     zmq_copy_buffers: bool = True,
     filesystem: Any = None,
@@ -223,10 +218,10 @@ def make_batch_reader(
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
-    reshuffle: str = "epoch",
-    tail: str | Tail = "even",
+    reshuffle: Reshuffle = "epoch",
+    tail: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
-    selection_cache: str | os.PathLike[str] | bool = True,
+    selection_cache: SelectionCache = True,
 ) -> Reader:
     """Reads a dataset in batches of columns, as large as its largest row group (at most 65,536 rows).
 
@@ -253,59 +248,43 @@ def make_batch_reader(
         [[1, 2, 3]]
     """
     tell_retired(
-        {
-            "results_queue_size": results_queue_size,
-            "shuffle_row_drop_partitions": shuffle_row_drop_partitions,
-            "shard_seed": shard_seed,
-            "cache_type": cache_type,
-            "cache_location": cache_location,
-            "cache_size_limit": cache_size_limit,
-            "cache_row_size_estimate": cache_row_size_estimate,
-            "cache_extra_settings": cache_extra_settings,
-            "hdfs_driver": hdfs_driver,
-            "zmq_copy_buffers": zmq_copy_buffers,
-            "convert_early_to_numpy": convert_early_to_numpy,
-        }
+        Retired(
+            results_queue_size=results_queue_size,
+            shuffle_row_drop_partitions=shuffle_row_drop_partitions,
+            shard_seed=shard_seed,
+            cache_type=cache_type,
+            cache_location=cache_location,
+            cache_size_limit=cache_size_limit,
+            cache_row_size_estimate=cache_row_size_estimate,
+            cache_extra_settings=cache_extra_settings,
+            hdfs_driver=hdfs_driver,
+            zmq_copy_buffers=zmq_copy_buffers,
+            convert_early_to_numpy=convert_early_to_numpy,
+        )
     )
-    dataset = open_dataset(
-        dataset_url_or_urls, storage_options=storage_options, filesystem=filesystem, storage_timeout=storage_timeout
-    ).with_decode(decode)
-    asked = {
-        "columns": schema_fields,
-        "seed": seed,
-        "shuffle_row_groups": shuffle_row_groups,
-        "shuffle_rows": shuffle_rows,
-        "shuffle_memory": shuffle_memory,
-        "lanes": lanes,
-        "block_rows": block_rows,
-        "reshuffle": reshuffle,
-        "shard": Shard.parse(cur_shard, shard_count),
-        "epochs": num_epochs,
-        "tail": tail,
-    }
-    rows = {
-        "filters": filters,
-        "predicate": predicate,
-        "rowgroup_selector": rowgroup_selector,
-        "selection_cache": selection_cache,
-        "batched": True,
-    }
+    order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
-    return _opened(dataset, asked, rows, workers=workers, transform=transform_spec, batched=True)
+    return _opened(
+        DatasetAsk(dataset_url_or_urls, storage_options, filesystem, storage_timeout, decode),
+        schema_fields,
+        PlanAsk(None, order, Shard.parse(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
+        RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
+        RunAsk(workers, transform_spec, batched=True),
+    )
 
 
 def make_mixed_reader(
-    sources: Sequence[Any],
+    sources: Sequence[SourceGiven],
     weights: Sequence[Any],
-    schema_fields: Iterable[str | UnischemaField] | None = None,
-    reader_pool_type: str = "thread",
+    schema_fields: Fields | None = None,
+    reader_pool_type: PoolType = "thread",
     workers_count: int | None = None,
     memory_budget: int | None = None,
     *,
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
-    stop: str = "first_exhausted",
-    batching: str = "mixed",
+    stop: Stop = "first_exhausted",
+    batching: Batching = "mixed",
     source_column: str | None = None,
     seed: int | None = None,
     shuffle_rows: bool = False,
@@ -313,17 +292,17 @@ def make_mixed_reader(
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
-    reshuffle: str = "epoch",
+    reshuffle: Reshuffle = "epoch",
     num_epochs: int | None = 1,
     cur_shard: int | None = None,
     shard_count: int | None = None,
-    tail: str | Tail = "even",
+    tail: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
     transform_spec: TransformSpec | None = None,
-    filters: Any = None,
-    predicate: Any = None,
-    rowgroup_selector: Any = None,
-    selection_cache: str | os.PathLike[str] | bool = True,
+    filters: Filters | None = None,
+    predicate: Predicate | None = None,
+    rowgroup_selector: RowGroupSelector | None = None,
+    selection_cache: SelectionCache = True,
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> MixedReader:
@@ -387,53 +366,37 @@ def make_mixed_reader(
         ...         [batch["id"].tolist() for batch in reader.batches(6)]
         [[0, 100, 1, 101, 2, 3], [102, 4, 5, 0, 103, 1], [2, 104, 3, 4, 5, 105]]
     """
-    asked = {
-        "columns": schema_fields,
-        "seed": seed,
-        "shuffle_row_groups": shuffle_row_groups,
-        "shuffle_rows": shuffle_rows,
-        "shuffle_memory": shuffle_memory,
-        "lanes": lanes,
-        "block_rows": block_rows,
-        "reshuffle": reshuffle,
-        "shard": Shard.parse(cur_shard, shard_count),
-        "tail": tail,
-    }
-    rows = {
-        "filters": filters,
-        "predicate": predicate,
-        "rowgroup_selector": rowgroup_selector,
-        "selection_cache": selection_cache,
-    }
-    found = {"storage_options": storage_options, "filesystem": filesystem, "decode": decode}
-    found["storage_timeout"] = storage_timeout
     from petastore.readers.mixed.mixed_reader import MixedReader
     from petastore.readers.mixed.mixed_sources import open_sources, plan_mixture
 
-    opened = open_sources(sources, {**rows, **found})
-    mixed = {"weights": weights, "stop": stop, "batching": batching, "epochs": num_epochs}
+    order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
+    ask = PlanAsk(schema_fields, order, Shard.parse(cur_shard, shard_count), num_epochs, Tail.parse(tail))
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
+    opened = open_sources(
+        sources,
+        DatasetAsk((), storage_options, filesystem, storage_timeout, decode),
+        RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
+    )
     return MixedReader(
         [source.dataset for source in opened],
-        plan_mixture(opened, mixed, asked, workers=workers),
+        plan_mixture(opened, weights, ask, stop=stop, batching=batching, workers=workers),
         workers=workers,
         transforms=transform_spec,
         source_column=source_column,
     )
 
 
-def _opened(dataset: Dataset, asked: dict[str, Any], rows: dict[str, Any], **how: Any) -> Reader:
+def _opened(at: DatasetAsk, fields: Fields | NGram | None, ask: PlanAsk, rows: RowsAsk, run: RunAsk) -> Reader:
     """The reader of rows or of windows; what cannot be is refused before a filter reads anything."""
+    dataset = at.opened()
     # Imported when asked for: a first batch comes 20 ms sooner.
-    if isinstance(asked["columns"], NGram):
+    if isinstance(fields, NGram):
         from petastore.readers.windows.window_reader import open_window_reader
 
-        return open_window_reader(dataset, asked, rows, **how)
-    plan = dataset.plan(**asked)
-    selection_directory(rows["selection_cache"])
-    if all(rows[name] is None for name in ("filters", "predicate", "rowgroup_selector")):
-        return Reader(dataset, plan, **how)
-    from petastore.selecting.filter import select_rows
-
-    selection = select_rows(dataset, workers=how["workers"], **rows)
-    return Reader(dataset, plan if selection is None else dataset.plan(**asked, selection=selection), **how)
+        return open_window_reader(dataset, fields, ask, rows, run)
+    ask = dataclasses.replace(ask, columns=fields)
+    plan = dataset.planned(ask)
+    selection = rows.selected(dataset, workers=run.workers, batched=run.batched)
+    if selection is not None:
+        plan = dataset.planned(ask, selection)
+    return Reader(dataset, plan, workers=run.workers, transform=run.transform, batched=run.batched)

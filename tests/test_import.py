@@ -99,6 +99,13 @@ def test_the_front_door_has_the_names_that_its_users_know() -> None:
     assert set(dir(petastore)) >= FRONT
 
 
+def test_dir_shows_the_names_that_are_public_and_loads_none_of_them() -> None:
+    code = "import sys, petastore; print(dir(petastore) == sorted(petastore.__all__), *sys.modules)"
+    same, *loaded = _child(code).split()
+    assert same == "True"
+    assert [name for name in loaded if name.startswith("petastore")] == ["petastore"]
+
+
 @pytest.mark.parametrize(
     "module",
     [

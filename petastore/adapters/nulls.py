@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,13 @@ from petastore.decoding.decoded import Decoded
 from petastore.errors import RequestError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["NullColumn", "nulls_of", "nulls_of_reader"]
+__all__ = ["NullColumn", "NullWord", "Nulls", "nulls_of", "nulls_of_reader"]
+
+NullWord: TypeAlias = Literal["error", "mask"]
+"""What becomes of missing values, in a word; see `nulls_of`."""
+
+Nulls: TypeAlias = NullWord | Mapping[str, Any] | Any
+"""A word, or a value, which may be of any type; or one of them for each column by name."""
 
 _TEXTS: dict[Any, Any] = {np.str_: "", np.bytes_: b"", Decimal: Decimal(0)}
 """What is nothing, of each dtype whose arrays hold Python objects."""
@@ -87,12 +93,12 @@ class NullColumn:
         return made if self.mask is None else made | {self.mask: Decoded(self.valid(rows), None)}
 
 
-def nulls_of_reader(nulls: Any, reader: Any) -> dict[str, NullColumn]:
+def nulls_of_reader(nulls: Nulls, reader: Any) -> dict[str, NullColumn]:
     """`nulls_of` the columns of a reader, or of whatever has its `schema`."""
     return nulls_of(nulls, reader.schema, are_windows=getattr(reader, "ngram", None) is not None)
 
 
-def nulls_of(nulls: Any, fields: Iterable[UnischemaField], *, are_windows: bool = False) -> dict[str, NullColumn]:
+def nulls_of(nulls: Nulls, fields: Iterable[UnischemaField], *, are_windows: bool = False) -> dict[str, NullColumn]:
     """The columns whose missing values have something in their place.
 
     Args:
@@ -131,7 +137,7 @@ def nulls_of(nulls: Any, fields: Iterable[UnischemaField], *, are_windows: bool 
     }
 
 
-def _is_word(policy: Any, word: str) -> bool:
+def _is_word(policy: Any, word: NullWord) -> bool:
     return isinstance(policy, str) and policy == word
 
 

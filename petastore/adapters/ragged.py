@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from petastore.errors import RequestError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["Form", "Padded", "forms_of", "holds", "lengths_field", "refuse_ragged_windows"]
+__all__ = ["Form", "Padded", "RaggedWord", "forms_of", "holds", "lengths_field", "refuse_ragged_windows"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,7 +29,11 @@ class Padded:
     """What stands where a cell has nothing; the column's dtype must hold it."""
 
 
-Form: TypeAlias = "str | Padded"
+RaggedWord: TypeAlias = Literal["ragged", "list", "padded", "nested"]
+"""What becomes of shapes with None, in a word; frameworks have some of them."""
+
+Form: TypeAlias = RaggedWord | Padded
+"""What becomes of a column whose shape has None."""
 
 
 def refuse_ragged_windows(reader: Any, forms: Iterable[str], *, instead: str) -> None:
@@ -64,7 +68,9 @@ def lengths_field(field: UnischemaField) -> UnischemaField:
     return UnischemaField(f"{field.name}_lengths", np.int64, () if free == 1 else (free,))
 
 
-def forms_of(ragged: Any, fields: Iterable[UnischemaField], *, known: Sequence[str]) -> dict[str, Form]:
+def forms_of(
+    ragged: Form | Mapping[str, Form], fields: Iterable[UnischemaField], *, known: Sequence[RaggedWord]
+) -> dict[str, Form]:
     """The form of each column of free shape for which another one than the default was asked.
 
     Args:
@@ -100,7 +106,7 @@ def forms_of(ragged: Any, fields: Iterable[UnischemaField], *, known: Sequence[s
     return forms
 
 
-def _form(form: Any, known: Sequence[str]) -> Form:
+def _form(form: Form, known: Sequence[RaggedWord]) -> Form:
     if isinstance(form, Padded):
         return form
     if not isinstance(form, str) or form not in known:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,6 +11,9 @@ from rich.text import Text
 
 from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
 from petastore.cli.render import throughput_line, throughput_table
+
+if TYPE_CHECKING:
+    from petastore.readers.asked import ReaderArguments
 
 __all__ = ["throughput"]
 
@@ -42,7 +45,7 @@ def throughput(
     with errors_in_one_line(debug=debug):
         from petastore.cli.throughput import reader_throughput
 
-        more = {"shuffle_rows": shuffle_rows, "storage_options": json_options(storage_options)}
+        more: ReaderArguments = {"shuffle_rows": shuffle_rows, "storage_options": json_options(storage_options)}
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("reading", total=None)
             found = reader_throughput(

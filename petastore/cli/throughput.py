@@ -19,8 +19,10 @@ import numpy as np
 
 from petastore.errors import NoDataAvailableError, RequestError
 from petastore.front import make_reader
-from petastore.plan.request import whole_number
+from petastore.plan.request import known_word, whole_number
+from petastore.readers.asked import ReaderArguments
 from petastore.readers.batch import Batch
+from petastore.work.workers import PoolType
 
 if TYPE_CHECKING:
     from petastore.readers.reader import Reader
@@ -96,13 +98,13 @@ def reader_throughput(
     field_regex: Iterable[str] | None = None,
     warmup_cycles_count: int = 300,
     measure_cycles_count: int = 1000,
-    pool_type: Any = "thread",
+    pool_type: PoolType | Any = "thread",
     loaders_count: int | None = None,
     profile_threads: bool = False,
     read_method: Any = "python",
     shuffling_queue_size: int | None = None,  # noqa: ARG001 - of Petastorm's TensorFlow queues
     min_after_dequeue: int | None = None,  # noqa: ARG001 - of Petastorm's TensorFlow queues
-    reader_extra_args: Mapping[str, Any] | None = None,
+    reader_extra_args: ReaderArguments | None = None,
     spawn_new_process: bool = True,
     *,
     batch_size: int | None = None,
@@ -155,7 +157,7 @@ def reader_throughput(
         raise RequestError(
             f"read_method={str(read_method)!r} is not measured; it is 'python', with batch_size= for what adapters read"
         )
-    arguments = dict(reader_extra_args or {})
+    arguments: ReaderArguments = {**(reader_extra_args or {})}
     if field_regex is not None:
         arguments.setdefault("schema_fields", [field_regex] if isinstance(field_regex, str) else list(field_regex))
     asked = _Asked(
@@ -167,7 +169,7 @@ def reader_throughput(
         arguments={
             **arguments,
             "num_epochs": None,
-            "reader_pool_type": str(pool_type),
+            "reader_pool_type": known_word(str(pool_type), PoolType, name="reader_pool_type"),
             "workers_count": loaders_count,
         },
     )
@@ -184,7 +186,7 @@ class _Asked:
     measure: int
     seconds: float
     batch_size: int | None
-    arguments: dict[str, Any]
+    arguments: ReaderArguments
 
 
 def _measured(asked: _Asked, progress: Callable[[int, int], object] | None) -> Throughput:

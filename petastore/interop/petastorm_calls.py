@@ -16,7 +16,7 @@ from petastore.errors import CodecError, RequestError
 from petastore.schema.field import UnischemaField
 from petastore.schema.row import row_type
 from petastore.schema.unischema import Unischema
-from petastore.selecting.retired import tell_retired
+from petastore.selecting.retired import HdfsDriver, Retired, tell_retired
 from petastore.storage.files.location import open_location
 
 __all__ = [
@@ -49,7 +49,7 @@ def get_schema(dataset: Dataset) -> Unischema:
 
 def get_schema_from_dataset_url(
     dataset_url_or_urls: str | Sequence[str],
-    hdfs_driver: str | None = None,
+    hdfs_driver: HdfsDriver | None = None,
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Unischema:
@@ -66,13 +66,13 @@ def get_schema_from_dataset_url(
         >>> get_schema_from_dataset_url(url) == schema
         True
     """
-    tell_retired({"hdfs_driver": hdfs_driver})
+    tell_retired(Retired(hdfs_driver=hdfs_driver))
     return open_dataset(dataset_url_or_urls, storage_options=storage_options, filesystem=filesystem).schema
 
 
 def get_filesystem_and_path_or_paths(
     url_or_urls: str | Sequence[str],
-    hdfs_driver: str | None = None,
+    hdfs_driver: HdfsDriver | None = None,
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> tuple[Any, str | list[str]]:
@@ -82,7 +82,7 @@ def get_filesystem_and_path_or_paths(
         >>> get_filesystem_and_path_or_paths("memory://bucket/frames")[1]
         '/bucket/frames'
     """
-    tell_retired({"hdfs_driver": hdfs_driver})
+    tell_retired(Retired(hdfs_driver=hdfs_driver))
     urls = [url_or_urls] if isinstance(url_or_urls, str) else url_or_urls
     found = [open_location(url, storage_options=storage_options, filesystem=filesystem) for url in urls]
     paths = [at.root if at.paths is None else at.join(at.paths[0]) for at in found]

@@ -1,6 +1,7 @@
 """What was asked: which columns, in what order, for which shard, how often, and what becomes of the last batch. Pure.
 
-Everything is validated here, where it is made; nothing is refused later in a worker.
+A `PlanAsk` is the question, in which None lets the dataset choose; a `ReadRequest` is what is settled about one
+dataset. Everything is validated here, where it is made; nothing is refused later in a worker.
 """
 
 from __future__ import annotations
@@ -8,11 +9,36 @@ from __future__ import annotations
 import dataclasses
 import enum
 import numbers
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Literal, TypeAlias, get_args
 
 from petastore.errors import RequestError
+from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
+from petastore.schema.field import UnischemaField
 
-__all__ = ["SHARDED_DEFAULT_SEED", "Order", "ReadRequest", "Shard", "Tail"]
+__all__ = [
+    "SHARDED_DEFAULT_SEED",
+    "Fields",
+    "Order",
+    "OrderAsk",
+    "PlanAsk",
+    "ReadRequest",
+    "Reshuffle",
+    "Shard",
+    "Tail",
+    "TailWord",
+    "known_word",
+    "whole_number",
+]
+
+Fields: TypeAlias = Iterable[str | UnischemaField]
+"""Columns that are asked for: names, regular expressions over whole names, or fields."""
+
+TailWord: TypeAlias = Literal["even", "drop", "pad", "wrap"]
+"""What becomes of the last global batch, in a word; see `Tail`."""
+
+Reshuffle: TypeAlias = Literal["epoch", "static"]
+"""When row groups are permuted anew; see `Order.reshuffle`."""
 
 SHARDED_DEFAULT_SEED = 0
 """The seed of a sharded reader that was given none: ranks must agree on an order without asking each other."""
@@ -31,6 +57,8 @@ class Tail(enum.Enum):
     | wrap   | 3 rows and the first | 2 rows    | 2 rows    |
     """
 
+    _value_: TailWord
+
     EVEN = "even"
     """Every row once; each rank gets an equal share ±1 of what is left; fewer rows than ranks join the batch before."""
 
@@ -44,17 +72,30 @@ class Tail(enum.Enum):
     """Full batches; the epoch's first rows fill the last one."""
 
     @classmethod
-    def parse(cls, tail: str | Tail) -> Tail:
+    def parse(cls, tail: TailWord | Tail) -> Tail:
         """The tail of that name.
 
         Raises:
             RequestError: There is none.
         """
-        try:
-            return cls(tail)
-        except ValueError:
-            names = ", ".join(repr(choice.value) for choice in cls)
-            raise RequestError(f"tail={tail!r} is not known; it is one of {names}") from None
+        return tail if isinstance(tail, cls) else cls(known_word(tail, TailWord, name="tail"))
+
+
+def known_word(value: Any, words: Any, *, name: str, or_none: bool = False) -> Any:
+    """`value`, refused where it is none of the words of a `Literal`, nor None where that is one.
+
+    Raises:
+        RequestError: Naming the parameter as the user typed it, and the words.
+
+    Example:
+        >>> known_word("evn", TailWord, name="tail")
+        Traceback (most recent call last):
+        petastore.errors.RequestError: tail='evn' is not known; it is one of 'even', 'drop', 'pad', 'wrap'
+    """
+    known = (None, *get_args(words)) if or_none else get_args(words)
+    if value not in known:
+        raise RequestError(f"{name}={value!r} is not known; it is one of {', '.join(map(repr, known))}")
+    return value
 
 
 def whole_number(value: Any, *, name: str, least: int) -> int:
@@ -129,7 +170,7 @@ class Order:
     """Rows within which the row groups of a lane begin that are permuted together; at least 1. Without meaning unless
     `shuffle_rows`."""
 
-    reshuffle: str = "epoch"
+    reshuffle: Reshuffle = "epoch"
     """`"epoch"`: row groups are permuted anew in each epoch. `"static"`: the first epoch's permutation stays, so that a
     rank keeps its row groups and a cache beside it stays useful; rows are permuted anew all the same."""
 
@@ -137,8 +178,7 @@ class Order:
         if isinstance(self.seed, bool) or not isinstance(self.seed, numbers.Integral):
             raise RequestError(f"seed={self.seed!r}, but a seed is any whole number, or None for a fresh one")
         object.__setattr__(self, "seed", int(self.seed))
-        if self.reshuffle not in ("epoch", "static"):
-            raise RequestError(f"reshuffle={self.reshuffle!r} is not known; it is one of 'epoch', 'static'")
+        known_word(self.reshuffle, Reshuffle, name="reshuffle")
         for name in ("lanes", "block_rows"):
             object.__setattr__(self, name, whole_number(getattr(self, name), name=name, least=1))
 
@@ -168,3 +208,67 @@ class ReadRequest:
     def __post_init__(self) -> None:
         if self.epochs is not None:
             object.__setattr__(self, "epochs", whole_number(self.epochs, name="num_epochs", least=1))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OrderAsk:
+    """What is asked of the order of rows; what is None is chosen by what exists, `Order` says how."""
+
+    seed: int | None = None
+    """Any integer. None is a fresh one, or `SHARDED_DEFAULT_SEED` where there are several shards."""
+
+    shuffle_row_groups: bool = True
+    """Permute row groups, anew in each epoch."""
+
+    shuffle_rows: bool = False
+    """Permute rows, anew in each epoch."""
+
+    shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY
+    """Bytes of stored cells that all ranks together keep for `shuffle_rows`."""
+
+    lanes: int | None = None
+    """Row groups that are read side by side."""
+
+    block_rows: int | None = None
+    """Rows of a lane that are permuted together."""
+
+    reshuffle: Reshuffle = "epoch"
+    """When row groups are permuted anew."""
+
+    def __post_init__(self) -> None:
+        whole_number(self.shuffle_memory, name="shuffle_memory", least=1)
+
+    @property
+    def chosen(self) -> frozenset[str]:
+        """Parts of the order that nobody asked for by name."""
+        asked = {"seed": self.seed, "lanes": self.lanes, "block_rows": self.block_rows}
+        return frozenset(name for name, value in asked.items() if value is None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlanAsk:
+    """What is asked of a plan, whatever the dataset; `Dataset.planned` answers it.
+
+    Example:
+        >>> PlanAsk(tail=Tail.DROP).tail
+        <Tail.DROP: 'drop'>
+    """
+
+    columns: Fields | None = None
+    """Which columns; None is all."""
+
+    order: OrderAsk = OrderAsk()
+    """In what order."""
+
+    shard: Shard = Shard()
+    """For whom."""
+
+    epochs: int | None = 1
+    """How often; None is without end."""
+
+    tail: Tail = Tail.EVEN
+    """What becomes of the last global batch."""
+
+    def __post_init__(self) -> None:
+        if self.columns is not None and not isinstance(self.columns, (str, UnischemaField)):
+            object.__setattr__(self, "columns", tuple(self.columns))  # an iterator gives its items once

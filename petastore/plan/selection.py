@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,14 @@ from numpy.typing import NDArray
 from petastore.errors import RequestError
 from petastore.once import once
 
-__all__ = ["PRUNED_BY", "Pruned", "Selection"]
+__all__ = ["PRUNED_BY", "Pruned", "PrunedBy", "Selection"]
 
-PRUNED_BY = ("row-group index", "partition values", "statistics", "filter", "predicate", "windows", "selection")
+PrunedBy: TypeAlias = Literal[
+    "row-group index", "partition values", "statistics", "filter", "predicate", "windows", "selection"
+]
+"""What can leave rows out, in words; see `PRUNED_BY`."""
+
+PRUNED_BY: tuple[PrunedBy, ...] = get_args(PrunedBy)
 """What can leave rows out, in the order in which it is asked: a selector that asks an index, directory names, then the
 statistics of row groups, then the filter and the predicate, which are asked about each row that is left. Where windows
 are read, rows with which none begins are left out by `"windows"`. By `"selection"` is what nobody kept account of:
@@ -34,7 +40,7 @@ class Pruned:
         Pruned(by='statistics', row_groups=3, rows=3000)
     """
 
-    by: str
+    by: PrunedBy
     """One of `PRUNED_BY`."""
 
     row_groups: int

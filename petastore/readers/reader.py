@@ -40,7 +40,7 @@ from petastore.readers.loaded.loader import RowGroupLoader
 from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.shared import End, Shared
-from petastore.schema.row import row_type
+from petastore.schema.row import Row, row_type
 from petastore.schema.unischema import Unischema
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
@@ -460,13 +460,14 @@ class Reader:
                 self.reset()
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Row:
         """The next row as a named tuple, or the next batch as a named tuple of columns.
 
         Raises:
             StopIteration: All epochs are done.
             ReaderClosedError: After `stop`.
         """
+        item: Row
         for item in self._own_pass.at_hand:  # an iterator written in C, which threads may enter at any time
             return item
         try:
@@ -476,7 +477,7 @@ class Reader:
             self._end.tell()
             raise
 
-    def next(self) -> Any:
+    def next(self) -> Row:
         """`next(reader)`, as Petastorm spells it."""
         return next(self)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __all__ = ["Row", "row_type"]
 
@@ -28,6 +28,10 @@ class Row(tuple[Any, ...]):
             except ValueError:
                 raise KeyError(f"{key!r}; this row has {', '.join(map(repr, self._column_names))}") from None
         return tuple.__getitem__(self, key)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...  # which fields there are, the dataset says
 
     def _asdict(self) -> dict[str, Any]:
         """The row as a new dict from column name to value."""

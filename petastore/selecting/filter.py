@@ -30,7 +30,7 @@ from petastore.decoding.decode import decode_cells
 from petastore.errors import DecodeError, SchemaError, TransformError
 from petastore.expressions import ColumnStatistics, Expression, bind, parse_filters
 from petastore.plan.prune import Verdict, prune
-from petastore.plan.selection import Pruned, Selection
+from petastore.plan.selection import Pruned, PrunedBy, Selection
 from petastore.plan.unit import ReadUnit
 from petastore.schema.field import UnischemaField
 from petastore.selecting.divide import divide
@@ -137,12 +137,13 @@ def select_rows(
         key = _key(dataset, ["predicate", key, included.cache_key, names], names) if known else None
         selection = search.included(included, selection, key)
     if dataset.inventory.num_rows and not selection.counts.any():
-        _tell_of_nothing(dataset, filters=filters, predicate=predicate, rowgroup_selector=rowgroup_selector)
+        given = (("filters", filters), ("predicate", predicate), ("rowgroup_selector", rowgroup_selector))
+        _tell_of_nothing(dataset, given)
     return selection
 
 
-def _tell_of_nothing(dataset: Dataset, **asked: Any) -> None:
-    said = " and ".join(f"{name}={_named(value):.300}" for name, value in asked.items() if value is not None)
+def _tell_of_nothing(dataset: Dataset, given: Iterable[tuple[str, Any]]) -> None:
+    said = " and ".join(f"{name}={_named(value):.300}" for name, value in given if value is not None)
     warnings.warn(
         f"none of the {dataset.inventory.num_rows:,} rows of {dataset.url} is kept by {said}: nothing is read. "
         "Look whether the values are spelled as in the data",
@@ -171,7 +172,7 @@ def _key(dataset: Dataset, question: Any, columns: Iterable[str]) -> str:
 class _Question:
     """A question that is asked about each row of some row groups."""
 
-    by: str  # what it leaves out is pruned by this
+    by: PrunedBy  # what it leaves out is pruned by this
     pruned: tuple[Pruned, ...]  # what was left out before
     asked: NDArray[np.int64]  # rows of each row group that it is asked about, shape (groups,)
     look: Look
@@ -380,7 +381,7 @@ class _Search:
             raise TransformError(f"row group {ordinal} of {file}: {problem}") from problem.__cause__
 
 
-def _left_out(by: str, before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[Pruned, ...]:
+def _left_out(by: PrunedBy, before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[Pruned, ...]:
     """What a step left out, given how many rows of each row group there were before and after; () if nothing."""
     rows, row_groups = int((before - after).sum()), int(((before > 0) & (after == 0)).sum())
     return (Pruned(by, row_groups, rows),) if rows else ()

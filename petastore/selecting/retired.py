@@ -5,17 +5,33 @@ Old calls need no edits. What a parameter was for is done by something else, whi
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import sys
 import warnings
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from petastore import forks
-from petastore.errors import RequestError, RetiredWarning
-from petastore.plan.request import whole_number
+from petastore.errors import RetiredWarning
+from petastore.plan.request import known_word, whole_number
 
-__all__ = ["LOCAL_DISK_CACHE", "NULL_CACHE", "forget_what_was_told", "tell_retired"]
+__all__ = [
+    "LOCAL_DISK_CACHE",
+    "NULL_CACHE",
+    "CacheType",
+    "HdfsDriver",
+    "Retired",
+    "forget_what_was_told",
+    "tell_retired",
+]
+
+CacheType: TypeAlias = Literal["null", "local-disk"]
+"""What a reader keeps of what it read, in a word."""
+
+HdfsDriver: TypeAlias = Literal["libhdfs", "libhdfs3"]
+"""What HDFS was reached by."""
 
 NULL_CACHE: Final = "null"
 """`cache_type` of a reader that keeps nothing."""
@@ -23,86 +39,105 @@ NULL_CACHE: Final = "null"
 LOCAL_DISK_CACHE: Final = "local-disk"
 """`cache_type` of a reader that keeps what it read on a local disk."""
 
-_UNTOUCHED: Final[Mapping[str, tuple[Any, ...]]] = {
-    "pyarrow_serialize": (False, None),
-    "results_queue_size": (None,),
-    "shuffle_row_drop_partitions": (1, None),
-    "shard_seed": (None,),
-    "hdfs_driver": (None, "libhdfs"),
-    "zmq_copy_buffers": (True, None),
-    "convert_early_to_numpy": (False, None),
-    "cache_type": (None, NULL_CACHE),
-}
-"""Values at which a parameter asks for nothing that is not so already."""
 
-_INSTEAD: Final[Mapping[str, str]] = {
-    "pyarrow_serialize": "nothing is serialised between workers and reader; leave it out",
-    "results_queue_size": "memory_budget= says in bytes how far ahead the reader may work; leave this out",
-    "shuffle_row_drop_partitions": "shuffle_rows=True mixes over row groups, as well as shuffle_memory= bytes allow; "
-    "leave this out",
-    "shard_seed": "seed= decides the order, and rows are shared out evenly whatever it is; leave this out",
-    "hdfs_driver": "pyarrow has libhdfs alone, and takes it by itself; leave it out",
-    "zmq_copy_buffers": "batches cross processes in shared memory, not by zmq; leave it out",
-    "convert_early_to_numpy": "workers always make NumPy arrays; leave it out",
-    "cache_type": 'nothing is cached on disk yet, so cache_type="local-disk" only reads on as if it were not given; '
-    "its settings have no effect either",
-}
-
-_TOLD_WITH_CACHE_TYPE: Final = frozenset(
-    {"cache_location", "cache_size_limit", "cache_row_size_estimate", "cache_extra_settings"}
-)
-
-_DRIVERS: Final = ("libhdfs", "libhdfs3")
-_CACHE_TYPES: Final = (NULL_CACHE, LOCAL_DISK_CACHE)
-
-_lock = forks.Lock()
-_told: set[str] = set()
-
-
-def tell_retired(given: Mapping[str, Any]) -> None:
-    """Checks retired parameters, and warns of those that ask for something, once each in a process.
+def _told(instead: str, *asks_for_nothing: str) -> Mapping[str, Any]:
+    """What is known of a parameter that a warning tells of, but for values that ask for nothing that is not so already.
 
     Args:
-        given: Name to value, of the parameters in the table of this module.
+        instead: What to do instead.
+        asks_for_nothing: Such values beside the default and None.
+    """
+    return {"instead": instead, "asks_for_nothing": (None, *asks_for_nothing)}
 
-    Raises:
-        RequestError: A value was never one, such as `cache_type="memory"`.
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Retired:
+    """What was given for the parameters that mean nothing any more: the one table of them.
+
+    Settings of the disk cache are not told of: `cache_type` is.
+    """
+
+    pyarrow_serialize: bool = dataclasses.field(
+        default=False, metadata=_told("nothing is serialised between workers and reader; leave it out")
+    )
+    results_queue_size: int | None = dataclasses.field(
+        default=None,
+        metadata=_told("memory_budget= says in bytes how far ahead the reader may work; leave this out"),
+    )
+    shuffle_row_drop_partitions: int = dataclasses.field(
+        default=1,
+        metadata=_told(
+            "shuffle_rows=True mixes over row groups, as well as shuffle_memory= bytes allow; leave this out"
+        ),
+    )
+    shard_seed: int | None = dataclasses.field(
+        default=None,
+        metadata=_told("seed= decides the order, and rows are shared out evenly whatever it is; leave this out"),
+    )
+    cache_type: CacheType | None = dataclasses.field(
+        default=NULL_CACHE,
+        metadata=_told(
+            'nothing is cached on disk yet, so cache_type="local-disk" only reads on as if it were not given; its '
+            "settings have no effect either"
+        ),
+    )
+    cache_location: str | os.PathLike[str] | None = None
+    cache_size_limit: int | None = None
+    cache_row_size_estimate: int | None = None
+    cache_extra_settings: Mapping[str, Any] | None = None
+    hdfs_driver: HdfsDriver | None = dataclasses.field(
+        default=None, metadata=_told("pyarrow has libhdfs alone, and takes it by itself; leave it out", "libhdfs")
+    )
+    zmq_copy_buffers: bool = dataclasses.field(
+        default=True, metadata=_told("batches cross processes in shared memory, not by zmq; leave it out")
+    )
+    convert_early_to_numpy: bool = dataclasses.field(
+        default=False, metadata=_told("workers always make NumPy arrays; leave it out")
+    )
+
+    def __post_init__(self) -> None:
+        known_word(self.cache_type, CacheType, name="cache_type", or_none=True)
+        known_word(self.hdfs_driver, HdfsDriver, name="hdfs_driver", or_none=True)
+        for name in ("results_queue_size", "shuffle_row_drop_partitions"):
+            value = getattr(self, name)
+            if value is not None:
+                whole_number(value, name=name, least=1)
+
+
+_lock = forks.Lock()
+_told_of: set[str] = set()
+
+
+def tell_retired(given: Retired) -> None:
+    """Warns of retired parameters that ask for something, once each in a process.
 
     Warns:
         RetiredWarning: At the line outside petastore that gave the parameter.
 
     Example:
-        >>> tell_retired({"pyarrow_serialize": False, "shuffle_row_drop_partitions": 1})
-        >>> tell_retired({"cache_type": "memory"})
+        >>> tell_retired(Retired(pyarrow_serialize=False, shuffle_row_drop_partitions=1))
+        >>> Retired(cache_type="memory")
         Traceback (most recent call last):
         petastore.errors.RequestError: cache_type='memory' is not known; it is one of None, 'null', 'local-disk'
     """
-    for name, value in given.items():
-        _check(name, value)
-        if name in _TOLD_WITH_CACHE_TYPE or value in _UNTOUCHED[name]:
+    for parameter in dataclasses.fields(given):
+        name, value = parameter.name, getattr(given, parameter.name)
+        known = parameter.metadata
+        if not known or value in (parameter.default, *known["asks_for_nothing"]):
             continue
         with _lock:
-            if name in _told:
+            if name in _told_of:
                 continue
-        message = f"{name}={value!r} has no effect: {_INSTEAD[name]}"
+        message = f"{name}={value!r} has no effect: {known['instead']}"
         warnings.warn(message, RetiredWarning, stacklevel=frames_inside_petastore() + 1)
         with _lock:  # only now: a warning that is an error is told again
-            _told.add(name)
+            _told_of.add(name)
 
 
 def forget_what_was_told() -> None:
     """The next use of each retired parameter warns again; for tests."""
     with _lock:
-        _told.clear()
-
-
-def _check(name: str, value: Any) -> None:
-    if name == "cache_type" and value is not None and value not in _CACHE_TYPES:
-        raise RequestError(f"cache_type={value!r} is not known; it is one of None, 'null', 'local-disk'")
-    if name == "hdfs_driver" and value is not None and value not in _DRIVERS:
-        raise RequestError(f"hdfs_driver={value!r} is not known; it is one of None, 'libhdfs', 'libhdfs3'")
-    if name in ("results_queue_size", "shuffle_row_drop_partitions") and value is not None:
-        whole_number(value, name=name, least=1)
+        _told_of.clear()
 
 
 def frames_inside_petastore() -> int:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,10 @@ from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows
 
-_TAKES: Final = ("row", "dataframe", "columns")
+__all__ = ["Takes", "Transform", "TransformSpec", "edit_field", "takes_frames", "transform_columns", "transform_schema"]
 
-__all__ = ["Transform", "TransformSpec", "edit_field", "takes_frames", "transform_columns", "transform_schema"]
+Takes: TypeAlias = Literal["row", "dataframe", "columns"]
+"""What the function of a transform takes and returns, in a word; see `TransformSpec.takes`."""
 
 Transform: TypeAlias = Callable[
     [dict[str, Decoded], NDArray[np.int64]], "dict[str, Decoded] | Future[dict[str, Decoded]]"
@@ -85,14 +86,14 @@ class TransformSpec:
     selected_fields: Iterable[str] | None = None
     """Names of the fields that stay, in this order. Not together with `removed_fields`."""
 
-    takes: str | None = dataclasses.field(default=None, kw_only=True)
+    takes: Takes | None = dataclasses.field(default=None, kw_only=True)
     """What the function takes and returns: `"row"`, `"dataframe"` or `"columns"`; None is the reader's own form."""
 
     def __post_init__(self) -> None:
-        if self.takes is not None and self.takes not in _TAKES:
+        if self.takes is not None and self.takes not in get_args(Takes):
             raise RequestError(
                 f"takes={self.takes!r} is nothing that a function can take; there are "
-                f"{', '.join(map(repr, _TAKES))}, and None for what Petastorm has"
+                f"{', '.join(map(repr, get_args(Takes)))}, and None for what Petastorm has"
             )
         removed = tuple(self.removed_fields or ())
         if removed and self.selected_fields is not None:

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from petastore.decoding.decoded import Decoded
 from petastore.errors import TransformError
 from petastore.schema.unischema import Unischema
-from petastore.transforming.transform import TransformSpec, transform_columns
+from petastore.transforming.transform import Takes, TransformSpec, transform_columns
 from petastore.transforming.transport import Channel
 
 __all__ = ["Call", "Failure", "Function", "Made", "Setup", "imports_main", "main"]
@@ -54,7 +54,7 @@ class Function:
     batched: bool
     """Whether it is called once a batch, or else with as many rows as are sent."""
 
-    takes: str | None = None
+    takes: Takes | None = None
     """What it takes; see `TransformSpec`."""
 
     zones: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -5,21 +5,23 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from typing import Literal, TypeAlias
 
-from petastore.errors import RequestError
-from petastore.plan.request import whole_number
+from petastore.plan.request import known_word, whole_number
 from petastore.storage.row_groups.dictionaries import MOST_BYTES
 from petastore.work import InlinePool, Pool, ThreadPool
 from petastore.work.thread import available_cpus
 
-__all__ = ["DEFAULT_MAX_CELL_BYTES", "Workers"]
+__all__ = ["DEFAULT_MAX_CELL_BYTES", "PoolType", "Workers"]
+
+PoolType: TypeAlias = Literal["thread", "process", "dummy"]
+"""Who does the work of a reader, in a word; see `Workers.kind`."""
 
 DEFAULT_MAX_CELL_BYTES = 256 * 1024 * 1024
 """Bytes that one cell may take once decoded, unless asked otherwise: a volume of 512 × 512 × 512 numbers of 16 bits, or
 a photograph of 89 megapixels. Larger cells are rare where batches are trained on, and each worker may hold one."""
 
 _log = logging.getLogger(__name__)
-_POOLS = ("thread", "process", "dummy")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ class Workers:
         petastore.errors.RequestError: reader_pool_type='fibre' is not known; it is one of 'thread', 'process', 'dummy'
     """
 
-    kind: str = "thread"
+    kind: PoolType = "thread"
     """`"thread"`, `"process"` (threads too, but functions of transforms in processes), or `"dummy"`: everything in the
     thread that iterates."""
 
@@ -49,9 +51,7 @@ class Workers:
     """Bytes that one cell may take once decoded; None is no limit."""
 
     def __post_init__(self) -> None:
-        if self.kind not in _POOLS:
-            known = ", ".join(map(repr, _POOLS))
-            raise RequestError(f"reader_pool_type={self.kind!r} is not known; it is one of {known}")
+        known_word(self.kind, PoolType, name="reader_pool_type")
         if self.memory_budget is not None:
             budget = whole_number(self.memory_budget, name="memory_budget", least=1)
             object.__setattr__(self, "memory_budget", budget)

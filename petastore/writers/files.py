@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from petastore.storage.files.whole_files import create_directory, delete_quietly
 from petastore.storage.metadata.manifest import read_manifest
 from petastore.storage.requests.failures import answered, asking
 from petastore.writers.layout import Layout
+from petastore.writers.parquet import WriterOptions
 
 __all__ = ["DataFiles"]
 
@@ -48,7 +48,7 @@ class DataFiles:
         location: Location,
         schema: Unischema,
         layout: Layout,
-        options: Mapping[str, Any],
+        options: WriterOptions,
         *,
         first_number: int = 0,
     ) -> None:

@@ -14,7 +14,7 @@ import functools
 import importlib.metadata
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -27,12 +27,10 @@ from petastore.writers.commit import publish
 from petastore.writers.encode import encode_rows, in_chunks
 from petastore.writers.files import DataFiles
 from petastore.writers.layout import Layout, row_groups
-from petastore.writers.parquet import writer_options
+from petastore.writers.parquet import Compression, writer_options
 from petastore.writers.target import Mode, Target
 
 __all__ = ["write_dataset"]
-
-_MODES = ("error", "overwrite", "append")
 
 
 def write_dataset(
@@ -44,7 +42,7 @@ def write_dataset(
     rows_per_row_group: int | None = None,
     row_group_size_mb: float | None = None,
     rows_per_file: int | None = None,
-    compression: str | None = "snappy",
+    compression: Compression | None = "snappy",
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     progress: Callable[[int], object] | None = None,
@@ -119,8 +117,8 @@ def _check_request(url: Any, schema: Any, rows: Any, mode: Any) -> None:
         raise RequestError(f"write_dataset takes one URL or path, but a {type(url).__name__} was given")
     if not isinstance(schema, Unischema) or not len(schema):
         raise RequestError(f"write_dataset takes a Unischema with at least one field, but {schema!r} was given")
-    if mode not in _MODES:
-        raise RequestError(f"mode={mode!r} is not known; choose one of {', '.join(map(repr, _MODES))}")
+    if mode not in get_args(Mode):
+        raise RequestError(f"mode={mode!r} is not known; choose one of {', '.join(map(repr, get_args(Mode)))}")
     if not isinstance(rows, Iterable) or isinstance(rows, (Mapping, str, bytes)):
         raise RequestError(f"rows is an iterable of dicts, one a row, but a {type(rows).__name__} was given")
 

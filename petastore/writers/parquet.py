@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal, TypeAlias, TypedDict, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +12,12 @@ from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.storage.footers.leaves import leaf_paths
 
-__all__ = ["COMPRESSIONS", "writer_options"]
+__all__ = ["COMPRESSIONS", "Compression", "WriterOptions", "writer_options"]
 
-COMPRESSIONS = ("snappy", "lz4", "zstd", "gzip", "brotli", "none")
+Compression: TypeAlias = Literal["snappy", "lz4", "zstd", "gzip", "brotli", "none"]
+"""What a column can be compressed with, in a word; capitals are understood, too."""
+
+COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
 """What a column can be compressed with."""
 
 # Cells of these codecs do not shrink any more; compressing them again costs time on both sides.
@@ -30,7 +33,18 @@ _MOST_ROWS_BETWEEN_LOOKS = 1024
 """As Arrow has it."""
 
 
-def writer_options(schema: Unischema, compression: str | None) -> dict[str, Any]:
+class WriterOptions(TypedDict):
+    """Keyword arguments of `pyarrow.parquet.ParquetWriter`."""
+
+    compression: dict[str, str]
+    use_dictionary: list[str]
+    write_statistics: list[str]
+    write_page_checksum: bool
+    write_batch_size: int
+    store_schema: bool
+
+
+def writer_options(schema: Unischema, compression: Compression | None) -> WriterOptions:
     """Keyword arguments of `pyarrow.parquet.ParquetWriter` for files of this schema.
 
     No dictionary is tried for binary cells and floating-point numbers, which seldom repeat, and no statistics are kept

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from petastore.adapters.ragged import Padded, forms_of
+from petastore.adapters.ragged import Form, Padded, RaggedWord, forms_of
 from petastore.errors import RequestError
 from petastore.schema import UnischemaField
 
@@ -17,7 +17,7 @@ FIELDS = [
     UnischemaField("page", "float32", (None, None)),
     UnischemaField("words", str, (None,)),
 ]
-KNOWN = ("list", "padded", "nested")
+KNOWN: tuple[RaggedWord, ...] = ("list", "padded", "nested")
 
 
 def test_one_form_is_that_of_all_columns_of_free_shape_that_hold_numbers() -> None:
@@ -28,7 +28,7 @@ def test_one_form_is_that_of_all_columns_of_free_shape_that_hold_numbers() -> No
 
 
 def test_forms_by_name_leave_the_others_as_they_are() -> None:
-    forms = {"tokens": Padded(255), "page": "list"}
+    forms: dict[str, Form] = {"tokens": Padded(255), "page": "list"}
     assert forms_of(forms, FIELDS, known=KNOWN) == {"tokens": Padded(255)}
 
 

@@ -18,6 +18,7 @@ import pytest
 import petastore
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import RequestError
+from petastore.plan.request import TailWord
 
 pytestmark = pytest.mark.tf
 
@@ -165,7 +166,7 @@ def check_row(expected: dict[str, Any], found: dict[str, Any]) -> None:
 @pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("batch_size", [None, 8])
 def test_cardinality_is_what_comes_out_and_padding_is_marked(
-    make_tf_dataset: Any, url: str, tail: str, batch_size: int | None
+    make_tf_dataset: Any, url: str, tail: TailWord, batch_size: int | None
 ) -> None:
     with petastore.make_reader(url, ["id"], cur_shard=1, shard_count=2, tail=tail, num_epochs=2) as reader:
         dataset = make_tf_dataset(reader, batch_size=batch_size)
@@ -382,7 +383,7 @@ def test_a_dataset_of_a_reader_with_a_state_goes_on_and_then_begins_again(
 @pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("fields", [["id", "text", "a_float32"], ["id", "points"]])
 def test_batches_have_the_borders_and_the_order_of_the_reader(
-    make_tf_dataset: Any, url: str, tail: str, fields: list[str]
+    make_tf_dataset: Any, url: str, tail: TailWord, fields: list[str]
 ) -> None:
     asked: Any = {"cur_shard": 1, "shard_count": 3, "tail": tail, "num_epochs": 3, "shuffle_rows": True, "seed": 5}
     with petastore.make_reader(url, fields, **asked) as reader:

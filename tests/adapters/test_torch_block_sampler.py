@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 import petastore
 from petastore.adapters.torch import BlockSampler, MapDataset
 from petastore.errors import NoDataAvailableError, RequestError
+from petastore.plan.request import TailWord
 from tests.adapters.counted import counted
 
 # More workers than CPUs are slow and right all the same.
@@ -99,7 +100,8 @@ def test_ranks_share_the_rows_and_make_equally_many_batches(
 def test_single_rows_of_ranks_are_shared_equally_or_refused(rows: MapDataset) -> None:
     with pytest.raises(RequestError, match=r"3,001 rows cannot be shared equally, row by row, by 2 ranks.*batch_size"):
         BlockSampler(rows, num_replicas=2, rank=0)
-    for tail, each in (("drop", 1500), ("wrap", 1501)):
+    tails: list[tuple[TailWord, int]] = [("drop", 1500), ("wrap", 1501)]
+    for tail, each in tails:
         shares = [list(BlockSampler(rows, num_replicas=2, rank=rank, tail=tail)) for rank in range(2)]
         assert [len(share) for share in shares] == [each, each]
 

@@ -19,6 +19,7 @@ import petastore
 from petastore.adapters.torch import DataLoader
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import DecodeError
+from petastore.plan.request import TailWord
 
 ROW_GROUPS = [7, 1, 30, 12, 5, 40, 6]
 ROWS = sum(ROW_GROUPS)
@@ -126,7 +127,7 @@ def test_rows_for_a_collate_function_hold_none_where_a_value_is_missing(url: str
 
 @pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("batch_size", [1, 8, 64])
-def test_length_and_rows_are_known_before_the_first_read(url: str, tail: str, batch_size: int) -> None:
+def test_length_and_rows_are_known_before_the_first_read(url: str, tail: TailWord, batch_size: int) -> None:
     with petastore.make_reader(
         url, ["id"], cur_shard=1, shard_count=2, tail=tail, num_epochs=3, seed=5, shuffle_rows=True
     ) as reader:

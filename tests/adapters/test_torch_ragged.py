@@ -16,7 +16,7 @@ import petastore
 from petastore import Unischema, UnischemaField
 from petastore.adapters.ragged import Form
 from petastore.adapters.torch import DataLoader, Padded, ReaderDataset
-from petastore.adapters.torch.ragged import RaggedColumn
+from petastore.adapters.torch.ragged import RaggedColumn, TorchForm
 from petastore.codecs import NdarrayCodec
 from petastore.errors import DecodeError, RequestError
 
@@ -161,7 +161,7 @@ def test_every_form_holds_every_cell(shape: tuple[int | None, ...], lengths: lis
 
 
 @pytest.mark.parametrize("form", ["padded", "nested"])
-def test_missing_values_are_refused_but_in_lists(url: str, form: str) -> None:
+def test_missing_values_are_refused_but_in_lists(url: str, form: TorchForm) -> None:
     with petastore.make_reader(url, ["maybe"]) as reader:
         (batch,) = DataLoader(reader, batch_size=ROWS)
         assert sum(cell is None for cell in batch["maybe"]) == 1
@@ -172,7 +172,7 @@ def test_missing_values_are_refused_but_in_lists(url: str, form: str) -> None:
 def test_what_cannot_be_is_refused_at_the_call(url: str) -> None:
     with petastore.make_reader(url, NAMES) as reader:
         with pytest.raises(RequestError, match=r"ragged='ragged' is no form"):
-            DataLoader(reader, batch_size=4, ragged="ragged")
+            DataLoader(reader, batch_size=4, ragged="ragged")  # type: ignore[arg-type]
         with pytest.raises(RequestError, match="'words', whose values are str"):
             DataLoader(reader, batch_size=4, ragged={"words": "nested"})
         with pytest.raises(RequestError, match=r"ragged= is about whole columns"):

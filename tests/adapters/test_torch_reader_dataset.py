@@ -19,6 +19,7 @@ import petastore.adapters.torch
 from petastore.adapters.torch import ReaderDataset, decimal_friendly_collate
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import DecodeError, NoDataAvailableError, RequestError
+from petastore.plan.request import TailWord
 from tests.adapters.counted import counted
 
 # More workers than CPUs are slow and right all the same.
@@ -133,7 +134,7 @@ def test_rows_are_batched_by_torch(url: str, num_workers: int) -> None:
 @pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_ranks_make_equally_many_batches_of_the_rows_that_the_tail_promises(
-    url: str, tail: str, num_workers: int
+    url: str, tail: TailWord, num_workers: int
 ) -> None:
     seen = Counter[int]()
     lengths = set()
@@ -157,7 +158,8 @@ def test_ranks_make_equally_many_batches_of_the_rows_that_the_tail_promises(
 def test_single_rows_of_ranks_are_shared_equally_or_refused(url: str) -> None:
     with pytest.raises(RequestError, match=r"503 rows cannot be shared equally, row by row, by 2 ranks.*batch_size"):
         ReaderDataset(url, cur_shard=0, shard_count=2)
-    for tail, each in (("drop", 251), ("wrap", 252)):
+    tails: list[tuple[TailWord, int]] = [("drop", 251), ("wrap", 252)]
+    for tail, each in tails:
         for rank in range(2):
             rows = ReaderDataset(url, ["id"], cur_shard=rank, shard_count=2, tail=tail)
             batches = lists(DataLoader(rows, batch_size=10, num_workers=2))

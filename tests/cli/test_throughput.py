@@ -13,6 +13,7 @@ from petastore import Unischema, UnischemaField, write_dataset
 from petastore.cli.throughput import Throughput, reader_throughput
 from petastore.codecs import NdarrayCodec
 from petastore.errors import NoDataAvailableError, RequestError
+from petastore.readers.asked import ReaderArguments
 
 SCHEMA = Unischema(
     "user",
@@ -54,7 +55,7 @@ def test_only_the_fields_asked_for_are_read(dataset: Path) -> None:
     found = reader_throughput(dataset, ["na.*"], 10, 40, spawn_new_process=False)
     assert found.bytes_per_row == 3
     assert reader_throughput(dataset, "id", 10, 40, spawn_new_process=False).bytes_per_row == 8
-    more = {"schema_fields": ["id"], "shuffle_rows": True}
+    more: ReaderArguments = {"schema_fields": ["id"], "shuffle_rows": True}
     assert reader_throughput(dataset, None, 10, 40, reader_extra_args=more, spawn_new_process=False).bytes_per_row == 8
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
-from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.mixture.mixture import Batching, Mixture, Stop
 from petastore.testing import mixture_laws, plan_laws
 from petastore.testing.plan_laws import RANKS
 from petastore.testing.training import shards_of
@@ -167,7 +167,7 @@ def test_mixtures_step_together_and_share_every_source(mixture: Mixture, count: 
     ],
 )
 def test_80_ranks_share_a_mixture_of_5000_row_groups_with_few_others(
-    batching: str, tail: Tail, kept: float | None
+    batching: Batching, tail: Tail, kept: float | None
 ) -> None:
     few = Plan(Inventory.of_rows([100, 0, 1, 700]), ReadRequest(("id",), SHUFFLED, tail=tail))
     large = largest(tail, kept, epochs=1)
@@ -239,7 +239,8 @@ def plans_of_every_kind() -> list[Plan | Mixture]:
         made.append(Plan(inventory, asked, plan_laws.selection_of(inventory, seed=seed, kept=0.5)))
     sources = [plan for plan in made[8:] if isinstance(plan, Plan) and plan.num_rows > 100]
     weights = range(1, len(sources) + 1)
-    ways = itertools.product(("mixed", "per_source"), ("first_exhausted", "all_exhausted"))
+    stops: list[Stop] = ["first_exhausted", "all_exhausted"]
+    ways = itertools.product(get_args(Batching), stops)
     made += [Mixture(sources, weights, stop=stop, batching=batching, seed=5) for batching, stop in ways]
     return made
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard, Tail
-from petastore.plan.sharing.lanes import shuffled_lanes
+from petastore.plan.lanes import shuffled_lanes
 from petastore.testing import plan_laws as laws
 
 RANKS = [1, 2, 3, 5, 7, 8, 16]

@@ -65,7 +65,7 @@ def test_what_left_rows_out_is_told_and_makes_no_other_selection() -> None:
 @pytest.mark.parametrize(("by", "row_groups", "rows"), [("chance", 1, 2), ("filter", -1, 2), ("filter", 3, 2)])
 def test_an_account_must_be_possible(by: str, row_groups: int, rows: int) -> None:
     with pytest.raises(RequestError, match="Pruned"):
-        Pruned(by, row_groups, rows)
+        Pruned(by, row_groups, rows)  # type: ignore[arg-type]
 
 
 def test_a_bitmap_must_hold_the_rows_that_are_counted() -> None:

@@ -16,6 +16,7 @@ from petastore import TransformSpec, Unischema, UnischemaField
 from petastore.adapters.torch import DataLoader, MapDataset, ReaderDataset
 from petastore.codecs import CompressedImageCodec, ImageDecode
 from petastore.errors import DecodeError, RequestError
+from petastore.readers.mixed.mixed_sources import SourceGiven
 
 PHOTO = UnischemaField("photo", "uint8", (None, None, 3), CompressedImageCodec("jpeg", 90))
 MASK = UnischemaField("mask", "uint8", (24, 32), CompressedImageCodec("png"), nullable=True)
@@ -123,10 +124,13 @@ def test_sources_of_other_sizes_mix_once_they_come_out_in_one(url: str, tmp_path
     others = Unischema("others", [UnischemaField("id", "int32"), field])
     rows = [{"id": n, "photo": np.full((40, 40, 3), (n * 8, 100, 255 - n * 8), np.uint8)} for n in range(ROWS)]
     petastore.write_dataset(tmp_path / "others", others, rows, rows_per_row_group=10)
-    sources = [url, tmp_path / "others"]
+    sources: list[SourceGiven] = [url, tmp_path / "others"]
     with pytest.raises(petastore.errors.SchemaError, match="field 'photo' is"):
         petastore.make_mixed_reader(sources, [1, 1], ["id", "photo"])
-    own = [url, {"dataset_url": tmp_path / "others", "decode": {"photo": ImageDecode((16, 20), (8, 8, 32, 20))}}]
+    own: list[SourceGiven] = [
+        url,
+        {"dataset_url": tmp_path / "others", "decode": {"photo": ImageDecode((16, 20), (8, 8, 32, 20))}},
+    ]
     for given in (sources, own):
         with petastore.make_mixed_reader(given, [1, 1], ["id", "photo"], decode=SMALL, shuffle_rows=True) as reader:
             assert reader.schema["photo"].shape == (16, 20, 3)

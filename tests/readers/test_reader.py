@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import petastore
 from petastore.errors import DecodeError, NoDataAvailableError, ReaderClosedError, RequestError
+from petastore.plan.request import TailWord
 
 UNEVEN = [13, 1, 97, 0, 30, 7, 52]
 
@@ -46,7 +47,7 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("shuffle_rows", [False, True], ids=["groups", "rows"])
-def test_two_ranks_step_together_over_uneven_row_groups(uneven: str, tail: str, shuffle_rows: bool) -> None:
+def test_two_ranks_step_together_over_uneven_row_groups(uneven: str, tail: TailWord, shuffle_rows: bool) -> None:
     for batch_size in range(1, 65):
         counts, seen = [], collections.Counter[int]()
         for rank in range(2):
@@ -105,7 +106,7 @@ def test_fewer_rows_than_ranks_are_refused_by_even_on_every_rank_alike(tmp_path:
 
 
 @pytest.mark.parametrize("tail", ["pad", "wrap"])
-def test_fewer_rows_than_ranks_work_with_pad_and_wrap(tmp_path: Path, tail: str) -> None:
+def test_fewer_rows_than_ranks_work_with_pad_and_wrap(tmp_path: Path, tail: TailWord) -> None:
     url = write_groups(tmp_path / "three", [3])
     seen: set[int] = set()
     for rank in range(5):

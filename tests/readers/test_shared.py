@@ -16,6 +16,7 @@ from petastore import NGram, Unischema, UnischemaField, make_batch_reader, make_
 from petastore.codecs import NdarrayCodec
 from petastore.errors import ReaderClosedError
 from petastore.readers.shared import Shared
+from petastore.work.workers import PoolType
 from tests.readers import transforms_to_send
 
 ROWS = 3_000
@@ -76,7 +77,7 @@ def is_whole(row: Any) -> bool:
 
 @every_pool
 @pytest.mark.parametrize("threads", [2, 3, 8])
-def test_each_row_goes_to_one_thread(url: str, pool: str, threads: int) -> None:
+def test_each_row_goes_to_one_thread(url: str, pool: PoolType, threads: int) -> None:
     with make_reader(url, reader_pool_type=pool, shuffle_rows=True, seed=3, num_epochs=2) as reader:
         taken = taken_by(threads, lambda mine: mine.extend(reader))
         assert reader.last_row_consumed
@@ -87,7 +88,7 @@ def test_each_row_goes_to_one_thread(url: str, pool: str, threads: int) -> None:
 
 @every_pool
 @pytest.mark.parametrize("threads", [2, 8])
-def test_each_batch_of_a_batch_reader_goes_to_one_thread(url: str, pool: str, threads: int) -> None:
+def test_each_batch_of_a_batch_reader_goes_to_one_thread(url: str, pool: PoolType, threads: int) -> None:
     with make_batch_reader(url, reader_pool_type=pool) as reader:
         taken = taken_by(threads, lambda mine: mine.extend(reader))
     batches = [batch for mine in taken for batch in mine]
@@ -97,7 +98,7 @@ def test_each_batch_of_a_batch_reader_goes_to_one_thread(url: str, pool: str, th
 
 @every_pool
 @pytest.mark.parametrize("threads", [2, 8])
-def test_threads_that_ask_one_iterator_of_batches_share_them(url: str, pool: str, threads: int) -> None:
+def test_threads_that_ask_one_iterator_of_batches_share_them(url: str, pool: PoolType, threads: int) -> None:
     with make_reader(url, reader_pool_type=pool, shuffle_rows=True) as reader:
         batches = reader.batches(16)
         taken = taken_by(threads, lambda mine: mine.extend(batches))
@@ -105,7 +106,7 @@ def test_threads_that_ask_one_iterator_of_batches_share_them(url: str, pool: str
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
-def test_rows_that_a_transform_made_are_shared_too(url: str, pool: str) -> None:
+def test_rows_that_a_transform_made_are_shared_too(url: str, pool: PoolType) -> None:
     spec = petastore.TransformSpec(transforms_to_send.unchanged)
     with make_reader(url, ["id"], reader_pool_type=pool, workers_count=2, transform_spec=spec) as reader:
         taken = taken_by(4, lambda mine: mine.extend(reader))

@@ -21,6 +21,7 @@ from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.dataset import Dataset
 from petastore.errors import DatasetChangedError, DecodeError, NoDataAvailableError, RequestError, TransformError
 from petastore.plan import ReadUnit, Selection
+from petastore.plan.request import TailWord
 from petastore.readers import Workers
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.testing.filter_laws import FilteredRows, filtered_rows
@@ -148,7 +149,7 @@ def test_whatever_is_written_is_filtered_as_row_by_row(
 
 @pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
-def test_ranks_share_the_selected_rows_evenly(url: str, ranks: int, tail: str) -> None:
+def test_ranks_share_the_selected_rows_evenly(url: str, ranks: int, tail: TailWord) -> None:
     expected = wanted(lambda row: row["split"] == "val")
     seen: collections.Counter[int] = collections.Counter()
     steps = set()

@@ -12,7 +12,7 @@ import pytest
 
 import petastore
 from petastore.errors import RequestError, RetiredWarning
-from petastore.selecting.retired import forget_what_was_told, tell_retired
+from petastore.selecting.retired import Retired, forget_what_was_told, tell_retired
 
 READERS = [petastore.make_reader, petastore.make_batch_reader]
 ASKING = {
@@ -108,4 +108,4 @@ def test_a_value_that_never_was_one_is_refused(name: str, value: Any, url: str) 
 def test_a_warning_that_was_an_error_is_told_again() -> None:
     for _ in range(2):
         with pytest.raises(RetiredWarning):
-            tell_retired({"shard_seed": 1})
+            tell_retired(Retired(shard_seed=1))

@@ -174,7 +174,7 @@ def test_selectors_of_users_are_asked_and_checked(url: str) -> None:
         make_reader(url, rowgroup_selector=Picks(lambda _: 1 / 0))
     for selector in (Picks(None, "by_word"), Picks(None, [7]), Picks, 7):
         with pytest.raises(RequestError, match=r"list of names|is none"):
-            make_reader(url, rowgroup_selector=selector)
+            make_reader(url, rowgroup_selector=selector)  # type: ignore[arg-type]
 
 
 def test_the_indexes_of_meadow_select_its_row_groups(fixtures_root: Path) -> None:

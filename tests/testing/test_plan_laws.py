@@ -11,7 +11,7 @@ import pytest
 
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard, Tail
-from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.mixture.mixture import Batching, Mixture
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.testing import mixture_laws, plan_laws
@@ -179,7 +179,7 @@ class KeepsASourceBack(Mixture):
 
 
 @pytest.mark.parametrize("batching", ["mixed", "per_source"])
-def test_a_broken_mixture_is_found(batching: str) -> None:
+def test_a_broken_mixture_is_found(batching: Batching) -> None:
     sources = [Plan(Inventory.of_rows([rows]), ReadRequest(("id",), ORDER)) for rows in (40, 60)]
     sound, bad = (kind(sources, [2, 3], batching=batching, epochs=2) for kind in (Mixture, KeepsASourceBack))
     mixture_laws.check_every_source_row_once(sound, 2, 4)

@@ -31,7 +31,7 @@ from petastore.errors import ReaderClosedError, RequestError, TransformError, Wo
 from petastore.readers.mixed.mixed_reader import MixedReader
 from petastore.transforming.processes import TransformProcesses
 from petastore.transforming.transform import Transform, transform_columns, transform_schema
-from petastore.work.workers import Workers, _say_that_threads_will_do
+from petastore.work.workers import PoolType, Workers, _say_that_threads_will_do
 from tests.readers import transforms_to_send as sent
 
 SCHEMA = Unischema(
@@ -163,7 +163,7 @@ def test_processes_make_what_a_thread_makes(
         assert (one.missing is None) == (expected[column].missing is None)
 
 
-READERS: dict[str, Callable[[str, str], Any]] = {
+READERS: dict[str, Callable[[str, PoolType], Any]] = {
     "rows": lambda url, pool: petastore.make_reader(
         url, reader_pool_type=pool, workers_count=2, shuffle_rows=True, seed=3, num_epochs=2, transform_spec=MORE_SPEC
     ),
@@ -371,7 +371,7 @@ def test_stop_wakes_who_waits_and_join_ends_calls_that_take_too_long(url: str, m
 
 
 @pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
-def test_a_function_that_calls_sys_exit_is_an_error_of_the_transform_and_ends_nothing(url: str, pool: str) -> None:
+def test_a_function_that_calls_sys_exit_is_an_error_of_the_transform_and_ends_nothing(url: str, pool: PoolType) -> None:
     spec = TransformSpec(sent.exits_politely)
     with (
         petastore.make_reader(url, reader_pool_type=pool, workers_count=2, transform_spec=spec) as reader,
@@ -381,7 +381,7 @@ def test_a_function_that_calls_sys_exit_is_an_error_of_the_transform_and_ends_no
 
 
 @pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
-def test_a_predicate_that_calls_sys_exit_is_an_error_of_the_transform(url: str, pool: str) -> None:
+def test_a_predicate_that_calls_sys_exit_is_an_error_of_the_transform(url: str, pool: PoolType) -> None:
     with pytest.raises(TransformError, match="the predicate raised SystemExit: 4"):
         petastore.make_reader(url, reader_pool_type=pool, predicate=lambda _: sys.exit(4), selection_cache=False)
 

@@ -22,8 +22,8 @@ from petastore.errors import RequestError, TransformError
 from petastore.readers import edit_field, transform_schema
 from petastore.readers.by_number.random_access import RandomAccess
 from petastore.readers.mixed.mixed_reader import MixedReader
-from petastore.transforming.transform import transform_columns
-from petastore.work.workers import Workers
+from petastore.transforming.transform import Takes, transform_columns
+from petastore.work.workers import PoolType, Workers
 from tests.readers import transforms_to_send as sent
 
 SCHEMA = Unischema("s", [UnischemaField("id", "int64"), UnischemaField("x", "float32"), UnischemaField("word", "str")])
@@ -72,7 +72,7 @@ def test_a_name_that_there_is_not_is_refused(spec: TransformSpec) -> None:
 
 
 @pytest.mark.parametrize("pool", ["thread", "dummy"])
-def test_a_row_function_sees_and_gives_rows(url: str, pool: str) -> None:
+def test_a_row_function_sees_and_gives_rows(url: str, pool: PoolType) -> None:
     spec = TransformSpec(
         lambda row: {"id": row["id"], "pair": np.array([row["x"], -row["x"]])},
         edit_fields=[("pair", np.float64, (2,), False)],
@@ -154,7 +154,7 @@ def test_the_users_own_error_is_the_cause(url: str) -> None:
 
 def test_a_form_that_there_is_not_is_refused() -> None:
     with pytest.raises(RequestError, match="takes='table'"):
-        TransformSpec(takes="table")
+        TransformSpec(takes="table")  # type: ignore[arg-type]
 
 
 THINGS = Unischema(
@@ -265,7 +265,8 @@ def test_columns_make_what_rows_make(rows: list[dict[str, Any]], batched: bool) 
     offsets = np.array([0, *{len(rows) // 2, len(rows)} - {0}])
     offsets.sort()
     made = []
-    for func, takes in ((by_row, "row"), (by_columns, "columns")):
+    forms: list[tuple[Any, Takes]] = [(by_row, "row"), (by_columns, "columns")]
+    for func, takes in forms:
         spec = TransformSpec(func, EDITED, takes=takes)
         made.append(transform_columns(decoded(rows), offsets, transform_schema(THINGS, spec), spec, batched=batched))
     assert_same(made[1], made[0])
@@ -273,7 +274,7 @@ def test_columns_make_what_rows_make(rows: list[dict[str, Any]], batched: bool) 
 
 @pytest.mark.parametrize("takes", ["row", "dataframe", "columns"])
 @given(rows=things(), batched=st.booleans())
-def test_what_is_not_touched_stays_what_it_is(takes: str, rows: list[dict[str, Any]], batched: bool) -> None:
+def test_what_is_not_touched_stays_what_it_is(takes: Takes, rows: list[dict[str, Any]], batched: bool) -> None:
     spec = TransformSpec(lambda given: given, takes=takes)
     offsets = np.array(sorted({0, len(rows) // 3, len(rows)}))
     columns = decoded(rows)
@@ -376,7 +377,7 @@ def test_moments_come_in_many_forms_and_are_missing_as_nat(kind: str) -> None:
 
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
-def test_instants_in_frames_have_the_time_zone_that_they_are_stored_with(pool: str, tmp_path: Path) -> None:
+def test_instants_in_frames_have_the_time_zone_that_they_are_stored_with(pool: PoolType, tmp_path: Path) -> None:
     noon = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
     pq.write_table(pa.table({"at": pa.array([noon, None], pa.timestamp("us", "Europe/Oslo"))}), tmp_path / "a.parquet")
     spec = TransformSpec(sent.hours, [("hour", np.int32, (), True)])
@@ -437,7 +438,7 @@ def test_an_error_names_the_function_and_the_row_by_what_it_holds(url: str) -> N
 
 @pytest.mark.parametrize("takes", ["row", "dataframe", "columns"])
 @pytest.mark.parametrize("pool", ["thread", "dummy"])
-def test_rows_of_windows_are_transformed_in_all_forms(url: str, pool: str, takes: str) -> None:
+def test_rows_of_windows_are_transformed_in_all_forms(url: str, pool: PoolType, takes: Takes) -> None:
     def next_id(rows: Any) -> Any:
         rows["after"] = rows["id"] + 1
         return rows

@@ -14,7 +14,7 @@ from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, Ndarr
 from petastore.errors import RequestError
 from petastore.schema import Unischema, UnischemaField
 from petastore.writers.encode import encode_rows
-from petastore.writers.parquet import COMPRESSIONS, writer_options
+from petastore.writers.parquet import COMPRESSIONS, Compression, writer_options
 
 SCHEMA = Unischema(
     "all",
@@ -36,7 +36,7 @@ ROW = {
 }  # fmt: skip
 
 
-def chunks(compression: str | None) -> dict[str, Any]:
+def chunks(compression: Compression | None) -> dict[str, Any]:
     table = pa.Table.from_batches([encode_rows([ROW] * 100, SCHEMA)])
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, **writer_options(SCHEMA, compression)) as writer:
@@ -54,7 +54,7 @@ def test_blobs_and_floats_have_no_dictionary_and_blobs_no_statistics() -> None:
 
 
 @pytest.mark.parametrize("compression", [*COMPRESSIONS, None, "ZSTD"])
-def test_columns_are_compressed_as_asked_but_for_those_that_are_already(compression: str | None) -> None:
+def test_columns_are_compressed_as_asked_but_for_those_that_are_already(compression: Compression | None) -> None:
     expected = {None: "UNCOMPRESSED", "none": "UNCOMPRESSED"}.get(compression, str(compression).upper())
     for name, chunk in chunks(compression).items():
         assert chunk.compression == ("UNCOMPRESSED" if name in {"image", "packed"} else expected)
@@ -62,4 +62,4 @@ def test_columns_are_compressed_as_asked_but_for_those_that_are_already(compress
 
 def test_an_unknown_compression_is_refused() -> None:
     with pytest.raises(RequestError, match=r"compression='rar' is not known; choose one of snappy, lz4"):
-        writer_options(SCHEMA, "rar")
+        writer_options(SCHEMA, "rar")  # type: ignore[arg-type]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import tensorflow as tf
 
-from petastore.adapters.nulls import nulls_of_reader
+from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
-from petastore.adapters.ragged import Form, forms_of, refuse_ragged_windows
+from petastore.adapters.ragged import Padded, forms_of, refuse_ragged_windows
 from petastore.adapters.runs import Run, runs_of
 from petastore.adapters.tensorflow.columns import columns_of_field
 from petastore.adapters.tensorflow.crossing import Crossing, written_for_graphs
@@ -21,9 +21,16 @@ from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import Tail
 from petastore.readers.assembly.assemble import VALID_COLUMN
+from petastore.readers.reader import Reader
 from petastore.schema.field import UnischemaField
 
 __all__ = ["make_tf_dataset"]
+
+TfRaggedWord: TypeAlias = Literal["ragged", "padded"]
+"""What becomes of shapes with None, in a word; see `make_tf_dataset`."""
+
+TfForm: TypeAlias = TfRaggedWord | Padded
+"""What becomes of a column whose shape has None."""
 
 _BATCHES_A_CALL = 4096
 _BYTES_A_CALL = 4 * 1024 * 1024
@@ -34,11 +41,11 @@ _LARGEST_BATCH = 65_536
 
 
 def make_tf_dataset(
-    reader: Any,
+    reader: Reader,
     batch_size: int | None = None,
     *,
-    ragged: Form | Mapping[str, Form] = "ragged",
-    nulls: Any = "error",
+    ragged: TfForm | Mapping[str, TfForm] = "ragged",
+    nulls: Nulls = "error",
 ) -> Any:
     """The reader's rows or batches as a `tf.data.Dataset` of dicts from column name to tensor.
 
@@ -96,7 +103,7 @@ def make_tf_dataset(
     whole = isinstance(batch_size, (int, np.integer)) and not isinstance(batch_size, bool) and batch_size >= 1
     if batch_size is not None and not whole:
         raise RequestError(f"batch_size is a number of rows from 1, or None for rows, but {batch_size!r} was given")
-    forms = forms_of(ragged, _fields(reader), known=("ragged", "padded"))
+    forms = forms_of(ragged, _fields(reader), known=get_args(TfRaggedWord))
     free = [field.name for field in reader.schema if None in field.shape]
     refuse_ragged_windows(reader, free, instead="leave it out of the NGram")
     if forms and batch_size is None:

@@ -10,23 +10,24 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
 
-from petastore.adapters.nulls import nulls_of_reader
+from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.torch.cuts import BatchTensors
-from petastore.adapters.torch.loader import DataLoader
+from petastore.adapters.torch.loader import DataLoader, LoaderOptions
 from petastore.adapters.torch.tensors import refuse_dtypes
 from petastore.errors import RequestError
 from petastore.plan.order.mix import hashed_permutation, mix
 from petastore.plan.request import whole_number
+from petastore.readers.reader import Reader
 
 __all__ = ["BatchedDataLoader", "InMemBatchedDataLoader"]
 
 
-class BatchedDataLoader(DataLoader):
+class BatchedDataLoader(DataLoader[dict[str, Any]]):
     """A `DataLoader` with a function that makes tensors of columns.
 
     Args:
@@ -53,17 +54,17 @@ class BatchedDataLoader(DataLoader):
 
     def __init__(
         self,
-        reader: Any,
+        reader: Reader,
         batch_size: int = 1,
         transform_fn: Callable[[Any], Any] | None = torch.as_tensor,
         shuffling_queue_capacity: int = 0,
-        **options: Any,
+        **options: Unpack[LoaderOptions],
     ) -> None:
         super().__init__(reader, batch_size, None, shuffling_queue_capacity, **options)
         self.transform_fn = _worth_calling(transform_fn)
         """The function that was given; None where it would change nothing."""
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
         batches = super().__iter__()
         if self.transform_fn is None:
             return batches
@@ -107,7 +108,7 @@ class InMemBatchedDataLoader:
 
     def __init__(
         self,
-        reader: Any,
+        reader: Reader,
         batch_size: int = 1,
         transform_fn: Callable[[Any], Any] | None = None,
         num_epochs: int | None = 1,
@@ -115,7 +116,7 @@ class InMemBatchedDataLoader:
         rows_capacity: int | None = None,
         shuffle: bool = False,
         *,
-        nulls: Any = "error",
+        nulls: Nulls = "error",
     ) -> None:
         size = whole_number(batch_size, name="batch_size", least=1)
         self._num_epochs = None if num_epochs is None else whole_number(num_epochs, name="num_epochs", least=1)
@@ -215,7 +216,7 @@ class _Place:
     batch: int
 
 
-def _refuse_more_rows(reader: Any, batch_size: int, rows_capacity: int | None) -> None:
+def _refuse_more_rows(reader: Reader, batch_size: int, rows_capacity: int | None) -> None:
     if rows_capacity is None:
         return
     capacity = whole_number(rows_capacity, name="rows_capacity", least=1)

@@ -14,7 +14,7 @@ from petastore.adapters.torch.reader_dataset import _refuse_unequal_rows, _worke
 from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in, shard_of_this_process
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
-from petastore.plan.request import Shard, Tail, whole_number
+from petastore.plan.request import Shard, Tail, TailWord, whole_number
 from petastore.plan.sharing.numbers import numbered_batches, plan_of_numbers
 from petastore.plan.sharing.worker_state import dump_place, resume_place
 
@@ -76,7 +76,7 @@ class BlockSampler(torch.utils.data.Sampler[Any]):
         seed: int = 0,
         num_replicas: int | None = None,
         rank: int | None = None,
-        tail: str | Tail = "even",
+        tail: TailWord | Tail = "even",
         shuffle_memory: int | None = None,
     ) -> None:
         self.batch_size = None if batch_size is None else whole_number(batch_size, name="batch_size", least=1)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypedDict, Unpack
 
 import numpy as np
 import torch
 import torch.utils.data
+from typing_extensions import TypeVar  # torch brings it; of Python's own, defaults came later
 
-from petastore.adapters.nulls import nulls_of_reader
+from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
-from petastore.adapters.ragged import Form
 from petastore.adapters.torch.cuts import BatchTensors
 from petastore.adapters.torch.device import BatchesOnDevice, device_of
-from petastore.adapters.torch.ragged import ragged_columns
+from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.tensors import decimal_friendly_collate, refuse_dtypes, rows_as_dicts
 from petastore.errors import RequestError
 from petastore.plan.request import Tail
+from petastore.readers.reader import Reader
 
-__all__ = ["DataLoader", "epochs_of"]
+__all__ = ["DataLoader", "LoaderOptions", "TorchOptions", "epochs_of"]
+
+Made = TypeVar("Made", default=dict[str, Any], covariant=True)
+"""What a loader gives: column name to tensor or list, or what its `collate_fn` makes."""
 
 _WORKERS_BELONG_TO_THE_READER: Final = (
     "the reader has its own workers, and each worker process of torch would decode every row group once more; set "
@@ -29,7 +33,7 @@ _WORKERS_BELONG_TO_THE_READER: Final = (
 )
 
 
-_WHY_NOT: Final = {
+_WHY_NOT: Final[Mapping[str, str]] = {
     "num_workers": _WORKERS_BELONG_TO_THE_READER,
     "prefetch_factor": _WORKERS_BELONG_TO_THE_READER,
     "persistent_workers": _WORKERS_BELONG_TO_THE_READER,
@@ -46,7 +50,34 @@ _WHY_NOT: Final = {
 """Options of torch's DataLoader that have no meaning here, and what to do instead."""
 
 
-class DataLoader(torch.utils.data.DataLoader[Any]):
+class TorchOptions(TypedDict, total=False):
+    """Options of torch's DataLoader that a call may have at their neutral values."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    persistent_workers: bool
+    worker_init_fn: Callable[[int], None] | None
+    multiprocessing_context: Any
+    timeout: float
+    shuffle: bool | None
+    generator: torch.Generator | None
+    sampler: torch.utils.data.Sampler[Any] | Iterable[Any] | None
+    batch_sampler: torch.utils.data.Sampler[Any] | Iterable[Any] | None
+    drop_last: bool
+    pin_memory_device: str
+    in_order: bool
+
+
+class LoaderOptions(TorchOptions, total=False):
+    """Options of `DataLoader` that loaders like it have, too."""
+
+    ragged: TorchForm | Mapping[str, TorchForm]
+    nulls: Nulls
+    device: torch.device | str | int | None
+    pin_memory: bool
+
+
+class DataLoader(torch.utils.data.DataLoader[Made]):
     """Batches of a reader as dicts from column name to tensor.
 
     A real `torch.utils.data.DataLoader`, for code that asks. One `for` gives all epochs of the reader; the next `for`
@@ -112,16 +143,16 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     def __init__(
         self,
-        reader: Any,
+        reader: Reader,
         batch_size: int = 1,
-        collate_fn: Callable[[list[dict[str, Any]]], Any] | None = None,
+        collate_fn: Callable[[list[dict[str, Any]]], Made] | None = None,
         shuffling_queue_capacity: int = 0,
         *,
-        ragged: Form | Mapping[str, Form] = "list",
-        nulls: Any = "error",
+        ragged: TorchForm | Mapping[str, TorchForm] = "list",
+        nulls: Nulls = "error",
         device: torch.device | str | int | None = None,
         pin_memory: bool = False,
-        **torch_options: Any,
+        **torch_options: Unpack[TorchOptions],
     ) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
             raise RequestError(f"batch_size is a number of rows from 1, but {batch_size!r} was given")
@@ -162,9 +193,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         Raises:
             TypeError: The reader is endless.
         """
-        return int(self.reader.steps_per_epoch(self.batch_size)) * epochs_of(self.reader.num_epochs)
+        return self.reader.steps_per_epoch(int(self.batch_size or 1)) * epochs_of(self.reader.num_epochs)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Made]:  # type: ignore[override]
         batch_size = int(self.batch_size or 1)
         if self._on_device is not None:
             return self._on_device.start(batch_size)
@@ -242,7 +273,7 @@ def epochs_of(num_epochs: int | None) -> int:
     return int(num_epochs)
 
 
-def _refuse_options(options: Mapping[str, Any], reader: Any) -> None:
+def _refuse_options(options: TorchOptions, reader: Reader) -> None:
     kept_by_the_reader = {"drop_last"} if reader.plan.request.tail is Tail.DROP else set()
     for option, value in options.items():
         if option == "in_order":

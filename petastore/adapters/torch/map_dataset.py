@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -15,10 +14,11 @@ from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import RequestError
+from petastore.plan.request import Fields
 from petastore.plan.selection import Selection
+from petastore.readers.asked import Urls
 from petastore.readers.by_number.random_access import DEFAULT_CACHE_BYTES, RandomAccess
 from petastore.readers.loaded.recent_row_groups import CacheInfo
-from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES
@@ -74,8 +74,8 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
 
     def __init__(
         self,
-        dataset: Dataset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        schema_fields: Iterable[str | UnischemaField] | None = None,
+        dataset: Dataset | Urls,
+        schema_fields: Fields | None = None,
         *,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
@@ -132,7 +132,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         return f"MapDataset({self.rows.dataset.url!r}, {len(self):,} rows, {len(self.schema)} columns)"
 
 
-def opened_dataset(dataset: Any, storage_options: Mapping[str, Any] | None, filesystem: Any) -> Dataset:
+def opened_dataset(dataset: Dataset | Urls, storage_options: Mapping[str, Any] | None, filesystem: Any) -> Dataset:
     """The dataset, opened where a URL was given."""
     if not isinstance(dataset, Dataset):
         return open_dataset(dataset, storage_options=storage_options, filesystem=filesystem)

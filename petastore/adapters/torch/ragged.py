@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -14,12 +15,16 @@ from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field, ref
 from petastore.adapters.torch.tensors import shareable
 from petastore.schema.field import UnischemaField
 
-__all__ = ["RaggedColumn", "ragged_columns"]
+__all__ = ["RaggedColumn", "TorchForm", "TorchRaggedWord", "ragged_columns"]
 
-_FORMS: Final = ("list", "padded", "nested")
+TorchRaggedWord: TypeAlias = Literal["list", "padded", "nested"]
+"""What becomes of shapes with None, in a word; see `DataLoader`."""
+
+TorchForm: TypeAlias = TorchRaggedWord | Padded
+"""What becomes of a column whose shape has None."""
 
 
-def ragged_columns(reader: Any, ragged: Any) -> dict[str, RaggedColumn]:
+def ragged_columns(reader: Any, ragged: TorchForm | Mapping[str, TorchForm]) -> dict[str, RaggedColumn]:
     """The columns of a reader that come in another form than a list of tensors.
 
     Args:
@@ -29,7 +34,7 @@ def ragged_columns(reader: Any, ragged: Any) -> dict[str, RaggedColumn]:
     Raises:
         RequestError: No such form or column, or a column that cannot have it.
     """
-    forms = forms_of(ragged, reader.schema, known=_FORMS)
+    forms = forms_of(ragged, reader.schema, known=get_args(TorchRaggedWord))
     refuse_ragged_windows(reader, forms, instead="take it as a list")
     return {name: RaggedColumn(reader.schema[name], form) for name, form in forms.items()}
 

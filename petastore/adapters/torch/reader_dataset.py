@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 import torch.utils.data
 
-from petastore.adapters.nulls import nulls_of_reader
-from petastore.adapters.ragged import Form
+from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.torch.cuts import BatchTensors
 from petastore.adapters.torch.loader import epochs_of
 from petastore.adapters.torch.map_dataset import opened_dataset
-from petastore.adapters.torch.ragged import ragged_columns
+from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in
 from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
+from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.plan import Plan
-from petastore.plan.request import Shard, Tail, whole_number
+from petastore.plan.request import Fields, OrderAsk, PlanAsk, Reshuffle, Shard, Tail, TailWord, whole_number
 from petastore.plan.selection import Selection
-from petastore.plan.sharing.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.sharing.worker_state import dump_place, resume_place
 from petastore.plan.sharing.workers import WorkerPlan, with_lanes_for_workers
 from petastore.plan.state import dump_state
+from petastore.readers.asked import Urls
 from petastore.readers.by_number.reopen import reopened
 from petastore.readers.reader import Reader
-from petastore.schema.field import UnischemaField
 from petastore.transforming.transform import TransformSpec
 from petastore.work.thread import available_cpus
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
@@ -102,8 +100,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
 
     def __init__(
         self,
-        dataset: Dataset | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-        schema_fields: Iterable[str | UnischemaField] | None = None,
+        dataset: Dataset | Urls,
+        schema_fields: Fields | None = None,
         *,
         batch_size: int | None = None,
         workers_count: int | None = None,
@@ -114,15 +112,15 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
         lanes: int | None = None,
         block_rows: int | None = None,
-        reshuffle: str = "epoch",
+        reshuffle: Reshuffle = "epoch",
         num_epochs: int | None = 1,
         cur_shard: int | None = None,
         shard_count: int | None = None,
-        tail: str | Tail = "even",
+        tail: TailWord | Tail = "even",
         decode: Mapping[str, ImageDecode] | None = None,
         transform_spec: TransformSpec | None = None,
-        ragged: Form | Mapping[str, Form] = "list",
-        nulls: Any = "error",
+        ragged: TorchForm | Mapping[str, TorchForm] = "list",
+        nulls: Nulls = "error",
         selection: Selection | None = None,
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
@@ -135,20 +133,10 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._threads = self._workers.count
         self._shuffle_memory = shuffle_memory
         self._transform = transform_spec
-        self.plan = self.dataset.plan(
-            columns=schema_fields,
-            seed=seed,
-            shuffle_row_groups=shuffle_row_groups,
-            shuffle_rows=shuffle_rows,
-            shuffle_memory=shuffle_memory,
-            lanes=lanes,
-            block_rows=block_rows,
-            reshuffle=reshuffle,
-            shard=Shard.parse(cur_shard, shard_count),
-            epochs=num_epochs,
-            tail=tail,
-            selection=selection,
-        )
+        order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
+        shard = Shard.parse(cur_shard, shard_count)
+        ask = PlanAsk(schema_fields, order, shard, num_epochs, Tail.parse(tail))
+        self.plan = self.dataset.planned(ask, selection)
         """What this rank reads, before it falls to workers."""
         if self.batch_size is None:
             _refuse_unequal_rows(self.plan)

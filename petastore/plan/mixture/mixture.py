@@ -23,7 +23,7 @@ import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,13 +45,16 @@ from petastore.plan.report.explain import Ranks, checked_column_bytes, explain_s
 from petastore.plan.report.explanation import MixtureExplanation, SourceExplanation
 from petastore.plan.report.feeds import MOST_BATCHES, Feeds, feeds_of_spans
 from petastore.plan.report.picture import draw
-from petastore.plan.request import Order, ReadRequest, Shard, whole_number
+from petastore.plan.request import Order, ReadRequest, Shard, known_word, whole_number
 from petastore.plan.unit import ReadUnit
 
-__all__ = ["Mixture"]
+__all__ = ["Batching", "Mixture", "Stop"]
 
-_STOPS = ("first_exhausted", "all_exhausted", "cycle")
-_BATCHINGS = ("mixed", "per_source")
+Stop: TypeAlias = Literal["first_exhausted", "all_exhausted", "cycle"]
+"""When an epoch of a mixture ends; see `Mixture.stop`."""
+
+Batching: TypeAlias = Literal["mixed", "per_source"]
+"""Which sources a batch has rows of; see `Mixture.batching`."""
 
 _ENDLESS = 2**44
 """Positions of an epoch of `cycle`: more than anyone trains on, and few enough to count 2**18 passes in 64 bits."""
@@ -78,12 +81,12 @@ class Mixture:
     weights: Sequence[Any]
     """How often each source has its turn: numbers above 0; only their proportion counts."""
 
-    stop: str = "first_exhausted"
+    stop: Stop = "first_exhausted"
     """When an epoch ends: with the last row of the first source that is exhausted (`"first_exhausted"`); of the last
     one, while the others start over (`"all_exhausted"`); or never (`"cycle"`). Lengths of `"cycle"`, which people ask
     for all the same, are what it takes until each source was read once."""
 
-    batching: str = "mixed"
+    batching: Batching = "mixed"
     """`"mixed"`: a batch has rows of all sources, in proportion. `"per_source"`: the batches of a step are, on all
     ranks, of one source."""
 
@@ -102,10 +105,8 @@ class Mixture:
         if len(self.sources) != len(self.weights):
             raise RequestError(f"{len(self.sources):,} sources were given, but {len(self.weights):,} weights")
         proportions(self.weights)
-        for name, known in (("stop", _STOPS), ("batching", _BATCHINGS)):
-            value = getattr(self, name)
-            if value not in known:
-                raise RequestError(f"{name}={value!r} is not known; it is one of {', '.join(map(repr, known))}")
+        known_word(self.stop, Stop, name="stop")
+        known_word(self.batching, Batching, name="batching")
         self._check_sources()
         self._check_epochs()
         for number, rows in enumerate(self.rows_per_source):

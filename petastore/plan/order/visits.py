@@ -6,7 +6,7 @@ of R rows, so each rank's share of it is exactly what its own run of L/R lanes g
 visited in the order of their numbers have that only where L divides the global batch; elsewhere a rank reads a row
 group of its neighbour for one row.)
 
-For the numbers of lanes that `petastore.plan.sharing.lanes` chooses among, such orders were found by search and are
+For the numbers of lanes that `petastore.plan.lanes` chooses among, such orders were found by search and are
 written down here. For others the digits of the visit's number are reversed, prime by prime (van der Corput, 1935): that
 keeps the promise for the chain of divisors that the primes multiply to, smallest first.
 """

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
+from petastore.plan.lanes import shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
-from petastore.plan.sharing.lanes import shuffled_lanes
 from petastore.plan.sharing.workers import WorkerPlan, with_lanes_for_workers
 
 __all__ = ["numbered_batches", "plan_of_numbers"]

@@ -30,10 +30,10 @@ from petastore.once import once
 from petastore.plan.batches.spans import Pace, Span
 from petastore.plan.batches.tail import EpochBatches, Share
 from petastore.plan.cursor import Cursor
+from petastore.plan.lanes import shuffled_lanes
 from petastore.plan.order.visits import spreads_evenly
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard, Tail
-from petastore.plan.sharing.lanes import shuffled_lanes
 
 __all__ = ["WorkerBatches", "WorkerPlan", "cursor_after", "with_lanes_for_workers"]
 

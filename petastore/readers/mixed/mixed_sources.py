@@ -5,24 +5,25 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from petastore.dataset import Dataset, open_dataset
+from petastore.dataset import Dataset
 from petastore.errors import RequestError
 from petastore.plan.mixture.mixed_line import proportions
-from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.mixture.mixture import Batching, Mixture, Stop
 from petastore.plan.order.mix import mix
 from petastore.plan.plan import Plan
-from petastore.plan.request import whole_number
+from petastore.plan.request import Fields, PlanAsk
+from petastore.plan.selection import Selection
+from petastore.readers.asked import DatasetAsk, RowsAsk, SourceArguments, SourceAsk, Urls
 from petastore.readers.mixed.mixed_reader import agreed_schema
 from petastore.schema.unischema import Unischema
-from petastore.selecting.filter import select_rows
 from petastore.work.workers import Workers
 
-__all__ = ["MixedSource", "open_sources", "plan_mixture"]
+__all__ = ["MixedSource", "SourceGiven", "open_sources", "plan_mixture"]
 
-_OF_DATASETS = ("storage_options", "filesystem", "storage_timeout")
-_OF_ROWS = ("filters", "predicate", "rowgroup_selector", "selection_cache")
+SourceGiven: TypeAlias = Urls | Dataset | SourceArguments
+"""What users give for a source of a mixture."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,18 +33,17 @@ class MixedSource:
     dataset: Dataset
     """Where its rows are."""
 
-    rows: Mapping[str, Any]
-    """What `select_rows` is asked: `filters`, `predicate`, `rowgroup_selector`, `selection_cache`."""
+    rows: RowsAsk
+    """Which of them."""
 
 
-def open_sources(given: Any, shared: Mapping[str, Any]) -> list[MixedSource]:
+def open_sources(given: Sequence[SourceGiven], dataset: DatasetAsk, rows: RowsAsk) -> list[MixedSource]:
     """The datasets to be mixed.
 
     Args:
-        given: For each source a URL, a `Dataset`, or a dict with `dataset_url` and whatever of `shared` is different
-            for it.
-        shared: `storage_options`, `filesystem`, `decode`, `filters`, `predicate`, `rowgroup_selector` and
-            `selection_cache` of all others.
+        given: For each source a URL, a `Dataset`, or a dict with `dataset_url` and what is different for it.
+        dataset: How all others are reached; its URL is of no meaning.
+        rows: Which rows of all others.
 
     Raises:
         RequestError: `given` is no list, or a dict has an unknown key.
@@ -51,72 +51,95 @@ def open_sources(given: Any, shared: Mapping[str, Any]) -> list[MixedSource]:
     """
     if isinstance(given, (str, bytes, os.PathLike, Mapping)) or not isinstance(given, Sequence) or not given:
         raise RequestError(f"a {type(given).__name__} is no list of datasets to mix; give [url, url, …]")
-    return [_opened(source, shared) for source in given]
+    asks = [_ask_of(source, SourceAsk(dataset, rows)) for source in given]
+    return [MixedSource(ask.dataset.opened(), ask.rows) for ask in asks]
 
 
-def _opened(source: Any, shared: Mapping[str, Any]) -> MixedSource:
-    own = dict(source) if isinstance(source, Mapping) else {"dataset_url": source}
-    unknown = sorted(map(str, set(own) - {"dataset_url", *shared}))
-    if unknown or "dataset_url" not in own:
+def _ask_of(given: SourceGiven, shared: SourceAsk) -> SourceAsk:
+    if not isinstance(given, Mapping):
+        return SourceAsk(dataclasses.replace(shared.dataset, url=given), shared.rows)
+    known = list(SourceArguments.__annotations__)
+    if not set(given) <= set(known) or "dataset_url" not in given:
         raise RequestError(
-            f"a source has {', '.join(map(repr, own))}; it needs 'dataset_url', and may have "
-            f"{', '.join(map(repr, shared))}"
+            f"a source has {', '.join(map(repr, given))}; it needs 'dataset_url', and may have "
+            f"{', '.join(repr(name) for name in known if name != 'dataset_url')}"
         )
-    asked = {**shared, **own}
-    dataset = asked["dataset_url"]
-    if not isinstance(dataset, Dataset):
-        dataset = open_dataset(dataset, **{name: asked[name] for name in _OF_DATASETS})
-    return MixedSource(dataset.with_decode(asked["decode"]), {name: asked[name] for name in _OF_ROWS})
+    dataset, rows = shared.dataset, shared.rows
+    return SourceAsk(
+        DatasetAsk(
+            given["dataset_url"],
+            given.get("storage_options", dataset.storage_options),
+            given.get("filesystem", dataset.filesystem),
+            given.get("storage_timeout", dataset.storage_timeout),
+            given.get("decode", dataset.decode),
+        ),
+        RowsAsk(
+            given.get("filters", rows.filters),
+            given.get("predicate", rows.predicate),
+            given.get("rowgroup_selector", rows.rowgroup_selector),
+            given.get("selection_cache", rows.selection_cache),
+        ),
+    )
 
 
 def plan_mixture(
-    sources: Sequence[MixedSource], mixed: Mapping[str, Any], asked: Mapping[str, Any], *, workers: Workers
+    sources: Sequence[MixedSource],
+    weights: Sequence[Any],
+    ask: PlanAsk,
+    *,
+    stop: Stop,
+    batching: Batching,
+    workers: Workers,
 ) -> Mixture:
     """The mixture of some sources. Each has a seed of its own, made of the one that was asked for.
 
     Args:
         sources: What is mixed.
-        mixed: `weights`, `stop`, `batching` and `epochs` of the mixture.
-        asked: What `Dataset.plan` is asked for each source, without `epochs` and `selection`; `shuffle_memory` is that
-            of all sources together, which share it by weight.
+        weights: Of the mixture.
+        ask: What is asked of the mixture: its `shuffle_memory` is that of all sources together, which share it by
+            weight.
+        stop: Of the mixture.
+        batching: Of the mixture.
         workers: Who looks for the rows that filters keep.
 
     Raises:
         RequestError: Something that was asked for cannot be.
         SchemaError: Two datasets differ in a field; both and the field are named.
     """
-    shares = proportions(mixed["weights"])
+    shares = proportions(weights)
     if len(shares) != len(sources):
         raise RequestError(f"{len(sources):,} sources were given, but {len(shares):,} weights")
     datasets = [source.dataset for source in sources]
-    asked = {**asked, "columns": _agreed_columns(datasets, asked["columns"])}
-    memory = whole_number(asked["shuffle_memory"], name="shuffle_memory", least=1)
-    seed = datasets[0].plan(**asked).request.order.seed
-    requests = [
-        {**asked, "seed": mix(seed, number), "shuffle_memory": max(memory * share // sum(shares), 1)}
+    of_one = dataclasses.replace(ask, columns=_agreed_columns(datasets, ask.columns), epochs=1)
+    seed = datasets[0].planned(of_one).request.order.seed
+    orders = [
+        dataclasses.replace(
+            ask.order, seed=mix(seed, number), shuffle_memory=max(ask.order.shuffle_memory * share // sum(shares), 1)
+        )
         for number, share in enumerate(shares)
     ]
-    chosen = frozenset({"seed"} if asked["seed"] is None else ())
-    plans = [_planned(dataset, request, chosen) for dataset, request in zip(datasets, requests, strict=True)]
-    mixture = Mixture(
-        plans, **mixed, seed=seed, chosen=chosen
-    )  # refuses what cannot be, before a filter reads anything
-    selections = [select_rows(source.dataset, workers=workers, **source.rows) for source in sources]
-    if any(selection is not None for selection in selections):
-        plans = [
-            _planned(dataset, {**request, "selection": selection}, chosen)
-            for dataset, request, selection in zip(datasets, requests, selections, strict=True)
+    chosen = frozenset({"seed"} if ask.order.seed is None else ())
+
+    def plans(selections: Sequence[Selection | None]) -> list[Plan]:
+        asks = [dataclasses.replace(of_one, order=order) for order in orders]
+        return [
+            _with_chosen(dataset.planned(own, selection), chosen)
+            for dataset, own, selection in zip(datasets, asks, selections, strict=True)
         ]
-        mixture = dataclasses.replace(mixture, sources=plans)
-    return mixture
+
+    # Refuses what cannot be, before a filter reads anything.
+    mixture = Mixture(plans([None] * len(datasets)), weights, stop, batching, seed, ask.epochs, chosen)
+    selections = [source.rows.selected(source.dataset, workers=workers) for source in sources]
+    if all(selection is None for selection in selections):
+        return mixture
+    return dataclasses.replace(mixture, sources=plans(selections))
 
 
-def _planned(dataset: Dataset, asked: Mapping[str, Any], chosen: frozenset[str]) -> Plan:
-    plan = dataset.plan(**asked)
+def _with_chosen(plan: Plan, chosen: frozenset[str]) -> Plan:
     return dataclasses.replace(plan, request=dataclasses.replace(plan.request, chosen=plan.request.chosen | chosen))
 
 
-def _agreed_columns(datasets: Sequence[Dataset], wanted: Any) -> list[str]:
+def _agreed_columns(datasets: Sequence[Dataset], wanted: Fields | None) -> list[str]:
     """The columns that are meant, which all datasets must have alike."""
     first = datasets[0]
     if wanted is None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from petastore.errors import RequestError
 from petastore.once import once
+from petastore.plan.mixture.mixture import Batching
 from petastore.plan.windows.ngram import NGram
 from petastore.plan.windows.windows import Windows
 from petastore.readers.assembly.assemble import Assembler
 from petastore.readers.loaded.loader import RowGroupLoader
 from petastore.readers.mixed.mixed_reader import MixedAssembler, loaders_of
 from petastore.readers.mixed.weighted_sampling import WeightedSamplingReader
+from petastore.readers.reader import Reader
 from petastore.readers.windows.assemble_windows import RowAssembler, WindowAssembler
 from petastore.readers.windows.window_reader import Windowed, WindowReader, fields_of
 
@@ -32,10 +34,18 @@ class WeightedSamplingWindows(Windowed, WeightedSamplingReader):
         RequestError: As `WeightedSamplingReader`, and for a `source_column`.
     """
 
-    def __init__(self, readers: Any, probabilities: Any, *, source_column: str | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        readers: Sequence[Reader],
+        probabilities: Sequence[Any],
+        *,
+        batching: Batching | None = None,
+        seed: int | None = None,
+        source_column: str | None = None,
+    ) -> None:
         if source_column is not None:
             raise RequestError(f"source_column={source_column!r}, but windows have no such column")
-        super().__init__(readers, probabilities, **options)
+        super().__init__(readers, probabilities, batching=batching, seed=seed)
 
     @property
     def ngram(self) -> NGram:  # type: ignore[override]

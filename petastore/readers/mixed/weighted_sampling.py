@@ -8,7 +8,7 @@ from typing import Any, Self
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
-from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.mixture.mixture import Batching, Mixture
 from petastore.plan.order.mix import mix
 from petastore.readers.mixed.mixed_reader import MixedReader, agreed_schema
 from petastore.readers.reader import Reader
@@ -56,7 +56,7 @@ class WeightedSamplingReader(MixedReader):
         readers: Sequence[Reader],
         probabilities: Sequence[Any],  # noqa: ARG004 - the parameters of `__init__`, which `help` takes from here
         *,
-        batching: str | None = None,  # noqa: ARG004
+        batching: Batching | None = None,  # noqa: ARG004
         seed: int | None = None,  # noqa: ARG004
         source_column: str | None = None,  # noqa: ARG004
     ) -> Self:
@@ -72,7 +72,7 @@ class WeightedSamplingReader(MixedReader):
         readers: Sequence[Reader],
         probabilities: Sequence[Any],
         *,
-        batching: str | None = None,
+        batching: Batching | None = None,
         seed: int | None = None,
         source_column: str | None = None,
     ) -> None:
@@ -132,7 +132,7 @@ def _checked(readers: Sequence[Reader]) -> list[Dataset]:
     return datasets
 
 
-def _mixture(readers: Sequence[Reader], weights: Sequence[Any], *, batching: str, seed: int | None) -> Mixture:
+def _mixture(readers: Sequence[Reader], weights: Sequence[Any], *, batching: Batching, seed: int | None) -> Mixture:
     plans = [reader.plan for reader in readers if not isinstance(reader.plan, Mixture)]
     is_endless = all(plan.request.epochs is None for plan in plans)
     are_drawn = seed is None and any("seed" in plan.request.chosen for plan in plans)

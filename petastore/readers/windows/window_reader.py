@@ -13,10 +13,11 @@ from petastore.errors import RequestError
 from petastore.once import once
 from petastore.plan.batches.budget import Needs
 from petastore.plan.plan import Plan
-from petastore.plan.request import Tail
+from petastore.plan.request import PlanAsk, Tail
 from petastore.plan.selection import Selection
 from petastore.plan.windows.ngram import NGram
 from petastore.plan.windows.windows import Windows
+from petastore.readers.asked import RowsAsk, RunAsk
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.handouts import Handout, windows_of
 from petastore.readers.loaded.footprint import Footprint
@@ -33,7 +34,6 @@ from petastore.readers.windows.assemble_windows import (
 from petastore.readers.windows.window_starts import select_window_starts
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.selecting.filter import select_rows
 from petastore.transforming.transform import TransformSpec, transform_schema
 from petastore.work.workers import Workers
 
@@ -208,48 +208,37 @@ class _WindowFootprint(Footprint):
         )
 
 
-def open_window_reader(
-    dataset: Dataset,
-    asked: Mapping[str, Any],
-    rows: Mapping[str, Any],
-    *,
-    workers: Workers,
-    transform: TransformSpec | None = None,
-    batched: bool = False,
-) -> WindowReader:
+def open_window_reader(dataset: Dataset, ngram: NGram, ask: PlanAsk, rows: RowsAsk, run: RunAsk) -> WindowReader:
     """A reader of the windows of a dataset; finds their starts, which may read all timestamps.
 
     Args:
         dataset: Where.
-        asked: The parameters of `Dataset.plan`; `columns` is an `NGram`.
-        rows: The parameters of `petastore.select_rows`: of which rows windows are made, and where answers are
-            remembered.
-        workers: Who does the work.
-        transform: A function for rows, or for DataFrames where `batched`.
-        batched: Whether iteration gives column batches, or else windows.
+        ngram: What a window is.
+        ask: What is asked of the plan; its columns are those of the windows.
+        rows: Of which rows windows are made, and where answers are remembered.
+        run: How the reader is run; its function is one for rows, or for DataFrames where it is batched.
 
     Raises:
         RequestError: Something that was asked for cannot be, or rows are not sorted.
         NoDataAvailableError: `tail="even"` with fewer windows than ranks.
     """
-    ngram = _resolved(asked["columns"], dataset.schema, transform)
+    ngram = _resolved(ngram, dataset.schema, run.transform)
     names = {field.name for field in ngram.get_field_names_at_all_timesteps() if isinstance(field, UnischemaField)}
     columns = [field for field in dataset.schema if field.name in names]
     if not columns:
         raise RequestError(f"{ngram!r} names no field that {dataset.url} has, so there is nothing to read")
-    of_plan = {**asked, "columns": columns}
-    dataset.plan(**of_plan)  # what cannot be is refused before anything is read
-    selection = select_rows(dataset, workers=workers, **rows)
-    remembered = rows.get("selection_cache", True)
-    starts = select_window_starts(dataset, ngram, selection, workers=workers, selection_cache=remembered)
+    ask = dataclasses.replace(ask, columns=columns)
+    dataset.planned(ask)  # what cannot be is refused before anything is read
+    selection = rows.selected(dataset, workers=run.workers, batched=run.batched)
+    starts = select_window_starts(dataset, ngram, selection, workers=run.workers, selection_cache=rows.selection_cache)
     return WindowReader(
         dataset,
-        dataset.plan(**of_plan, selection=starts),
+        dataset.planned(ask, starts),
         ngram=ngram,
         selection=selection,
-        workers=workers,
-        transform=transform,
-        batched=batched,
+        workers=run.workers,
+        transform=run.transform,
+        batched=run.batched,
     )
 
 

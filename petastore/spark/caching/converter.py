@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast, get_args, overload
 
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import DatasetNotFoundError, ReaderClosedError, RequestError, StorageError
 from petastore.front import make_batch_reader
 from petastore.plan.request import whole_number
+from petastore.readers.asked import FurtherArguments, ReaderArguments
+from petastore.readers.reader import Reader
 from petastore.schema.row import row_type
 from petastore.spark.caching.converter_cache import Storing, keep, release
 from petastore.spark.caching.ranks import warn_of_other_shard
@@ -27,6 +29,8 @@ from petastore.storage.requests.shown import shown_url
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from petastore.adapters.torch import DataLoader
+
 __all__ = ["SparkDatasetConverter", "make_spark_converter"]
 
 _PARENT_KEYS = ("petastore.spark.caching.converter.parentCacheDirUrl", "petastorm.spark.converter.parentCacheDirUrl")
@@ -35,6 +39,9 @@ _COMPRESSIONS = {
     # Petastorm takes this name, which Spark's Parquet writer does not know; it is what gzip wraps.
     "deflate": "gzip",
 }
+Loader = TypeVar("Loader")
+"""What a function of the user's makes of a reader."""
+
 _BATCH_SIZE = 32
 _WORKERS = 4
 _PATIENCE_SECONDS = 30.0
@@ -87,7 +94,7 @@ def make_spark_converter(
         return _converter(spark_url(url, dataset.location), dataset, options)
     if not all(hasattr(df, name) for name in ("sparkSession", "semanticHash", "write")):
         raise RequestError(f"make_spark_converter takes a Spark DataFrame, or the URL of one's files, not {df!r:.200}")
-    if dtype not in (None, "float32", "float64"):
+    if dtype is not None and dtype not in get_args(FloatDtype):
         raise RequestError(f"dtype={dtype!r} cannot be: floats become 'float32' or 'float64', or stay (None)")
     size = whole_number(parquet_row_group_size_bytes, name="parquet_row_group_size_bytes", least=1)
     storing = Storing(_parent_url(df.sparkSession), size, _compression(compression_codec), dtype)
@@ -141,6 +148,29 @@ class SparkDatasetConverter:
         """Rows."""
         return self.dataset_size
 
+    @overload
+    def make_torch_dataloader(
+        self,
+        batch_size: int = ...,
+        num_epochs: int | None = ...,
+        workers_count: int | None = ...,
+        shuffling_queue_capacity: int = ...,
+        data_loader_fn: None = ...,
+        **reader_kwargs: Unpack[FurtherArguments],
+    ) -> AbstractContextManager[DataLoader]: ...
+
+    @overload
+    def make_torch_dataloader(
+        self,
+        batch_size: int = ...,
+        num_epochs: int | None = ...,
+        workers_count: int | None = ...,
+        shuffling_queue_capacity: int = ...,
+        *,
+        data_loader_fn: Callable[..., Loader],
+        **reader_kwargs: Unpack[FurtherArguments],
+    ) -> AbstractContextManager[Loader]: ...
+
     def make_torch_dataloader(
         self,
         batch_size: int = _BATCH_SIZE,
@@ -148,7 +178,7 @@ class SparkDatasetConverter:
         workers_count: int | None = None,
         shuffling_queue_capacity: int = 0,
         data_loader_fn: Callable[..., Any] | None = None,
-        **reader_kwargs: Any,
+        **reader_kwargs: Unpack[FurtherArguments],
     ) -> AbstractContextManager[Any]:
         """A DataLoader over the rows, inside a `with` block, which ends its reader.
 
@@ -175,7 +205,7 @@ class SparkDatasetConverter:
         whole_number(batch_size, name="batch_size", least=1)
         arguments = self._reader_arguments(num_epochs, workers_count, shuffling_queue_capacity, reader_kwargs)
 
-        def adapt(reader: Any) -> Any:
+        def adapt(reader: Reader) -> Any:
             if data_loader_fn is not None:
                 return data_loader_fn(reader, batch_size=batch_size, shuffling_queue_capacity=0)
             from petastore.adapters.torch import DataLoader
@@ -191,7 +221,7 @@ class SparkDatasetConverter:
         num_epochs: int | None = None,
         workers_count: int | None = None,
         shuffling_queue_capacity: int | None = None,
-        **reader_kwargs: Any,
+        **reader_kwargs: Unpack[FurtherArguments],
     ) -> AbstractContextManager[Any]:
         """A `tf.data.Dataset` of batches, inside a `with` block, which ends its reader.
 
@@ -220,7 +250,7 @@ class SparkDatasetConverter:
             whole_number(prefetch, name="prefetch", least=-1)  # -1 is TensorFlow's AUTOTUNE
         arguments = self._reader_arguments(num_epochs, workers_count, shuffling_queue_capacity or 0, reader_kwargs)
 
-        def adapt(reader: Any) -> Any:
+        def adapt(reader: Reader) -> Any:
             from petastore.adapters.tensorflow import make_tf_dataset
 
             dataset = make_tf_dataset(reader, rows)
@@ -247,20 +277,22 @@ class SparkDatasetConverter:
         return f"SparkDatasetConverter({shown_url(self.cache_dir_url)!r}, {files:,} files, {self.dataset_size:,} rows)"
 
     def _reader_arguments(
-        self, num_epochs: int | None, workers_count: int | None, shuffling: int, further: Mapping[str, Any]
-    ) -> dict[str, Any]:
+        self, num_epochs: int | None, workers_count: int | None, shuffling: int, further: FurtherArguments
+    ) -> ReaderArguments:
         """Arguments of `make_batch_reader`; what cannot be is refused here, at the call."""
         if self._is_deleted:
             raise ReaderClosedError(f"{self!r} was deleted; make another converter of the DataFrame")
         warn_of_other_shard(further.get("cur_shard"), further.get("shard_count"), stacklevel=4)
         workers = _WORKERS if workers_count is None else whole_number(workers_count, name="workers_count", least=1)
         whole_number(shuffling, name="shuffling_queue_capacity", least=0)
-        shuffled = {"shuffle_rows": True} if shuffling else {}
-        options = {"storage_options": self.storage_options or None}
-        return {"num_epochs": num_epochs, "workers_count": workers, **shuffled, **options, **further}
+        arguments: ReaderArguments = {"num_epochs": num_epochs, "workers_count": workers, **further}
+        arguments.setdefault("storage_options", self.storage_options or None)
+        if shuffling:
+            arguments.setdefault("shuffle_rows", True)
+        return arguments
 
     @contextlib.contextmanager
-    def _reading(self, arguments: Mapping[str, Any], adapt: Callable[[Any], Any]) -> Iterator[Any]:
+    def _reading(self, arguments: ReaderArguments, adapt: Callable[[Reader], Any]) -> Iterator[Any]:
         self._wait_for_files()
         with make_batch_reader(self.cache_dir_url, **arguments) as reader:
             yield adapt(reader)

@@ -91,8 +91,14 @@ def copy_dataset(
         if name not in dataset.schema:
             known = ", ".join(map(repr, dataset.schema.fields))
             raise RequestError(f"not_null_fields names {name!r}, but {dataset.url} has {known}")
-    settings = {"row_group_size_mb": row_group_size_mb, "rows_per_row_group": rows_per_row_group}
-    with materialize_dataset(spark, target_url, copied, storage_options=storage_options, **settings) as writer:  # type: ignore[arg-type]
+    with materialize_dataset(
+        spark,
+        target_url,
+        copied,
+        row_group_size_mb,
+        rows_per_row_group=rows_per_row_group,
+        storage_options=storage_options,
+    ) as writer:
         rows = _stored_rows(spark, dataset, os.fspath(source_url))
         for name in filled:
             rows = rows.where(f"{quoted(name)} is not null")

@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -170,9 +171,17 @@ class _Way:
     patterns: bool
     timeout_s: float | None
 
-    def location(self, url: str, filesystem: Any, root: str, **more: Any) -> Location:
+    def location(
+        self,
+        url: str,
+        filesystem: Any,
+        root: str,
+        paths: tuple[str, ...] | None = None,
+        matched: frozenset[str] = frozenset(),
+        named: Mapping[str, str] = MappingProxyType({}),
+    ) -> Location:
         """A location that is reached so."""
-        return Location(_shown(url), filesystem, root, timeout_s=self.timeout_s, **more)
+        return Location(_shown(url), filesystem, root, paths, matched, dict(named), self.timeout_s)
 
 
 def _checked_url(url: Any) -> str:

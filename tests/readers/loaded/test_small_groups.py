@@ -18,6 +18,7 @@ from petastore.errors import DatasetChangedError, DecodeError
 from petastore.readers.loaded.small_groups import runs
 from petastore.storage.row_groups import small_files
 from petastore.storage.row_groups.joined_files import joined_files
+from petastore.work.workers import PoolType
 
 
 @given(st.lists(st.integers(0, 10**6), max_size=200), st.integers(0, 10))
@@ -74,7 +75,9 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("pool", ["dummy", "thread"])
 @pytest.mark.parametrize("shuffle", [{"shuffle_row_groups": False}, {"seed": 3}, {"seed": 3, "shuffle_rows": True}])
-def test_what_is_fetched_together_is_what_is_fetched_one_by_one(many: Path, pool: str, shuffle: dict[str, Any]) -> None:
+def test_what_is_fetched_together_is_what_is_fetched_one_by_one(
+    many: Path, pool: PoolType, shuffle: dict[str, Any]
+) -> None:
     together = values(make_batch_reader(str(many), reader_pool_type=pool, **shuffle))
     one_by_one = values(make_batch_reader(str(many), reader_pool_type=pool, memory_budget=2**30, **shuffle))
     assert len(together) == len(one_by_one) > 10

@@ -19,10 +19,12 @@ from petastore.adapters.torch import DataLoader
 from petastore.codecs import NdarrayCodec
 from petastore.dataset import Dataset
 from petastore.errors import DecodeError, NoDataAvailableError, RequestError
+from petastore.plan.request import OrderAsk, PlanAsk, TailWord
 from petastore.plan.unit import ReadUnit
+from petastore.readers.asked import RowsAsk, RunAsk
 from petastore.readers.windows.window_reader import WindowReader, open_window_reader
 from petastore.storage.row_groups.asked_columns import Part
-from petastore.work.workers import Workers
+from petastore.work.workers import PoolType, Workers
 from tests.readers.transforms_to_send import unchanged
 from tests.windows_by_hand import windows_by_hand
 
@@ -219,7 +221,7 @@ def test_a_state_resumes_on_another_number_of_ranks(tracks: dict[int, str]) -> N
 
 
 @pytest.mark.parametrize(("tail", "rest"), [("drop", 0), ("pad", 32), ("wrap", 32)])
-def test_tails_are_those_of_windows(tracks: dict[int, str], tail: str, rest: int) -> None:
+def test_tails_are_those_of_windows(tracks: dict[int, str], tail: TailWord, rest: int) -> None:
     windows = len(expected_windows())
     with petastore.make_reader(tracks[57], ngram(), shuffle_row_groups=False, tail=tail) as reader:
         sizes = [batch.num_rows for batch in reader.batches(32)]
@@ -340,7 +342,7 @@ def doubled(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("pool", ["thread", "dummy"])
-def test_a_transform_is_given_rows_before_windows_are_made(tracks: dict[int, str], pool: str) -> None:
+def test_a_transform_is_given_rows_before_windows_are_made(tracks: dict[int, str], pool: PoolType) -> None:
     spec = TransformSpec(
         doubled,
         edit_fields=[("twice", np.int64, (), False), ("pose", np.float32, (), False)],
@@ -420,8 +422,8 @@ class Spy(Dataset):
         self.__dict__["seen"].append((unit.group, parts[0].first))
         return super().read_in_parts(unit, parts, **options)
 
-    def seen_while_reading(self, asked: NGram, **options: Any) -> list[tuple[int, int | None]]:
-        with open_window_reader(self, {"columns": asked, **options}, {}, workers=Workers("dummy")) as reader:
+    def seen_while_reading(self, asked: NGram, order: OrderAsk) -> list[tuple[int, int | None]]:
+        with open_window_reader(self, asked, PlanAsk(order=order), RowsAsk(), RunAsk(Workers("dummy"))) as reader:
             assert isinstance(reader, WindowReader)
             assert sum(batch.num_rows for batch in reader.batches(50)) == len(reader)
         return sorted(self.__dict__["seen"], key=str)
@@ -429,13 +431,17 @@ class Spy(Dataset):
 
 def test_of_row_groups_that_follow_the_first_rows_alone_are_read(tracks: dict[int, str]) -> None:
     asked = NGram({0: ["time"], 3: ["time"]}, 4, "time")
-    assert Spy.on(tracks[2]).seen_while_reading(asked, shuffle_row_groups=False) == [(0, None), (1, 3), (1, None)]
+    assert Spy.on(tracks[2]).seen_while_reading(asked, OrderAsk(shuffle_row_groups=False)) == [
+        (0, None),
+        (1, 3),
+        (1, None),
+    ]
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
 def test_the_beginnings_of_row_groups_are_read_once_more(tracks: dict[int, str], shuffle_rows: bool) -> None:
     asked = NGram({0: ["time"], 9: ["pose"]}, 4, "time")
-    seen = Spy.on(tracks[200]).seen_while_reading(asked, shuffle_rows=shuffle_rows, seed=1)
+    seen = Spy.on(tracks[200]).seen_while_reading(asked, OrderAsk(shuffle_rows=shuffle_rows, seed=1))
     assert len(seen) == len(set(seen)) <= 2 * 200
 
 

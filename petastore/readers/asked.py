@@ -1,0 +1,255 @@
+"""What a reader is asked beside its plan: of which dataset, which of its rows, and how it is run.
+
+Each is a frozen value with one field for a parameter. The dicts here are those that users write, with one key for a
+parameter: further arguments of a reader that somebody else opens, and the sources of a mixture.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, Required, TypeAlias, TypedDict
+
+from petastore.codecs.images.image_hint import ImageDecode
+from petastore.dataset import Dataset, open_dataset
+from petastore.expressions import Expression
+from petastore.plan.request import Fields, Reshuffle, Tail, TailWord
+from petastore.plan.selection import Selection
+from petastore.selecting.remembered import selection_directory
+from petastore.selecting.retired import CacheType, HdfsDriver
+from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
+from petastore.transforming.transform import TransformSpec
+from petastore.work.workers import PoolType, Workers
+
+if TYPE_CHECKING:
+    from petastore.plan.windows.ngram import NGram
+
+__all__ = [
+    "DatasetAsk",
+    "Filters",
+    "FurtherArguments",
+    "Predicate",
+    "ReaderArguments",
+    "RowGroupSelector",
+    "RowsAsk",
+    "RunAsk",
+    "SelectionCache",
+    "SourceArguments",
+    "SourceAsk",
+    "Urls",
+]
+
+Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""Where a dataset lies."""
+
+_Comparison: TypeAlias = tuple[str, str, Any]
+"""Column, operator and value."""
+
+Filters: TypeAlias = Expression | Sequence[_Comparison | Sequence[_Comparison]]
+"""An expression, or pyarrow's nested lists of `(column, operator, value)`."""
+
+SelectionCache: TypeAlias = str | os.PathLike[str] | bool
+"""Where answers of filters and predicates are remembered."""
+
+
+class _IncludesRows(Protocol):
+    """Says of a row whether it is included; `petastore.predicates.PredicateBase` is one."""
+
+    def get_fields(self) -> Any: ...
+
+    def do_include(self, values: Any, /) -> Any: ...
+
+
+class _IncludesBatches(Protocol):
+    """Says of many rows at once which are included."""
+
+    def get_fields(self) -> Any: ...
+
+    def do_include_batch(self, columns: Any, /) -> Any: ...
+
+
+Predicate: TypeAlias = _IncludesRows | _IncludesBatches | Callable[[Any], Any]
+"""A predicate: an object that says which fields it looks at and which rows it includes, or a function of a row."""
+
+
+class RowGroupSelector(Protocol):
+    """What picks row groups by stored indexes; `petastore.selectors.RowGroupSelectorBase` is one."""
+
+    def get_index_names(self) -> Any:
+        """Names of the indexes that it needs."""
+
+    def select_row_groups(self, index_dict: Any, /) -> Any:
+        """Numbers of the row groups that it picks."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DatasetAsk:
+    """Which dataset, how it is reached, and which parts of its images are wanted."""
+
+    url: Urls | Dataset
+    """Where it lies, or the dataset itself."""
+
+    storage_options: Mapping[str, Any] | None = None
+    """Of the fsspec filesystem of the URL's scheme."""
+
+    filesystem: Any = None
+    """A pyarrow or fsspec filesystem to use instead."""
+
+    storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S
+    """Seconds that storage may take to answer a request; None is without end."""
+
+    decode: Mapping[str, ImageDecode] | None = None
+    """Field name to what is wanted of its images."""
+
+    def opened(self) -> Dataset:
+        """The dataset; opened where a URL was given.
+
+        Raises:
+            DatasetNotFoundError: There is none.
+            RequestError: It cannot be so.
+        """
+        dataset = self.url
+        if not isinstance(dataset, Dataset):
+            dataset = open_dataset(
+                dataset,
+                storage_options=self.storage_options,
+                filesystem=self.filesystem,
+                storage_timeout=self.storage_timeout,
+            )
+        return dataset.with_decode(self.decode)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RowsAsk:
+    """Which rows, and where the answer is remembered.
+
+    Example:
+        >>> RowsAsk().is_for_all, RowsAsk(filters=[("id", ">", 7)]).is_for_all
+        (True, False)
+    """
+
+    filters: Filters | None = None
+    """A filter."""
+
+    predicate: Predicate | None = None
+    """Asked about each row that the filter leaves."""
+
+    rowgroup_selector: RowGroupSelector | None = None
+    """Picks the row groups that are looked at."""
+
+    selection_cache: SelectionCache = True
+    """Where answers are remembered."""
+
+    def __post_init__(self) -> None:
+        selection_directory(self.selection_cache)  # refuses what is none
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether all rows are wanted."""
+        return self.filters is None and self.predicate is None and self.rowgroup_selector is None
+
+    def selected(self, dataset: Dataset, *, workers: Workers, batched: bool = False) -> Selection | None:
+        """The rows of a dataset that are wanted, by `petastore.select_rows`; None is all."""
+        # Imported when something is asked: a first batch of all rows comes 20 ms sooner.
+        if self.is_for_all:
+            return None
+        from petastore.selecting.filter import select_rows
+
+        return select_rows(
+            dataset,
+            filters=self.filters,
+            predicate=self.predicate,
+            rowgroup_selector=self.rowgroup_selector,
+            workers=workers,
+            selection_cache=self.selection_cache,
+            batched=batched,
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunAsk:
+    """How a reader is run."""
+
+    workers: Workers
+    """Who does the work."""
+
+    transform: TransformSpec | None = None
+    """A function for rows, or for DataFrames where `batched`."""
+
+    batched: bool = False
+    """Whether iteration gives column batches, or else rows."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SourceAsk:
+    """A source of a mixture."""
+
+    dataset: DatasetAsk
+    """Which dataset."""
+
+    rows: RowsAsk
+    """Which of its rows."""
+
+
+class SourceArguments(TypedDict, total=False):
+    """A source of `make_mixed_reader` as a dict: what it does not say is as for all sources."""
+
+    dataset_url: Required[Urls | Dataset]
+    filters: Filters | None
+    predicate: Predicate | None
+    rowgroup_selector: RowGroupSelector | None
+    selection_cache: SelectionCache
+    storage_options: Mapping[str, Any] | None
+    filesystem: Any
+    decode: Mapping[str, ImageDecode] | None
+    storage_timeout: float | None
+
+
+class FurtherArguments(TypedDict, total=False):
+    """Arguments of `make_batch_reader` behind the URL, each by its name: the one table of them.
+
+    Without those that who takes further arguments of a reader has by itself: they are in `ReaderArguments`.
+    """
+
+    schema_fields: Fields | NGram | None
+    reader_pool_type: PoolType
+    results_queue_size: int | None
+    seed: int | None
+    shuffle_rows: bool
+    shuffle_row_groups: bool
+    shuffle_row_drop_partitions: int
+    predicate: Predicate | None
+    rowgroup_selector: RowGroupSelector | None
+    cur_shard: int | None
+    shard_count: int | None
+    shard_seed: int | None
+    cache_type: CacheType | None
+    cache_location: str | os.PathLike[str] | None
+    cache_size_limit: int | None
+    cache_row_size_estimate: int | None
+    cache_extra_settings: Mapping[str, Any] | None
+    hdfs_driver: HdfsDriver | None
+    transform_spec: TransformSpec | None
+    filters: Filters | None
+    storage_options: Mapping[str, Any] | None
+    zmq_copy_buffers: bool
+    filesystem: Any
+    convert_early_to_numpy: bool
+    memory_budget: int | None
+    max_cell_bytes: int | None
+    storage_timeout: float | None
+    shuffle_memory: int
+    lanes: int | None
+    block_rows: int | None
+    reshuffle: Reshuffle
+    tail: TailWord | Tail
+    decode: Mapping[str, ImageDecode] | None
+    selection_cache: SelectionCache
+
+
+class ReaderArguments(FurtherArguments, total=False):
+    """All arguments of `make_batch_reader` behind the URL; `make_reader` has them too, and `pyarrow_serialize`."""
+
+    workers_count: int | None
+    num_epochs: int | None
