@@ -40,16 +40,14 @@ class Alone(Reader):
         rows = self.__dict__.get("rows_of_one")
         if rows is None:
             rows = self.__dict__["rows_of_one"] = itertools.chain.from_iterable(
-                self._handouts(1, self._rows_handed_out)
+                self._pass.handouts(1, self._execution.handing_out.handout)
             )
         return next(rows)
 
     def batches(self, batch_size: int) -> Iterator[Any]:
         """A generator of them."""
-        for span in self._spans(batch_size):
-            for place, batch in enumerate(span.batches()):
-                self._received = span.span, place
-                yield batch
+        for batches in self._pass.batches(batch_size):
+            yield from batches
 
 
 def reader_of(kind: type[Reader], url: str) -> Reader:

@@ -32,7 +32,6 @@ from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, PoolType, Workers
 
 if TYPE_CHECKING:
     from petastore.plan.mixture.mixture import Batching, Stop
-    from petastore.readers.mixed.mixed_reader import MixedReader
     from petastore.readers.mixed.mixed_sources import SourceGiven
 
 __all__ = ["make_batch_reader", "make_mixed_reader", "make_reader"]
@@ -305,7 +304,7 @@ def make_mixed_reader(
     selection_cache: SelectionCache = True,
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
-) -> MixedReader:
+) -> Reader:
     """Reads several datasets by weight as if they were one: deterministic, in exact proportions, resumable.
 
     A source that was read to its end starts over in another order, until the epoch ends.

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from petastore.adapters.passes import Passes, taken_over
+from petastore.adapters.runs import Handed
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.state import dump_state
@@ -66,8 +67,9 @@ def device_of(asked: Any) -> torch.device | None:
 class BatchesOnDevice:
     """The passes of a loader whose batches are on a device.
 
-    One batch is on its way while the trainer has another, so the reader is one batch further on than the trainer. What
-    the trainer received is known here: `state_dict` says it, and a new pass begins after it.
+    One batch is on its way while the trainer has another, so the reader is one batch further on than the trainer. How
+    many the trainer received is known here, and from the cursors of those that were handed over where it stands:
+    `state_dict` says it, and a new pass begins after it.
 
     Args:
         reader: The reader.
@@ -81,7 +83,9 @@ class BatchesOnDevice:
         self._passes = passes
         self._make = make
         self._carrier = Carrier(device)
-        self._received: _Received | None = None
+        self._handed = Handed(most=2)
+        self._received = 0
+        self._plan: Any = None  # of the pass; whoever moves a reader on purpose gives it another one
 
     def start(self, batch_size: int) -> Iterator[Any]:
         """The batches of a new pass; the pass begins with the first `next`.
@@ -92,9 +96,10 @@ class BatchesOnDevice:
             RequestError: By `next`: a newer pass has taken the reader over.
         """
         self._step_back()
-        batches = self._passes.start(batch_size)
+        batches = self._handed.noted(self._passes.start(batch_size))
         following = self._begin(batches)
         ours, plan = self._passes.newest, self._reader.plan
+        self._plan, received = plan, 0
         while following is not None:
             batch, following = following, None
             if batch.problem is None:
@@ -104,18 +109,16 @@ class BatchesOnDevice:
             if batch.problem is not None:
                 raise batch.problem
             carried = batch.arrive()
-            self._received = _Received(plan, batch.cursor, self._reader.cursor)
+            self._received = received = received + 1
             del batch
             yield carried
             del carried
-        self._received = None  # all that the reader gave was received
+        self._received = 0  # all that the reader gave was received
 
     def state_dict(self) -> dict[str, Any]:
         """Where the trainer stands: after the last batch that it received."""
-        received = self._last_received()
-        state: dict[str, Any] = (
-            self._reader.state_dict() if received is None else dump_state(received.plan, received.cursor)
-        )
+        cursor = self._cursor
+        state: dict[str, Any] = self._reader.state_dict() if cursor is None else dump_state(self._plan, cursor)
         return state
 
     def _begin(self, batches: Iterator[Any]) -> _Coming | None:
@@ -124,43 +127,30 @@ class BatchesOnDevice:
             batch = next(batches, None)
             if batch is None:
                 return None
-            return _Coming(batch.cursor, self._carrier.begin(self._make(batch)).arrive)
+            return _Coming(self._carrier.begin(self._make(batch)).arrive)
         except Exception as problem:  # noqa: BLE001 (whatever it is, it belongs to that batch, and is raised there)
-            return _Coming(Cursor(), lambda: None, problem)
+            return _Coming(lambda: None, problem)
 
-    def _last_received(self) -> _Received | None:
-        """What the trainer received last, if nobody has moved the reader since."""
-        received = self._received
-        if received is None or self._reader.plan is not received.plan or self._reader.cursor != received.ahead:
+    @property
+    def _cursor(self) -> Cursor | None:
+        """After the last batch that the trainer received; None where the reader stands there, or somebody moved it."""
+        if not self._received or self._reader.plan is not self._plan or self._reader.cursor != self._handed.newest:
             return None
-        return received
+        return self._handed.cursor_after(self._received)
 
     def _step_back(self) -> None:
         """Has a pass that was left early end where the trainer left it, so that the next one is the one after it."""
-        received = self._last_received()
-        if received is not None and received.cursor != received.ahead:
+        cursor = self._cursor
+        if cursor is not None and cursor != self._handed.newest:
             self._reader.load_state_dict(self.state_dict())
             self._reader.reset()
-        self._received = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Received:
-    """The last batch that the trainer received."""
-
-    plan: Any
-    """The plan of its pass; whoever moves a reader on purpose gives it another one."""
-    cursor: Any
-    """The cursor after it."""
-    ahead: Any
-    """The reader's cursor at that time."""
+        self._received = 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Coming:
     """A batch on its way."""
 
-    cursor: Any
     arrive: Callable[[], Any]
     problem: Exception | None = None
     """Why there is none."""

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.transform import Transform
 
-__all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "SpanWork", "then"]
+__all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "Assembles", "SpanWork", "then"]
 
 VALID_COLUMN = "valid"
 """The boolean column that `tail="pad"` adds: False where a row is a repeat."""
@@ -48,7 +48,12 @@ _LARGE_VALUE_BYTES = 16 * 1024
 
 LoadedRowGroups: TypeAlias = Mapping[int, LoadedRowGroup]
 Task: TypeAlias = Callable[[], None]
+Origin: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.int64]]]
 _Made = TypeVar("_Made")
+
+
+def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    return groups, rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -91,6 +96,16 @@ class SpanWork:
         return made.result() if isinstance(made, Future) else made
 
 
+class Assembles(Protocol):
+    """What makes spans: of rows, as `Assembler`, or of windows of rows."""
+
+    def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
+        """The work of a span, given the row groups that it needs."""
+
+    def decoded_rows(self, span: Span) -> tuple[Assembler, Span]:
+        """Who decodes rows for a span, and which these are, batch after batch."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Assembler:
     """Makes spans of one reader. Thread-safe: holds no state but memory to be used again."""
@@ -118,6 +133,13 @@ class Assembler:
 
     max_cell_bytes: int | None
     """Bytes that a cell may take once it is decoded; None is no limit."""
+
+    origin: Origin = dataclasses.field(default=_where_they_are, kw_only=True)
+    """Where rows lie in the dataset that are named otherwise in row groups at hand."""
+
+    def named_otherwise(self, origin: Origin) -> Assembler:
+        """The same, of rows that are named otherwise in row groups at hand; `origin` says where they lie."""
+        return dataclasses.replace(self, origin=origin)
 
     def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
         """The work of a span.
@@ -222,7 +244,9 @@ class Assembler:
         out = Decoded(column.values[where], None if column.missing is None else column.missing[where])
         try:
             if field.name in self.partition_values:
-                decode_partition_values(self.partition_values[field.name], field, picks, out)
+                groups, rows = self.origin(picks.groups, picks.rows)
+                of_rows = Picks(GroupedRows(groups, rows, None))
+                decode_partition_values(self.partition_values[field.name], field, of_rows, out)
             else:
                 decode_encoded(field, picks, loaded, self.layout, out, max_cell_bytes=self.max_cell_bytes)
         except DecodeError as problem:
@@ -247,10 +271,10 @@ class Assembler:
 
     def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
         if problem.row is not None:
-            group = int(picks.groups[problem.row])
-            problem.row = int(picks.rows[problem.row])
+            at = [problem.row]
+            (group,), (row,) = self.origin(picks.groups[at], picks.rows[at])
+            problem.row, problem.row_group = int(row), int(self.inventory.ordinal[group])
             problem.file = self.inventory.files[self.inventory.file[group]].path
-            problem.row_group = int(self.inventory.ordinal[group])
         return problem
 
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from petastore.errors import DecodeError
 from petastore.plan.batches.budget import ROUNDED, Budget
 from petastore.plan.plan import Span
-from petastore.readers.assembly.assemble import Assembler, LoadedRowGroups, SpanWork
+from petastore.readers.assembly.assemble import Assembles, LoadedRowGroups, SpanWork
 
 __all__ = ["Room", "begin_in_room"]
 
@@ -70,8 +70,8 @@ class Room:
         return total + min(self.workers * largest, total)
 
 
-def begin_in_room(assembler: Assembler, room: Room, span: Span, loaded: LoadedRowGroups) -> SpanWork:
-    """The work of a span, as `Assembler.begin`; in parts where its values take more than there is room for.
+def begin_in_room(assembler: Assembles, room: Room, span: Span, loaded: LoadedRowGroups) -> SpanWork:
+    """The work of a span, as `Assembles.begin`; in parts where its values take more than there is room for.
 
     Raises:
         DecodeError: There is no room even for a single batch; the largest of its cells is named.
@@ -95,7 +95,7 @@ def begin_in_room(assembler: Assembler, room: Room, span: Span, loaded: LoadedRo
     return SpanWork([], _nothing, tuple(functools.partial(_begin, assembler, part, loaded) for part in parts))
 
 
-def _begin(assembler: Assembler, part: Span, loaded: LoadedRowGroups) -> SpanWork:
+def _begin(assembler: Assembles, part: Span, loaded: LoadedRowGroups) -> SpanWork:
     return assembler.begin(part, {group: loaded[group] for group in np.unique(part.groups).tolist()})
 
 

@@ -16,7 +16,7 @@ from petastore.plan.plan import Plan
 from petastore.plan.request import Fields, PlanAsk
 from petastore.plan.selection import Selection
 from petastore.readers.asked import DatasetAsk, RowsAsk, SourceArguments, SourceAsk, Urls
-from petastore.readers.mixed.mixed_reader import agreed_schema
+from petastore.readers.mixed.mixed_datasets import agreed_schema
 from petastore.schema.unischema import Unischema
 from petastore.work.workers import Workers
 

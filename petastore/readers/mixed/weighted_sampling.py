@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixture.mixture import Batching, Mixture
 from petastore.plan.order.mix import mix
-from petastore.readers.mixed.mixed_reader import MixedReader, agreed_schema
+from petastore.plan.windows.windows import Windows
+from petastore.readers.execution.execution import Execution
+from petastore.readers.mixed.mixed_datasets import MixedDatasets, agreed_schema
+from petastore.readers.mixed.mixed_execution import execution_of_mixture
 from petastore.readers.reader import Reader
+from petastore.readers.windows.window_execution import execution_of_windows
+from petastore.transforming.transform import TransformSpec
+from petastore.work.workers import Workers
 
 __all__ = ["WeightedSamplingReader"]
 
 
-class WeightedSamplingReader(MixedReader):
+class WeightedSamplingReader(Reader):
     """Reads several readers as one, each with its probability; all that a `Reader` does, it does.
 
     Nothing is drawn: proportions are exact, every run with the same seeds gives the same rows, ranks agree, and states
@@ -51,22 +58,6 @@ class WeightedSamplingReader(MixedReader):
         [0, 100, 1, 2, 3]
     """
 
-    def __new__(
-        cls,
-        readers: Sequence[Reader],
-        probabilities: Sequence[Any],  # noqa: ARG004 - the parameters of `__init__`, which `help` takes from here
-        *,
-        batching: Batching | None = None,  # noqa: ARG004
-        seed: int | None = None,  # noqa: ARG004
-        source_column: str | None = None,  # noqa: ARG004
-    ) -> Self:
-        """A mixture of windows where the readers give windows, and else of rows."""
-        from petastore.readers.mixed.mixed_windows import WeightedSamplingWindows
-
-        is_windowed = any(getattr(reader, "ngram", None) is not None for reader in readers)
-        kind: Any = WeightedSamplingWindows if is_windowed and cls is WeightedSamplingReader else cls
-        return object.__new__(kind)
-
     def __init__(
         self,
         readers: Sequence[Reader],
@@ -81,19 +72,17 @@ class WeightedSamplingReader(MixedReader):
         datasets = _checked(self.readers)
         if len(probabilities) != len(datasets):
             raise RequestError(f"{len(datasets):,} readers were given, but {len(probabilities):,} probabilities")
-        is_batched = self.readers[0].batched_output
+        first = self.readers[0]
+        if first.windows is not None and source_column is not None:
+            raise RequestError(f"source_column={source_column!r}, but windows have no such column")
+        batching = batching or ("per_source" if first.batched_output else "mixed")
+        mixture = _mixture(self.readers, probabilities, batching=batching, seed=seed)
         super().__init__(
-            datasets,
-            _mixture(
-                self.readers,
-                probabilities,
-                batching=batching or ("per_source" if is_batched else "mixed"),
-                seed=seed,
-            ),
-            workers=self.readers[0].workers,
-            transforms=[reader.transform for reader in self.readers],
-            batched=is_batched,
-            source_column=source_column,
+            MixedDatasets(tuple(datasets), mixture),
+            mixture,
+            workers=first.workers,
+            batched=first.batched_output,
+            build=functools.partial(_execution, self.readers, source_column),
         )
 
     def stop(self) -> None:
@@ -130,6 +119,32 @@ def _checked(readers: Sequence[Reader]) -> list[Dataset]:
         datasets.append(reader.dataset)
     agreed_schema([reader.schema for reader in readers], [dataset.url for dataset in datasets])
     return datasets
+
+
+def _execution(
+    readers: Sequence[Reader],
+    source_column: str | None,
+    mixed: MixedDatasets,
+    mixture: Mixture,
+    *,
+    workers: Workers,
+    transform: TransformSpec | None,
+    batched: bool,
+) -> Execution:
+    """What is run: rows of all readers, each transformed as its reader does, or windows of them."""
+    transforms = [reader.transform for reader in readers]
+    rows = execution_of_mixture(
+        mixed,
+        mixture,
+        workers=workers,
+        transform=transform,
+        batched=batched,
+        transforms=transforms,
+        source_column=source_column,
+    )
+    windows = [reader.windows for reader in readers if reader.windows is not None]
+    ngram = readers[0].ngram
+    return rows if ngram is None else execution_of_windows(rows, ngram, Windows.joined(windows))
 
 
 def _mixture(readers: Sequence[Reader], weights: Sequence[Any], *, batching: Batching, seed: int | None) -> Mixture:

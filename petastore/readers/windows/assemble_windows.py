@@ -25,13 +25,11 @@ from numpy.typing import NDArray
 from petastore.arrow_memory import arrow_numbers
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import Decoded
-from petastore.errors import DecodeError
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.plan.unit import ReadUnit
 from petastore.plan.windows.windows import Following, Windows
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, LoadedRowGroups, SpanWork, then
-from petastore.readers.assembly.gather import Picks
 from petastore.readers.batch import Columns
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.loader import Loading, Read, RowGroupLoader, at_least
@@ -40,7 +38,7 @@ from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.storage.row_groups.asked_columns import Part
 
-__all__ = ["HEADS_BYTES", "ExtendedLoader", "RowAssembler", "WindowAssembler", "heads_of", "window_schema"]
+__all__ = ["HEADS_BYTES", "ExtendedLoader", "WindowAssembler", "heads_of", "window_schema"]
 
 HEADS_BYTES = 16 * 1024 * 1024
 """Bytes of first rows of row groups that are kept; one row group's, where these are more."""
@@ -138,40 +136,20 @@ def heads_of(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RowAssembler(Assembler):
-    """Makes the rows that windows cover; a row is named by an extended row group and its place there."""
-
-    windows: Windows
-
-    def _decode(
-        self, field: UnischemaField, span: Span, loaded: LoadedRowGroups, column: Decoded, where: slice
-    ) -> None:
-        if field.name in self.partition_values:  # what follows may lie in another directory
-            groups, rows = self.windows.origin(span.groups, span.rows)
-            span = dataclasses.replace(span, picked=GroupedRows(groups, rows, None))
-        super()._decode(field, span, loaded, column, where)
-
-    def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
-        if problem.row is not None:
-            at = [problem.row]
-            (group,), (row,) = self.windows.origin(picks.groups[at], picks.rows[at])
-            problem.row, problem.row_group = int(row), int(self.inventory.ordinal[group])
-            problem.file = self.inventory.files[self.inventory.file[group]].path
-        return problem
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class WindowAssembler(Assembler):
+class WindowAssembler:
     """Makes spans of windows. Thread-safe, as `Assembler` is."""
 
-    rows: RowAssembler
-    """Makes the rows that they cover."""
+    rows: Assembler
+    """Makes the rows that they cover; a row is named by an extended row group and its place there."""
 
     windows: Windows
     """Which these are."""
 
     places: Mapping[str, Sequence[int]]
     """Of each field that comes out: at which rows of a window, counted from 0, it is wanted."""
+
+    schema: Unischema
+    """The fields that come out, as `window_schema` says."""
 
     apart: bool
     """Whether the rows of a batch are made for themselves, as functions of whole batches want it."""
@@ -219,7 +197,7 @@ class WindowAssembler(Assembler):
     def _laid(self, span: Span, place_of: NDArray[np.int64], rows: AssembledSpan) -> AssembledSpan:
         columns = {
             field.name: _window_column(
-                rows.columns.by_name[field.name], place_of[:, list(self.places[field.name])], self.buffers
+                rows.columns.by_name[field.name], place_of[:, list(self.places[field.name])], self.rows.buffers
             )
             for field in self.schema
         }

@@ -22,7 +22,7 @@ from petastore.errors import DecodeError, NoDataAvailableError, RequestError
 from petastore.plan.request import OrderAsk, PlanAsk, TailWord
 from petastore.plan.unit import ReadUnit
 from petastore.readers.asked import RowsAsk, RunAsk
-from petastore.readers.windows.window_reader import WindowReader, open_window_reader
+from petastore.readers.windows.window_reader import open_window_reader
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.work.workers import PoolType, Workers
 from tests.readers.transforms_to_send import unchanged
@@ -424,7 +424,7 @@ class Spy(Dataset):
 
     def seen_while_reading(self, asked: NGram, order: OrderAsk) -> list[tuple[int, int | None]]:
         with open_window_reader(self, asked, PlanAsk(order=order), RowsAsk(), RunAsk(Workers("dummy"))) as reader:
-            assert isinstance(reader, WindowReader)
+            assert reader.ngram is not None
             assert sum(batch.num_rows for batch in reader.batches(50)) == len(reader)
         return sorted(self.__dict__["seen"], key=str)
 

@@ -20,7 +20,7 @@ from petastore.plan.batches.spans import Span
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Columns
-from petastore.readers.handouts import rows_of
+from petastore.readers.execution.handouts import rows_of
 from petastore.schema.row import row_type
 
 
@@ -82,7 +82,7 @@ def test_the_batch_of_the_last_row_that_was_taken_is_known(
     assert [row.twice for row in itertools.islice(rows, taken)] == [2 * row for row in range(min(taken, total))]
     batch_of_row = [batch for batch, size in enumerate(sizes) for _ in range(size)]
     last = min(taken, total) - 1
-    assert rows.received == (None if last < 0 else (span.span, batch_of_row[last]))
+    assert rows.cursor == (None if last < 0 else span.span.cursor_after(batch_of_row[last]))
 
 
 SCHEMA = Unischema(

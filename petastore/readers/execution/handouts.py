@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.decoding.decode import Decoded
+from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Span
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Batch
@@ -42,15 +43,15 @@ class Handout:
         return self._items
 
     @property
-    def received(self) -> tuple[Span, int] | None:
-        """The span, and the place in it of the batch that the last taken item belongs to; None before the first.
+    def cursor(self) -> Cursor | None:
+        """The cursor after the batch that the last taken item belongs to; None before the first.
 
         With `tail="even"` the last batch of a rank may hold two rows or none: items, not batches, are counted.
         """
         taken = int(self._ends[-1]) - operator.length_hint(self._untaken)
         if taken == 0:
             return None
-        return self._span, int(np.searchsorted(self._ends, taken - 1, side="right")) - 1
+        return self._span.cursor_after(int(np.searchsorted(self._ends, taken - 1, side="right")) - 1)
 
 
 def rows_of(assembled: AssembledSpan, row_type: Any) -> Handout:

@@ -19,7 +19,7 @@ from petastore.adapters.torch import DataLoader
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 from petastore.errors import DatasetNotFoundError, DecodeError, NoDataAvailableError, RequestError, SchemaError
 from petastore.indexing import SingleFieldIndexer, build_rowgroup_index
-from petastore.readers.mixed.mixed_reader import MixedReader
+from petastore.readers.reader import Reader
 from petastore.selectors import SingleIndexSelector
 
 SIZES = (60, 25, 200)
@@ -61,7 +61,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(folder / f"d{number}") for number in range(3)]
 
 
-def mixed(urls: Any, weights: Any = (3, 1, 4), **kwargs: Any) -> MixedReader:
+def mixed(urls: Any, weights: Any = (3, 1, 4), **kwargs: Any) -> Reader:
     return petastore.make_mixed_reader(urls, weights, **kwargs)
 
 
@@ -207,7 +207,7 @@ def test_another_number_of_ranks_and_another_batch_size_go_on(urls: list[str], b
 
 
 def test_torch_goes_on_in_a_fresh_reader_whose_seed_is_drawn_anew(urls: list[str]) -> None:
-    def loader_of(reader: MixedReader) -> DataLoader:
+    def loader_of(reader: Reader) -> DataLoader:
         return DataLoader(reader, batch_size=10)
 
     fields = ["id", "pose"]

@@ -1,0 +1,162 @@
+"""An execution: what a reader runs, as one value.
+
+It says where cells come from, what the plan is, how row groups are loaded, how batches are assembled of them, and what
+is handed out. Rows of a dataset, windows of rows and mixtures of datasets are built as such values, by
+`petastore.readers.execution.row_execution`, `window_execution` and `mixed_execution`; the reader that runs them is one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol, TypeAlias
+
+from petastore.decoding.cell_sizes import refuse_large_fields
+from petastore.errors import RequestError
+from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.plan import Plan
+from petastore.plan.request import Tail
+from petastore.plan.windows.ngram import NGram
+from petastore.plan.windows.windows import Windows
+from petastore.readers.assembly.assemble import VALID_COLUMN, Assembles
+from petastore.readers.execution.functions import Functions
+from petastore.readers.execution.handing_out import HandingOut
+from petastore.readers.execution.loading import Loading, Readable
+from petastore.readers.loaded.footprint import Footprint
+from petastore.readers.loaded.layout import Layout
+from petastore.schema.unischema import Unischema
+from petastore.transforming.transform import TransformSpec
+from petastore.work.workers import Workers
+
+__all__ = ["AnyPlan", "Assembly", "Build", "Execution", "Readable", "WindowsOfRows"]
+
+AnyPlan: TypeAlias = Plan | Mixture
+"""What is read, by whom and in what order."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Assembly:
+    """How batches are made of row groups at hand."""
+
+    assembler: Assembles
+    """Makes spans of batches."""
+
+    view: Unischema
+    """The fields that are read, before the transform."""
+
+    schema: Unischema
+    """The fields that come out."""
+
+    layout: Layout
+    """How row groups at hand are kept."""
+
+    footprint: Footprint
+    """What rows take in memory, at hand and in batches."""
+
+    functions: Functions
+    """The functions of transforms, and who calls them."""
+
+    gives_stacks: bool
+    """Whether columns that lie in one array when they are read come out in one array too."""
+
+    @property
+    def stacked_columns(self) -> list[tuple[str, ...]]:
+        """Names of columns that come out in one array too, where none of their values is missing."""
+        layout = self.layout
+        if not self.gives_stacks:
+            return []
+        return [tuple(name for number in kind for name in layout.stacks[number].names) for kind in layout.kinds]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WindowsOfRows:
+    """What windows are, where rows that are handed out are windows of others."""
+
+    ngram: NGram
+    """What a window is, with the fields of the dataset."""
+
+    windows: Windows
+    """Which rows each window covers."""
+
+    row_schema: Unischema
+    """What the rows of windows are: all fields of all offsets, after the transform."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Execution:
+    """What a reader runs. Memory and processes that it names are the reader's own, which ends them."""
+
+    source: Readable
+    """Where cells come from."""
+
+    plan: AnyPlan
+    """What is read, by whom and in what order."""
+
+    loading: Loading
+    """How row groups are loaded."""
+
+    assembly: Assembly
+    """How batches are assembled."""
+
+    handing_out: HandingOut
+    """What iterating gives."""
+
+    workers: Workers
+    """Who does the work."""
+
+    batched: bool
+    """Whether iterating gives column batches, or else rows."""
+
+    transform: TransformSpec | None
+    """The function for all rows, as it was given; None where there is none, or sources have functions of their own."""
+
+    windows: WindowsOfRows | None = None
+    """What windows are; None where rows are."""
+
+    def on(self, plan: AnyPlan) -> Execution:
+        """The same of another plan of the same rows: of another rank, or one that goes on where a state was taken."""
+        return dataclasses.replace(self, plan=plan)
+
+    def refuse_what_cannot_be(self) -> None:
+        """Looks at what no stage can see by itself.
+
+        Raises:
+            RequestError: Values of a field are too large, or the column `valid` of `tail="pad"` is there already.
+            NoDataAvailableError: `tail="even"` with fewer rows than shards.
+        """
+        refuse_large_fields(self.assembly.view, self.workers.max_cell_bytes)
+        if self.plan.request.tail is Tail.PAD and VALID_COLUMN in self.assembly.schema:
+            raise RequestError(
+                f"tail='pad' adds a column {VALID_COLUMN!r}, but the dataset has one already; leave it out by "
+                "schema_fields, or use another tail"
+            )
+        self.plan.steps_per_epoch(self.handing_out.rows)
+
+    def close(self) -> None:
+        """Has processes of transforms end. May be called again, by any thread."""
+        self.assembly.functions.close()
+
+    def join(self) -> None:
+        """Gives memory back, and waits until no process runs, after `close`. May be called again."""
+        self.loading.memory.close()
+        self.assembly.functions.join()
+
+    def __str__(self) -> str:
+        request = self.plan.request
+        what = "batches" if self.batched else "rows"
+        epochs = (
+            "endless" if request.epochs is None else f"{request.epochs:,} epoch{'' if request.epochs == 1 else 's'}"
+        )
+        return (
+            f"{what} of {self.source.url}; shard {request.shard.index} of {request.shard.count}, "
+            f"{self.plan.rows_per_epoch(self.handing_out.rows):,} of {self.plan.num_rows:,} rows, "
+            f"{len(request.columns)} columns, {epochs}, seed {request.order.seed}"
+        )
+
+
+class Build(Protocol):
+    """What makes an execution of what a reader is asked for; see `petastore.readers.execution.row_execution`."""
+
+    def __call__(
+        self, dataset: Readable, plan: AnyPlan, /, *, workers: Workers, transform: TransformSpec | None, batched: bool
+    ) -> Execution:
+        """The execution."""

@@ -1,0 +1,90 @@
+"""What a reader of the rows of one dataset runs."""
+
+from __future__ import annotations
+
+from petastore.readers.assembly.assemble import Assembler
+from petastore.readers.execution.execution import AnyPlan, Assembly, Execution
+from petastore.readers.execution.functions import Functions
+from petastore.readers.execution.handing_out import GivesBatches, GivesRows, HandingOut, most_rows
+from petastore.readers.execution.loading import Loading, Readable
+from petastore.readers.execution.memory import Memory
+from petastore.readers.loaded.footprint import Footprint
+from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.loader import RowGroupLoader
+from petastore.schema.unischema import Unischema
+from petastore.transforming.transform import TransformSpec
+from petastore.work.workers import Workers
+
+__all__ = ["admission_for", "execution_of_rows", "handing_out_rows"]
+
+
+def execution_of_rows(
+    dataset: Readable,
+    plan: AnyPlan,
+    *,
+    workers: Workers,
+    transform: TransformSpec | None = None,
+    batched: bool = False,
+) -> Execution:
+    """What a reader of the rows of a dataset runs.
+
+    Args:
+        dataset: Where the plan's row groups are.
+        plan: What is read, in what order.
+        workers: Who does the work.
+        transform: A function for rows, or for DataFrames where `batched`.
+        batched: Whether iteration gives column batches, or else rows.
+
+    Raises:
+        RequestError: The transform contradicts the schema, or cannot be sent to a process.
+    """
+    columns, memory = plan.request.columns, Memory()
+    functions = Functions.of([transform], workers=workers, batched=batched)
+    view = Unischema(f"{dataset.schema.name}_view", [dataset.schema[name] for name in columns])
+    schema, transformed = functions.transform(transform, view, dataset, memory.buffers)
+    partition_values = dataset.partition_values(columns)
+    largest_group = int(plan.inventory.rows.max(initial=1))
+    layout = Layout.of(view, rows=largest_group, apart=set(partition_values))
+    assembler = Assembler(
+        inventory=dataset.inventory,
+        view=view,
+        schema=schema,
+        partition_values=partition_values,
+        transform=transformed,
+        layout=layout,
+        buffers=memory.buffers,
+        max_cell_bytes=workers.max_cell_bytes,
+    )
+    loader = admission_for(assembler, workers)
+    return Execution(
+        source=dataset,
+        plan=plan,
+        loading=Loading.of(lambda _group: loader, memory),
+        assembly=Assembly(
+            assembler=assembler,
+            view=view,
+            schema=schema,
+            layout=layout,
+            footprint=Footprint(view, dataset.schema, layout, plan.inventory),
+            functions=functions,
+            gives_stacks=transform is None,
+        ),
+        handing_out=handing_out_rows(schema, plan, batched=batched),
+        workers=workers,
+        batched=batched,
+        transform=transform,
+    )
+
+
+def admission_for(assembler: Assembler, workers: Workers) -> RowGroupLoader:
+    """What takes in row groups of the dataset of an assembler."""
+    stored = {field.name: field for field in assembler.view if field.name not in assembler.partition_values}
+    return RowGroupLoader(assembler.layout, stored, assembler.buffers, most_bytes=workers.most_copied_bytes)
+
+
+def handing_out_rows(schema: Unischema, plan: AnyPlan, *, batched: bool) -> HandingOut:
+    """What iterating gives where rows of this schema come out."""
+    tail = plan.request.tail
+    if not batched:
+        return GivesRows(schema, tail)
+    return GivesBatches(schema, tail, most_rows(int(plan.inventory.rows.max(initial=1))))

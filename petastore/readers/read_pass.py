@@ -1,0 +1,153 @@
+"""One pass over the data: all epochs from a cursor on. It owns the pipeline, the cursor, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from petastore import forks
+from petastore.errors import ReaderClosedError
+from petastore.plan.cursor import Cursor
+from petastore.readers.assembly.assemble import AssembledSpan
+from petastore.readers.execution.execution import Execution
+from petastore.readers.execution.handouts import Handout, batches_of
+from petastore.readers.execution.loading import Loads
+from petastore.readers.execution.pacing import beginning_of, pace_of
+from petastore.readers.pipeline import Pipeline
+from petastore.readers.shared import End, Shared
+
+__all__ = ["STOPPED", "Pass"]
+
+STOPPED = "this reader was stopped; open another one"
+
+
+class Pass:
+    """A pass over the data.
+
+    Batches of one size and of another, or rows, may be taken one after the other: each goes on behind what was received
+    of the one before, and ends it. One of them is taken at a time, by one thread at a time; all else may be asked or
+    called by any thread.
+
+    Args:
+        execution: What is run.
+        begin: Where the pass begins.
+    """
+
+    def __init__(self, execution: Execution, begin: Cursor) -> None:
+        self.beginning = forks.Lock()
+        """Held by who begins a loop: several threads may begin theirs at once."""
+        self.is_over = False
+        """Whether somebody has come to the end of the last epoch."""
+        self._execution = execution
+        self._received = begin
+        self._handout: Handout | None = None  # the last one, whatever it gives
+        self._pipeline: Pipeline | None = None
+        self._end: End | None = None
+        self._is_stopped = False
+
+    @property
+    def cursor(self) -> Cursor:
+        """After the last item that was received. Nothing is noted when items are taken: a handout knows how many."""
+        handout = self._handout
+        if handout is not None:
+            self._received = handout.cursor or self._received
+        return self._received
+
+    @property
+    def waited_s(self) -> float:
+        """For how many seconds somebody has waited for rows."""
+        pipeline = self._pipeline
+        return 0.0 if pipeline is None else pipeline.waited_s
+
+    @property
+    def is_running(self) -> bool:
+        """Whether workers may be at work."""
+        pipeline = self._pipeline
+        return pipeline is not None and not pipeline.is_closed
+
+    def items(self) -> Shared[Any]:
+        """What iterating the reader gives, from the cursor on; shared by the threads that iterate it."""
+        handing_out = self._execution.handing_out
+        return Shared(self.handouts(handing_out.rows, handing_out.handout))
+
+    def batches(self, batch_size: int) -> Generator[Handout]:
+        """Batches of this size, span after span, from the cursor on."""
+        return self.handouts(batch_size, batches_of)
+
+    def handouts(self, batch_size: int, hand_out: Callable[[AssembledSpan], Handout]) -> Generator[Handout]:
+        """What is handed out of span after span, from the cursor on; it stands behind what was taken of the last one.
+
+        Args:
+            batch_size: Rows of a batch.
+            hand_out: Makes of a span what is handed out of it.
+        """
+        for span in self._spans(batch_size):
+            self._received = self.cursor
+            self._handout = hand_out(span)
+            del span  # the consumer's now
+            yield self._handout
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Notes what was received, and holds no rows any more."""
+        self._received, self._handout = self.cursor, None
+
+    def _spans(self, batch_size: int) -> Generator[AssembledSpan]:
+        """Assembled spans; the pipeline ends with the last one, or when the caller leaves."""
+        if self._is_stopped:
+            raise ReaderClosedError(STOPPED)
+        self.end()
+        execution = self._execution
+        plan, loading, assembly = execution.plan, execution.loading, execution.assembly
+        pace = pace_of(execution, batch_size)
+        pool = assembly.functions.pool()
+        arena = loading.memory.arena(assembly.layout, plan.room_rows)
+        loads = Loads(execution.source, plan.unit, loading, arena, pool)
+        pipeline = self._pipeline = Pipeline(
+            plan.spans(batch_size, rows_per_span=pace.rows_per_span, after=self.cursor),
+            fetch=loads.load,
+            begin=beginning_of(execution, batch_size),
+            pool=pool,
+            ahead=pace.ahead,
+            # Row groups that were fetched together are in memory until the last of them is not needed any more.
+            sizes=plan.inventory.decoded_bytes if execution.workers.memory_budget is None else None,
+            fetch_together=loads.load_together,
+        )
+        if self._is_stopped:  # meanwhile: `close` saw no pipeline
+            pipeline.close()
+        try:
+            yield from pipeline
+            pipeline.join()
+            self.is_over = True
+        except GeneratorExit:
+            pipeline.close()
+            pipeline.join()
+            raise
+        finally:
+            # Who is woken by `close` waits for no task that still runs; `end` does.
+            pipeline.close()
+            loads.close()
+
+    def close(self) -> None:
+        """Gives nothing more, and wakes whoever waits, with `ReaderClosedError`. May be called again, by any thread."""
+        self._is_stopped = True
+        pipeline = self._pipeline
+        if pipeline is not None:
+            pipeline.close()
+
+    def end(self) -> None:
+        """Ends the pipeline and waits until none of its workers runs any more. May be called again."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
+            pipeline.join()
+
+    def tell_end(self) -> None:
+        """Tells the calling thread that the pass is over."""
+        self._end = self._end or End()
+        self._end.tell()
+
+    @property
+    def end_is_news(self) -> bool:
+        """Whether the pass is over and the calling thread, which meant to share it, does not know."""
+        return self._end is not None and self._end.is_news

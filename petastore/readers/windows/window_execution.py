@@ -1,0 +1,148 @@
+"""What a reader of windows runs, made of what a reader of their rows would run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from petastore.errors import RequestError
+from petastore.once import once
+from petastore.plan.request import Tail
+from petastore.plan.windows.ngram import NGram
+from petastore.plan.windows.windows import Windows
+from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler
+from petastore.readers.execution.execution import Execution, WindowsOfRows
+from petastore.readers.execution.handing_out import GivesBatches, HandingOut, most_rows
+from petastore.readers.execution.handouts import Handout, windows_of
+from petastore.readers.loaded.loader import RowGroupLoader
+from petastore.readers.windows.assemble_windows import ExtendedLoader, WindowAssembler, heads_of, window_schema
+from petastore.readers.windows.window_footprint import footprint_of_windows
+from petastore.schema.unischema import Unischema
+
+__all__ = ["execution_of_windows"]
+
+
+def execution_of_windows(rows: Execution, ngram: NGram, windows: Windows) -> Execution:
+    """What a reader of windows runs.
+
+    Args:
+        rows: What a reader of the rows would run; its plan is of the rows with which windows begin.
+        ngram: What a window is; resolved.
+        windows: Which rows each window covers.
+
+    Raises:
+        RequestError: After the transform there is no field that a window has; or the rows are windows already.
+    """
+    of_rows = rows.assembly
+    if not isinstance(of_rows.assembler, Assembler):
+        raise RequestError("windows are made of rows, and these are windows already")
+    places = _places(ngram, of_rows.schema)
+    schema = window_schema(of_rows.schema, places)
+    assembler = WindowAssembler(
+        rows=of_rows.assembler.named_otherwise(windows.origin),
+        windows=windows,
+        places=places,
+        schema=schema,
+        apart=rows.batched and of_rows.functions.are_called,
+    )
+    return dataclasses.replace(
+        rows,
+        loading=dataclasses.replace(rows.loading, loader_of=_extended_admissions(rows, windows)),
+        assembly=dataclasses.replace(
+            of_rows,
+            assembler=assembler,
+            schema=schema,
+            footprint=footprint_of_windows(of_rows.footprint, ngram, workers=rows.workers),
+            gives_stacks=False,
+        ),
+        handing_out=_handing_out(rows, ngram, schema),
+        windows=WindowsOfRows(ngram, windows, of_rows.schema),
+    )
+
+
+def _extended_admissions(rows: Execution, windows: Windows) -> Callable[[int], RowGroupLoader]:
+    """What takes in row groups with the rows that follow them."""
+    loader_of = rows.loading.loader_of
+    heads = heads_of(windows, rows.plan.unit, rows.source.read_in_parts, lambda group: loader_of(group).fields)
+
+    def of_group(group: int) -> RowGroupLoader:
+        plain = loader_of(group)
+        return ExtendedLoader(
+            plain.layout,
+            plain.fields,
+            plain.buffers,
+            windows.following(group),
+            heads,
+            most_bytes=plain.most_bytes,
+        )
+
+    return of_group
+
+
+def _handing_out(rows: Execution, ngram: NGram, schema: Unischema) -> HandingOut:
+    tail = rows.plan.request.tail
+    if not rows.batched:
+        return _GivesWindows(ngram, rows.assembly.schema, tail)
+    # As many windows as have the rows of a row group of the largest size.
+    most = most_rows(int(rows.plan.inventory.rows.max(initial=1)))
+    return GivesBatches(schema, tail, max(most // ngram.length, 1))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _GivesWindows:
+    """Windows one by one: dicts from offset to the row there, as a named tuple."""
+
+    ngram: NGram
+    """What a window is."""
+
+    row_schema: Unischema
+    """All fields of its rows, after the transform."""
+
+    tail: Tail
+    """Says whether windows say whether they are repeats."""
+
+    rows: int = 1
+    """Windows of what one `next` gives."""
+
+    def handout(self, span: AssembledSpan) -> Handout:
+        """The windows of a span."""
+        columns = {name: column.rows(0, len(column.values)) for name, column in span.columns.by_name.items()}
+        parts = [self._rows_at(offset, schema, columns, span.span.num_rows) for offset, schema in self._of_offsets]
+        keys: list[Any] = list(self.ngram.offsets)
+        if VALID_COLUMN in columns and self.tail is Tail.PAD:
+            keys.append(VALID_COLUMN)
+            parts.append(columns[VALID_COLUMN].tolist())
+        return windows_of(span.span, parts, lambda window: dict(zip(keys, window, strict=True)))
+
+    @once
+    def _of_offsets(self) -> list[tuple[int, Unischema]]:
+        """Of each offset: the fields that windows have there."""
+        return [(offset, self.ngram.get_schema_at_timestep(self.row_schema, offset)) for offset in self.ngram.offsets]
+
+    def _rows_at(self, offset: int, schema: Unischema, columns: Mapping[str, Any], windows: int) -> list[Any]:
+        """The rows that all windows have at an offset."""
+        make = schema.row_type._make
+        if len(schema) == 0:
+            return [make(())] * windows
+        values = [_values(columns[name][:, self.ngram.offsets_of(name).index(offset)]) for name in schema.fields]
+        return [make(row) for row in zip(*values, strict=True)]
+
+
+def _places(ngram: NGram, schema: Unischema) -> Mapping[str, Sequence[int]]:
+    """Of each field that comes out: at which rows of a window, counted from 0, it is wanted."""
+    found = {name: ngram.offsets_of(name) for name in schema.fields}
+    places = {name: [offset - ngram.offsets[0] for offset in offsets] for name, offsets in found.items() if offsets}
+    if not places:
+        raise RequestError(f"after the transform there is none of the fields that {ngram!r} names")
+    return places
+
+
+def _values(column: Any) -> Any:
+    """The values of a column one by one; None where one is missing."""
+    if isinstance(column, np.ma.MaskedArray):
+        gone: Any = np.ma.getmaskarray(column).reshape(len(column), -1).any(axis=1)
+        return [None if none else value for none, value in zip(gone.tolist(), column.data, strict=True)]
+    return column
