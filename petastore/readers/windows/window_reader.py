@@ -18,6 +18,7 @@ from petastore.readers.windows.window_starts import select_window_starts
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.transform import TransformSpec, transform_schema
+from petastore.work.workers import Workers
 
 __all__ = ["open_window_reader"]
 
