@@ -71,6 +71,11 @@ def test_both_readers_decode_codecs(url: str) -> None:
     assert batch.pose.dtype == np.float32
 
 
+def test_fields_may_be_an_iterator_also_where_rows_are_filtered(url: str) -> None:
+    found = read_all(url, schema_fields=iter(["id"]), filters=[("id", ">=", 23)], shuffle_row_groups=False)
+    assert [row._asdict() for row in found] == [{"id": 23}, {"id": 24}]
+
+
 def test_there_is_no_such_path(tmp_path: Path) -> None:
     for call in (petastore.make_reader, petastore.make_batch_reader, petastore.open_dataset):
         with pytest.raises(DatasetNotFoundError, match="nothing_here"):

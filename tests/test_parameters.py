@@ -15,7 +15,8 @@ import petastore
 from petastore.adapters.torch import ReaderDataset
 from petastore.dataset import Dataset
 from petastore.plan.request import OrderAsk
-from petastore.readers.asked import DatasetAsk, FurtherArguments, ReaderArguments, RowsAsk, SourceArguments
+from petastore.readers.arguments import FurtherArguments, ReaderArguments, SourceArguments
+from petastore.readers.asked import DatasetAsk, RowsAsk
 from petastore.selecting.retired import Retired
 
 PACKAGE = Path(petastore.__file__).parent
@@ -38,8 +39,6 @@ DICTS_OF_OTHERS = {
     "QuickIterator.__next__",
     # What Python itself gives.
     "DataframeColumnCodec.__init_subclass__",
-    # An assembler with all that another one was made with.
-    "WeightedSamplingWindows._row_assembler",
 }
 """Functions that are given, or unpack, a dict which is the user's or a file's: no parameters of ours."""
 
@@ -204,6 +203,11 @@ def test_a_value_has_the_types_and_defaults_of_the_parameters_that_it_holds(valu
     assert {field.name: (field.type, field.default) for field in fields} == {
         field.name: (readers[field.name].annotation, readers[field.name].default) for field in fields
     }
+
+
+def test_what_may_hold_a_secret_is_not_shown() -> None:
+    ask = DatasetAsk("https://host/data?signature=SECRET", {"key": "SECRET"}, "SECRET")
+    assert "SECRET" not in repr(ask)
 
 
 def test_a_source_of_a_mixture_says_what_the_mixture_says_for_all() -> None:

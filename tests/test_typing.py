@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 import petastore
 
 PACKAGE = Path(petastore.__file__).parent
+ROOT = Path(__file__).parents[1]
 
 PROGRAMS = {
     "rows": """
@@ -34,6 +36,7 @@ make_reader("users", cache_type=None, hdfs_driver="libhdfs")
     "words": """
 from petastore import make_batch_reader, make_mixed_reader, make_reader, open_dataset, write_dataset
 from petastore import TransformSpec, Unischema
+from petastore.codecs import CompressedImageCodec
 
 make_reader("users", tail="evn")  # error: arg-type
 make_reader("users", reader_pool_type="threads")  # error: arg-type
@@ -46,6 +49,8 @@ open_dataset("users").plan(tail="evn")  # error: arg-type
 TransformSpec(takes="rows")  # error: arg-type
 write_dataset("users", Unischema("user", []), [], mode="replace")  # error: arg-type
 write_dataset("users", Unischema("user", []), [], compression="rar")  # error: arg-type
+CompressedImageCodec("gif")  # error: arg-type
+CompressedImageCodec("jpeg", quality=90)
 """,
     "parameters": """
 from petastore import make_batch_reader, make_reader
@@ -147,8 +152,8 @@ with converter.make_torch_dataloader(64, num_epochs=1, cur_shard=0, shard_count=
     for batch in loader:
         print(batch["x"].shape)
         batch.nosuch  # error: attr-defined
-converter.make_torch_dataloader(64, tail="evn")  # error: call-overload
-converter.make_torch_dataloader(64, shufle_rows=True)  # error: call-overload
+converter.make_torch_dataloader(64, tail="evn")  # error: arg-type
+converter.make_torch_dataloader(64, shufle_rows=True)  # error: call-arg
 converter.make_tf_dataset(64, seeds=1)  # error: call-arg
 make_spark_converter("file:///data/points", dtype="float16")  # error: arg-type
 
@@ -197,5 +202,10 @@ def test_mypy_finds_what_is_wrong_in_a_users_program_and_nothing_else(
     assert found[name] == marked
 
 
-def test_the_package_says_that_it_is_typed_and_a_wheel_takes_that_along() -> None:
-    assert (PACKAGE / "py.typed").read_bytes() == b""
+def test_the_package_says_that_it_is_typed_and_wheels_take_all_of_its_files_along() -> None:
+    assert (PACKAGE / "py.typed").is_file()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["hatch"]["build"] == {"targets": {"wheel": {"packages": ["petastore"]}}}
+    assert "Typing :: Typed" in project["project"]["classifiers"]
+    ignored = subprocess.run(["git", "check-ignore", "petastore/py.typed"], cwd=ROOT, capture_output=True, check=False)
+    assert ignored.returncode == 1  # hatchling leaves out what git ignores

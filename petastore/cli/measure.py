@@ -13,7 +13,7 @@ from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, j
 from petastore.cli.render import throughput_line, throughput_table
 
 if TYPE_CHECKING:
-    from petastore.readers.asked import ReaderArguments
+    from petastore.readers.arguments import ReaderArguments
 
 __all__ = ["throughput"]
 

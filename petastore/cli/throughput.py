@@ -20,11 +20,11 @@ import numpy as np
 from petastore.errors import NoDataAvailableError, RequestError
 from petastore.front import make_reader
 from petastore.plan.request import known_word, whole_number
-from petastore.readers.asked import ReaderArguments
 from petastore.readers.batch import Batch
 from petastore.work.workers import PoolType
 
 if TYPE_CHECKING:
+    from petastore.readers.arguments import ReaderArguments
     from petastore.readers.reader import Reader
 
 __all__ = ["Memory", "Throughput", "reader_throughput"]

@@ -72,8 +72,8 @@ class Tail(enum.Enum):
     """Full batches; the epoch's first rows fill the last one."""
 
     @classmethod
-    def parse(cls, tail: TailWord | Tail) -> Tail:
-        """The tail of that name.
+    def parse(cls, tail: str | Tail) -> Tail:
+        """The tail of that name, which may be any text, such as an option of a command line.
 
         Raises:
             RequestError: There is none.

@@ -1,7 +1,6 @@
 """What a reader is asked beside its plan: of which dataset, which of its rows, and how it is run.
 
-Each is a frozen value with one field for a parameter. The dicts here are those that users write, with one key for a
-parameter: further arguments of a reader that somebody else opens, and the sources of a mixture.
+Each is a frozen value with one field for a parameter.
 """
 
 from __future__ import annotations
@@ -9,34 +8,25 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Required, TypeAlias, TypedDict
+from typing import Any, Protocol, TypeAlias
 
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset, open_dataset
 from petastore.expressions import Expression
-from petastore.plan.request import Fields, Reshuffle, Tail, TailWord
 from petastore.plan.selection import Selection
 from petastore.selecting.remembered import selection_directory
-from petastore.selecting.retired import CacheType, HdfsDriver
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 from petastore.transforming.transform import TransformSpec
-from petastore.work.workers import PoolType, Workers
-
-if TYPE_CHECKING:
-    from petastore.plan.windows.ngram import NGram
+from petastore.work.workers import Workers
 
 __all__ = [
     "DatasetAsk",
     "Filters",
-    "FurtherArguments",
     "Predicate",
-    "ReaderArguments",
     "RowGroupSelector",
     "RowsAsk",
     "RunAsk",
     "SelectionCache",
-    "SourceArguments",
-    "SourceAsk",
     "Urls",
 ]
 
@@ -87,13 +77,13 @@ class RowGroupSelector(Protocol):
 class DatasetAsk:
     """Which dataset, how it is reached, and which parts of its images are wanted."""
 
-    url: Urls | Dataset
+    url: Urls | Dataset = dataclasses.field(repr=False)  # it and options may hold secrets
     """Where it lies, or the dataset itself."""
 
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
     """Of the fsspec filesystem of the URL's scheme."""
 
-    filesystem: Any = None
+    filesystem: Any = dataclasses.field(default=None, repr=False)
     """A pyarrow or fsspec filesystem to use instead."""
 
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S
@@ -179,77 +169,3 @@ class RunAsk:
 
     batched: bool = False
     """Whether iteration gives column batches, or else rows."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SourceAsk:
-    """A source of a mixture."""
-
-    dataset: DatasetAsk
-    """Which dataset."""
-
-    rows: RowsAsk
-    """Which of its rows."""
-
-
-class SourceArguments(TypedDict, total=False):
-    """A source of `make_mixed_reader` as a dict: what it does not say is as for all sources."""
-
-    dataset_url: Required[Urls | Dataset]
-    filters: Filters | None
-    predicate: Predicate | None
-    rowgroup_selector: RowGroupSelector | None
-    selection_cache: SelectionCache
-    storage_options: Mapping[str, Any] | None
-    filesystem: Any
-    decode: Mapping[str, ImageDecode] | None
-    storage_timeout: float | None
-
-
-class FurtherArguments(TypedDict, total=False):
-    """Arguments of `make_batch_reader` behind the URL, each by its name: the one table of them.
-
-    Without those that who takes further arguments of a reader has by itself: they are in `ReaderArguments`.
-    """
-
-    schema_fields: Fields | NGram | None
-    reader_pool_type: PoolType
-    results_queue_size: int | None
-    seed: int | None
-    shuffle_rows: bool
-    shuffle_row_groups: bool
-    shuffle_row_drop_partitions: int
-    predicate: Predicate | None
-    rowgroup_selector: RowGroupSelector | None
-    cur_shard: int | None
-    shard_count: int | None
-    shard_seed: int | None
-    cache_type: CacheType | None
-    cache_location: str | os.PathLike[str] | None
-    cache_size_limit: int | None
-    cache_row_size_estimate: int | None
-    cache_extra_settings: Mapping[str, Any] | None
-    hdfs_driver: HdfsDriver | None
-    transform_spec: TransformSpec | None
-    filters: Filters | None
-    storage_options: Mapping[str, Any] | None
-    zmq_copy_buffers: bool
-    filesystem: Any
-    convert_early_to_numpy: bool
-    memory_budget: int | None
-    max_cell_bytes: int | None
-    storage_timeout: float | None
-    shuffle_memory: int
-    lanes: int | None
-    block_rows: int | None
-    reshuffle: Reshuffle
-    tail: TailWord | Tail
-    decode: Mapping[str, ImageDecode] | None
-    selection_cache: SelectionCache
-
-
-class ReaderArguments(FurtherArguments, total=False):
-    """All arguments of `make_batch_reader` behind the URL; `make_reader` has them too, and `pyarrow_serialize`."""
-
-    workers_count: int | None
-    num_epochs: int | None

@@ -13,7 +13,7 @@ from petastore import Unischema, UnischemaField, write_dataset
 from petastore.cli.throughput import Throughput, reader_throughput
 from petastore.codecs import NdarrayCodec
 from petastore.errors import NoDataAvailableError, RequestError
-from petastore.readers.asked import ReaderArguments
+from petastore.readers.arguments import ReaderArguments
 
 SCHEMA = Unischema(
     "user",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -25,9 +25,12 @@ from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
 
-__all__ = ["CompressedImageCodec"]
+__all__ = ["CompressedImageCodec", "ImageFormat"]
 
-_FORMATS = {"png": "png", ".png": "png", "jpeg": "jpeg", "jpg": "jpeg", ".jpeg": "jpeg", ".jpg": "jpeg"}
+ImageFormat: TypeAlias = Literal["png", ".png", "jpeg", "jpg", ".jpeg", ".jpg"]
+"""What an image is stored as, in a word; capitals are understood, too."""
+
+_FORMATS = {word: "png" if "png" in word else "jpeg" for word in get_args(ImageFormat)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class CompressedImageCodec:
         [255, 128, 0]
     """
 
-    image_codec: str = "png"
+    image_codec: ImageFormat = "png"
     """`"png"` or `"jpeg"`."""
 
     quality: int = 80

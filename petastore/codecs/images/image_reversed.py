@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.codecs.images.image import CompressedImageCodec
+from petastore.codecs.images.image import CompressedImageCodec, ImageFormat
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
 
@@ -38,7 +38,7 @@ class ReversedImageCodec:
         ([[[255, 128, 0]]], [[[0, 128, 255]]])
     """
 
-    image_codec: str = "png"
+    image_codec: ImageFormat = "png"
     """`"png"` or `"jpeg"`."""
 
     quality: int = 80

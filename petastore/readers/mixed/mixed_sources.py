@@ -15,7 +15,8 @@ from petastore.plan.order.mix import mix
 from petastore.plan.plan import Plan
 from petastore.plan.request import Fields, PlanAsk
 from petastore.plan.selection import Selection
-from petastore.readers.asked import DatasetAsk, RowsAsk, SourceArguments, SourceAsk, Urls
+from petastore.readers.arguments import SourceArguments
+from petastore.readers.asked import DatasetAsk, RowsAsk, Urls
 from petastore.readers.mixed.mixed_datasets import agreed_schema
 from petastore.schema.unischema import Unischema
 from petastore.work.workers import Workers
@@ -51,21 +52,21 @@ def open_sources(given: Sequence[SourceGiven], dataset: DatasetAsk, rows: RowsAs
     """
     if isinstance(given, (str, bytes, os.PathLike, Mapping)) or not isinstance(given, Sequence) or not given:
         raise RequestError(f"a {type(given).__name__} is no list of datasets to mix; give [url, url, …]")
-    asks = [_ask_of(source, SourceAsk(dataset, rows)) for source in given]
-    return [MixedSource(ask.dataset.opened(), ask.rows) for ask in asks]
+    asks = [_ask_of(source, dataset, rows) for source in given]
+    return [MixedSource(own.opened(), own_rows) for own, own_rows in asks]
 
 
-def _ask_of(given: SourceGiven, shared: SourceAsk) -> SourceAsk:
+def _ask_of(given: SourceGiven, dataset: DatasetAsk, rows: RowsAsk) -> tuple[DatasetAsk, RowsAsk]:
+    """What is asked of a source: what it says itself, and else what is said for all."""
     if not isinstance(given, Mapping):
-        return SourceAsk(dataclasses.replace(shared.dataset, url=given), shared.rows)
+        return dataclasses.replace(dataset, url=given), rows
     known = list(SourceArguments.__annotations__)
     if not set(given) <= set(known) or "dataset_url" not in given:
         raise RequestError(
             f"a source has {', '.join(map(repr, given))}; it needs 'dataset_url', and may have "
             f"{', '.join(repr(name) for name in known if name != 'dataset_url')}"
         )
-    dataset, rows = shared.dataset, shared.rows
-    return SourceAsk(
+    return (
         DatasetAsk(
             given["dataset_url"],
             given.get("storage_options", dataset.storage_options),

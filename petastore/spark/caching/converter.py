@@ -9,13 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, Unpack, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast, get_args
 
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import DatasetNotFoundError, ReaderClosedError, RequestError, StorageError
 from petastore.front import make_batch_reader
 from petastore.plan.request import whole_number
-from petastore.readers.asked import FurtherArguments, ReaderArguments
 from petastore.readers.reader import Reader
 from petastore.schema.row import row_type
 from petastore.spark.caching.converter_cache import Storing, keep, release
@@ -28,8 +27,12 @@ from petastore.storage.requests.shown import shown_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from typing_extensions import TypeVar
 
     from petastore.adapters.torch import DataLoader
+    from petastore.readers.arguments import FurtherArguments, ReaderArguments
+
+    Loader = TypeVar("Loader", default=DataLoader)
 
 __all__ = ["SparkDatasetConverter", "make_spark_converter"]
 
@@ -39,9 +42,6 @@ _COMPRESSIONS = {
     # Petastorm takes this name, which Spark's Parquet writer does not know; it is what gzip wraps.
     "deflate": "gzip",
 }
-Loader = TypeVar("Loader")
-"""What a function of the user's makes of a reader."""
-
 _BATCH_SIZE = 32
 _WORKERS = 4
 _PATIENCE_SECONDS = 30.0
@@ -148,38 +148,15 @@ class SparkDatasetConverter:
         """Rows."""
         return self.dataset_size
 
-    @overload
-    def make_torch_dataloader(
-        self,
-        batch_size: int = ...,
-        num_epochs: int | None = ...,
-        workers_count: int | None = ...,
-        shuffling_queue_capacity: int = ...,
-        data_loader_fn: None = ...,
-        **reader_kwargs: Unpack[FurtherArguments],
-    ) -> AbstractContextManager[DataLoader]: ...
-
-    @overload
-    def make_torch_dataloader(
-        self,
-        batch_size: int = ...,
-        num_epochs: int | None = ...,
-        workers_count: int | None = ...,
-        shuffling_queue_capacity: int = ...,
-        *,
-        data_loader_fn: Callable[..., Loader],
-        **reader_kwargs: Unpack[FurtherArguments],
-    ) -> AbstractContextManager[Loader]: ...
-
     def make_torch_dataloader(
         self,
         batch_size: int = _BATCH_SIZE,
         num_epochs: int | None = None,
         workers_count: int | None = None,
         shuffling_queue_capacity: int = 0,
-        data_loader_fn: Callable[..., Any] | None = None,
+        data_loader_fn: Callable[..., Loader] | None = None,
         **reader_kwargs: Unpack[FurtherArguments],
-    ) -> AbstractContextManager[Any]:
+    ) -> AbstractContextManager[Loader]:
         """A DataLoader over the rows, inside a `with` block, which ends its reader.
 
         Args:

@@ -301,7 +301,7 @@ def test_a_field_that_is_no_image_is_refused(dtype: str, shape: tuple[int, ...],
 
 
 def test_formats_and_qualities_have_one_spelling_and_bounds() -> None:
-    assert CompressedImageCodec("jpg") == CompressedImageCodec("JPEG") == CompressedImageCodec("jpeg", quality=80)
+    assert CompressedImageCodec("jpg") == CompressedImageCodec("JPEG") == CompressedImageCodec("jpeg", quality=80)  # type: ignore[arg-type]
     assert CompressedImageCodec(".png").image_codec == "png"
     assert CompressedImageCodec("jpeg", 90) == JPEG != CompressedImageCodec("jpeg", 91)
     for bad in ("webp", "", None, 5, b"png"):

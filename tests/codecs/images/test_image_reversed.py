@@ -59,9 +59,9 @@ def test_the_file_holds_the_channels_in_reverse() -> None:
 
 
 def test_formats_are_those_of_the_plain_codec() -> None:
-    assert ReversedImageCodec(".JPG", 90) == ReversedImageCodec("jpeg", 90)
+    assert ReversedImageCodec(".JPG", 90) == ReversedImageCodec("jpeg", 90)  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="'png' and 'jpeg', not 'webp'"):
-        ReversedImageCodec("webp")
+        ReversedImageCodec("webp")  # type: ignore[arg-type]
 
 
 def test_a_hint_which_would_mix_up_its_colours_is_refused() -> None:

@@ -1,0 +1,84 @@
+"""Dicts of arguments that users write, with one key for a parameter: of readers that others open, and of sources.
+
+For type checkers, which see each parameter in them; the tables take time to make, and readers do without.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Required, TypedDict
+
+from petastore.codecs.images.image_hint import ImageDecode
+from petastore.dataset import Dataset
+from petastore.plan.request import Fields, Reshuffle, Tail, TailWord
+from petastore.plan.windows.ngram import NGram
+from petastore.readers.asked import Filters, Predicate, RowGroupSelector, SelectionCache, Urls
+from petastore.selecting.retired import CacheType, HdfsDriver
+from petastore.transforming.transform import TransformSpec
+from petastore.work.workers import PoolType
+
+__all__ = ["FurtherArguments", "ReaderArguments", "SourceArguments"]
+
+
+class SourceArguments(TypedDict, total=False):
+    """A source of `make_mixed_reader` as a dict: what it does not say is as for all sources."""
+
+    dataset_url: Required[Urls | Dataset]
+    filters: Filters | None
+    predicate: Predicate | None
+    rowgroup_selector: RowGroupSelector | None
+    selection_cache: SelectionCache
+    storage_options: Mapping[str, Any] | None
+    filesystem: Any
+    decode: Mapping[str, ImageDecode] | None
+    storage_timeout: float | None
+
+
+class FurtherArguments(TypedDict, total=False):
+    """Arguments of `make_batch_reader` behind the URL, each by its name: the one table of them.
+
+    Without those that who takes further arguments of a reader has by itself: they are in `ReaderArguments`.
+    """
+
+    schema_fields: Fields | NGram | None
+    reader_pool_type: PoolType
+    results_queue_size: int | None
+    seed: int | None
+    shuffle_rows: bool
+    shuffle_row_groups: bool
+    shuffle_row_drop_partitions: int
+    predicate: Predicate | None
+    rowgroup_selector: RowGroupSelector | None
+    cur_shard: int | None
+    shard_count: int | None
+    shard_seed: int | None
+    cache_type: CacheType | None
+    cache_location: str | os.PathLike[str] | None
+    cache_size_limit: int | None
+    cache_row_size_estimate: int | None
+    cache_extra_settings: Mapping[str, Any] | None
+    hdfs_driver: HdfsDriver | None
+    transform_spec: TransformSpec | None
+    filters: Filters | None
+    storage_options: Mapping[str, Any] | None
+    zmq_copy_buffers: bool
+    filesystem: Any
+    convert_early_to_numpy: bool
+    memory_budget: int | None
+    max_cell_bytes: int | None
+    storage_timeout: float | None
+    shuffle_memory: int
+    lanes: int | None
+    block_rows: int | None
+    reshuffle: Reshuffle
+    tail: TailWord | Tail
+    decode: Mapping[str, ImageDecode] | None
+    selection_cache: SelectionCache
+
+
+class ReaderArguments(FurtherArguments, total=False):
+    """All arguments of `make_batch_reader` behind the URL; `make_reader` has them too, and `pyarrow_serialize`."""
+
+    workers_count: int | None
+    num_epochs: int | None
