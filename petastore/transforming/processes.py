@@ -11,8 +11,7 @@ Where the code disagrees with this, the code is wrong:
   pieces the first tells its error.
 * **A worker dies.** All that is waited for fails at once with `WorkerError`, which says how it ended and what it was
   at; the other workers are ended. The next pass of the reader starts new ones.
-* **A worker cannot begin**, for one because importing the program's main module starts the program once more:
-  `WorkerError`, too.
+* **A worker cannot begin**, for one because a module that a function needs cannot be imported: `WorkerError`, too.
 * **The reader is stopped, or forgotten, or the interpreter exits.** Workers end when they have done the call that they
   are at, and after three seconds by force.
 * **The parent is killed.** Workers end by themselves, also in the middle of a call.
@@ -28,17 +27,14 @@ import collections
 import contextlib
 import dataclasses
 import itertools
-import multiprocessing.spawn
 import os
 import pickle
 import select
 import socket
-import sys
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -51,9 +47,10 @@ from petastore.decoding.decoded import Decoded, empty_column
 from petastore.errors import ReaderClosedError, RequestError, TransformError, WorkerError
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from petastore.transforming.by_value import what_cannot_travel
 from petastore.transforming.results import function_name
 from petastore.transforming.transform import Transform, TransformSpec
-from petastore.transforming.worker import Call, Failure, Function, Made, Setup, imports_main
+from petastore.transforming.worker import Call, Failure, Function, Made, Setup
 from petastore.transforming.worker_process import WorkerProcess
 from petastore.work.process import ProcessPool
 from petastore.work.thread import available_cpus
@@ -129,9 +126,10 @@ class TransformProcesses:
         Raises:
             RequestError: The function cannot be sent to another process.
         """
-        pickled = _pickled(spec.func)
+        assert spec.func is not None  # noqa: S101 - readers ask for processes where there is a function
         by_batch = batched and spec.takes != "row"
-        function = Function(pickled, schema, by_batch, spec.takes, dict(zones))
+        function = Function(spec.func, schema, by_batch, spec.takes, dict(zones))
+        _check_that_it_travels(function)
         self._functions.append(_Sent(function, buffers, function_name(spec.func)))
         number = len(self._functions) - 1
 
@@ -309,7 +307,7 @@ class _Crew:
 
     def __init__(self, count: int, functions: Sequence[_Sent]) -> None:
         self._owner = os.getpid()
-        self._setup = Setup(tuple(sent.function for sent in functions), _main_module(functions))
+        self._setup = Setup.of([sent.function for sent in functions])
         self._changed = threading.Condition()
         self._waiting: collections.deque[_Piece] = collections.deque()
         # Weakly: columns are given back by reference count as soon as nobody waits for them.
@@ -450,15 +448,9 @@ class _Crew:
         else:
             piece.job.put(piece, answer)
 
-    def _cannot_begin(self, worker: WorkerProcess, failure: Failure) -> WorkerError:
-        main = "" if self._setup.main is None else self._setup.main.get("init_main_from_path", "the main module")
-        said = f"{worker} could not begin: {failure.text}"
-        if main:
-            said += (
-                f". It imports {main}, where the transform's function is defined: put what that program does under "
-                "`if __name__ == '__main__':`, or define the function in a module of its own"
-            )
-        error = WorkerError(said)
+    @staticmethod
+    def _cannot_begin(worker: WorkerProcess, failure: Failure) -> WorkerError:
+        error = WorkerError(f"{worker} could not begin: {failure.text}")
         error.add_note(f"In {worker}:\n{failure.trace}")
         return error
 
@@ -474,42 +466,15 @@ def _end_all() -> None:
         crew.join()
 
 
-def _pickled(func: Any) -> bytes:
-    if imports_main():
-        raise RequestError(
-            "this is a worker process of another reader, which imports the program's main module: put what the program "
-            "does under `if __name__ == '__main__':`"
-        )
+def _check_that_it_travels(function: Function) -> None:
     try:
-        pickled = pickle.dumps(func)
-    except Exception as problem:  # whatever a callable object of the user's raises
-        raise RequestError(_cannot_send(func, f"it cannot be pickled ({problem})")) from problem
-    if b"__main__" in pickled and not _main_file():
-        raise RequestError(_cannot_send(func, "it is defined in an interactive session, which they cannot import"))
-    return pickled
-
-
-def _cannot_send(func: Any, why: str) -> str:
-    return (
-        f"reader_pool_type='process' sends the transform's function to other processes, but of {function_name(func)} "
-        f"{why}: define it at the top level of a module, or use reader_pool_type='thread'"
-    )
-
-
-def _main_file() -> str | None:
-    """The file of the program's main module, if workers can import it."""
-    main = sys.modules["__main__"]
-    path = getattr(main, "__file__", None)
-    return path if path is not None and Path(path).is_file() else None
-
-
-def _main_module(functions: Sequence[_Sent]) -> dict[str, Any] | None:
-    """What workers need to import the main module; None where no function is of it."""
-    if not any(b"__main__" in sent.function.func for sent in functions):
-        return None
-    data = multiprocessing.spawn.get_preparation_data("petastore")
-    # The key of multiprocessing's own connections, which workers have none of.
-    return {name: value for name, value in data.items() if name != "authkey"}
+        Setup.of([function])
+    except Exception as problem:  # whatever a value of the user's raises
+        raise RequestError(
+            "reader_pool_type='process' sends the transform's function to other processes, but of "
+            f"{function_name(function.func)} this cannot be sent: {what_cannot_travel(function.func)}; make it in the "
+            "function, where it is needed, or use reader_pool_type='thread'"
+        ) from problem
 
 
 def _contiguous(values: NDArray[Any]) -> NDArray[Any]:

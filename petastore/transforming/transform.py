@@ -74,8 +74,9 @@ class TransformSpec:
 
     func: Callable[[Any], Any] | None = None
     """The function; it runs in worker threads, several at a time, or, with `reader_pool_type="process"`, in worker
-    processes, which must be able to import it. None removes and selects fields, and gives those in `edit_fields` a new
-    dtype or shape: lists that are all of one length become one array by `("track", "float32", (3,), False)`."""
+    processes: they import it, or, where they cannot, are sent it with all that it names. None removes and selects
+    fields, and gives those in `edit_fields` a new dtype or shape: lists that are all of one length become one array by
+    `("track", "float32", (3,), False)`."""
 
     edit_fields: Iterable[UnischemaField | tuple[str, Any, Sequence[int | None], bool]] | None = None
     """Fields that the function adds or changes, as fields or `(name, numpy_dtype, shape, nullable)`; they go last."""

@@ -1,7 +1,7 @@
 """The other side of `petastore.transforming.processes`: what runs in a worker process.
 
 It imports NumPy and what the user's functions need, and of petastore the little that a transform needs: no pyarrow, no
-framework. Its messages are
+framework, and never the program's main module, whose functions arrive by value. Its messages are
 
 ```text
 parent → worker   Setup                                                          once
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 import faulthandler
-import multiprocessing.spawn
 import os
 import pickle
 import select
@@ -26,7 +25,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -35,18 +34,19 @@ from numpy.typing import NDArray
 from petastore.decoding.decoded import Decoded
 from petastore.errors import TransformError
 from petastore.schema.unischema import Unischema
+from petastore.transforming.by_value import dumps
 from petastore.transforming.transform import Takes, TransformSpec, transform_columns
 from petastore.transforming.transport import Channel
 
-__all__ = ["Call", "Failure", "Function", "Made", "Setup", "imports_main", "main"]
+__all__ = ["Call", "Failure", "Function", "Made", "Setup", "main"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Function:
     """A transform, as it travels."""
 
-    func: bytes
-    """The user's function, pickled."""
+    func: Callable[[Any], Any]
+    """The user's function."""
 
     schema: Unischema
     """The schema after it."""
@@ -65,9 +65,22 @@ class Function:
 class Setup:
     """All that a worker needs to know before its first call."""
 
-    functions: tuple[Function, ...]
-    main: Mapping[str, Any] | None
-    """What `multiprocessing.spawn` needs to import the program's main module; None where no function is of it."""
+    pickled: bytes
+    """The functions, in one pickle: what they share here they share there."""
+
+    buffers: Sequence[Any]
+    """The memory of the arrays that they refer to."""
+
+    @classmethod
+    def of(cls, functions: Sequence[Function]) -> Self:
+        """Functions, ready to travel; `petastore.transforming.by_value` tells how, and what is raised where not."""
+        buffers: list[pickle.PickleBuffer] = []
+        return cls(dumps(list(functions), buffers), buffers)
+
+    def functions(self) -> list[Function]:
+        """The functions, once they have arrived; raises whatever the import of a module raises that they need."""
+        made: list[Function] = pickle.loads(self.pickled, buffers=self.buffers)  # noqa: S301 - of our own parent
+        return made
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -148,17 +161,6 @@ def _unpickled(problem: bytes | None) -> BaseException | None:
     return made if isinstance(made, BaseException) else None
 
 
-class _Start:
-    """Whether this process is a worker that imports the program's main module."""
-
-    imports_main = False
-
-
-def imports_main() -> bool:
-    """Whether this process is a worker that has not come further than to import the program's main module."""
-    return _Start.imports_main
-
-
 def main(connection: int, parent: int) -> None:
     """The program of a worker.
 
@@ -193,10 +195,11 @@ def _end_with(parent: int) -> None:
 def _serve(channel: Channel) -> None:
     slot, setup = channel.receive()
     try:
-        transforms = _begin(setup)
-    except BaseException as problem:  # noqa: BLE001 - a main module may also call sys.exit
+        transforms = [(TransformSpec(one.func, takes=one.takes), one) for one in setup.functions()]
+    except BaseException as problem:  # noqa: BLE001 - a module that is imported may also call sys.exit
         channel.send(slot, Failure.of(problem))
         return
+    del setup
     channel.send(slot, None)
     while True:
         slot, call = channel.receive()
@@ -210,17 +213,6 @@ def _serve(channel: Channel) -> None:
         except Exception as problem:  # noqa: BLE001 - what the function made cannot be pickled
             channel.send(slot, Failure.of(problem))
         del answer
-
-
-def _begin(setup: Setup) -> list[tuple[TransformSpec, Function]]:
-    if setup.main is not None:
-        _Start.imports_main = True
-        multiprocessing.spawn.prepare(dict(setup.main))
-        _Start.imports_main = False
-    return [
-        (TransformSpec(pickle.loads(one.func), takes=one.takes), one)  # noqa: S301 - of our own parent
-        for one in setup.functions
-    ]
 
 
 def _answer(call: Call, spec: TransformSpec, sent: Function) -> Made | Failure:

@@ -1,8 +1,8 @@
 """A worker process, as its parent sees it: how it is started, talked to and ended, and what is said of it when it died.
 
-It is a fresh interpreter: nothing is forked, so it does not matter which threads and locks the parent has. No helper
-process stays behind, as forkserver and the resource tracker of `multiprocessing` do, and the program's main module is
-imported only where a function is of it.
+It is a fresh interpreter: nothing is forked, so it does not matter which threads and locks the parent has, and the
+program's main module is not imported. No helper process stays behind, as forkserver and the resource tracker of
+`multiprocessing` do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class WorkerProcess:
 
     Example:
         >>> worker = WorkerProcess(0, of=1)
-        >>> worker.begin(Setup((), None)) is None
+        >>> worker.begin(Setup.of([])) is None
         True
         >>> worker.end(); worker.how_it_ended()
         'ended with exit code 0'

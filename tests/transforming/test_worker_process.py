@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import psutil
@@ -22,8 +23,8 @@ SCHEMA = Unischema("number", [UnischemaField("id", np.int64)])
 CALL = Call(0, {"id": Decoded(np.arange(3), None)}, np.array([0, 3]))
 
 
-def setup_of(func: object) -> Setup:
-    return Setup((Function(pickle.dumps(func), SCHEMA, False),), None)
+def setup_of(func: Callable[[Any], Any]) -> Setup:
+    return Setup.of([Function(func, SCHEMA, False)])
 
 
 def test_a_worker_answers_calls_one_after_the_other() -> None:
@@ -43,7 +44,7 @@ def test_a_worker_answers_calls_one_after_the_other() -> None:
 
 def test_what_a_worker_cannot_load_is_said_before_the_first_call() -> None:
     worker = WorkerProcess(0, of=1)
-    failure = worker.begin(Setup((Function(b"no pickle", SCHEMA, False),), None))
+    failure = worker.begin(Setup(b"no pickle", ()))
     assert isinstance(failure, Failure)
     assert "UnpicklingError" in failure.text
     worker.end()
