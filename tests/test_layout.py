@@ -1,8 +1,10 @@
-"""The layout tells the architecture: rooms are small."""
+"""The layout tells the architecture: rooms are small, and no two files need each other."""
 
 from __future__ import annotations
 
+import ast
 import collections
+import graphlib
 import re
 import tomllib
 from pathlib import Path
@@ -10,9 +12,30 @@ from pathlib import Path
 MOST_FILES = 15
 
 
+def module_of(path: Path, repository: Path) -> str:
+    return ".".join(path.relative_to(repository).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported_by(path: Path, modules: set[str]) -> set[str]:
+    """The modules among some that a file imports anywhere: in functions, and for types alone, too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.update({f"{node.module}.{name.name}" for name in node.names} & modules or {node.module})
+    return found & modules
+
+
 def test_no_floor_has_more_files_than_one_takes_in_at_a_glance(repository: Path) -> None:
     floors = collections.Counter(path.parent for path in (repository / "petastore").rglob("*.py"))
     assert {str(floor.relative_to(repository)): count for floor, count in floors.items() if count > MOST_FILES} == {}
+
+
+def test_no_two_files_need_each_other(repository: Path) -> None:
+    paths = {module_of(path, repository): path for path in (repository / "petastore").rglob("*.py")}
+    imports = {module: imported_by(path, set(paths)) - {module} for module, path in paths.items()}
+    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the files of a cycle
 
 
 def layers_of(repository: Path, container: str) -> list[list[str]]:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from petastore.errors import MetadataError, PetastoreError, SchemaError
-from petastore.schema.codec import Codec
-from petastore.schema.field import UnischemaField, dtype_from_name
+from petastore.schema.dtypes import dtype_from_name
+from petastore.schema.field import Codec, UnischemaField
 
 __all__ = ["DOCUMENT_KEY", "DOCUMENT_VERSION", "dump_document", "parse_document"]
 

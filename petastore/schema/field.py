@@ -1,90 +1,106 @@
-"""One field of a schema: its name, dtype, shape, codec and whether it may be null."""
+"""One field of a schema, and the promise of the codec that stores its values: each is told in terms of the other.
+
+A codec makes one value ⇄ one stored cell, and a whole column of cells at once. A `codec_id` is a promise to read,
+forever, what it once wrote: two classes may share an id only if each decodes what the other wrote with the same
+configuration. The configuration is JSON and nothing else.
+
+A codec has two faces. The *cell* face (`encode`, `decode`) takes one value; it is the definition. The *column* face
+(`encode_column`, `decode_column`) takes a whole Arrow column; it is what readers and writers call, and it must equal
+the cell face value by value (`petastore.testing.codec_laws` checks that). `petastore.schema.codec` has further faces.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import re
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from petastore.errors import SchemaError
+from petastore.schema.dtypes import TIME_KINDS, canonical_dtype, dtype_name
 
-if TYPE_CHECKING:
-    from petastore.schema.codec import Codec
+__all__ = ["Codec", "JsonValue", "UnischemaField"]
 
-__all__ = ["UnischemaField", "canonical_dtype", "dtype_from_name", "dtype_name"]
-
-_PYTHON_TYPES: dict[type, Any] = {str: np.str_, bytes: np.bytes_, int: np.int64, float: np.float64, bool: np.bool_}
-_NAMED_DTYPES: dict[str, Any] = {"str": np.str_, "bytes": np.bytes_, "object": np.object_, "decimal": Decimal}
-_NAMES_OF_DTYPES = {dtype: name for name, dtype in _NAMED_DTYPES.items()}
-# What `dtype_name` gives, and nothing else that NumPy would parse: documents are not trusted.
-_NUMPY_NAME = re.compile(
-    r"bool|u?int[0-9]{1,2}|float[0-9]{2,3}|complex[0-9]{2,3}|(datetime|timedelta)64(\[[0-9]{0,9}[a-zA-Z]{1,2}\])?"
-)
-_NUMBER_KINDS = "biufc"
-_TIME_KINDS = "mM"
+JsonValue: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 
 
-def canonical_dtype(dtype: Any) -> Any:
-    """The one spelling of a field's dtype.
+@runtime_checkable
+class Codec(Protocol):
+    """What a field's values look like in storage, and how they get there and back.
 
-    Returns:
-        A NumPy scalar type (`np.int32`, `np.str_`, `np.bytes_`, `np.datetime64`, …), `decimal.Decimal`, or, for times
-        with a unit, a `np.dtype` such as `datetime64[us]`.
-
-    Raises:
-        SchemaError: The dtype is structured, or is no dtype at all.
-
-    Example:
-        >>> canonical_dtype("uint8"), canonical_dtype(str), canonical_dtype(np.dtype("<i4"))
-        (<class 'numpy.uint8'>, <class 'numpy.str_'>, <class 'numpy.int32'>)
-        >>> canonical_dtype("datetime64[us]")
-        dtype('<M8[us]')
+    Codecs are frozen values: equal configuration means equal codecs and equal hashes. All methods are thread-safe and
+    let go of the GIL wherever the library underneath can.
     """
-    if dtype is Decimal or dtype == "decimal":
-        return Decimal
-    if isinstance(dtype, type) and dtype in _PYTHON_TYPES:
-        return _PYTHON_TYPES[dtype]
-    try:
-        # NumPy takes None for float64; here it is a dtype that was forgotten.
-        numpy_dtype = np.dtype(dtype if dtype is not None else "none")
-    except (TypeError, ValueError, SyntaxError):
-        raise SchemaError(f"{dtype!r} is no NumPy dtype; a field takes a NumPy dtype, str, bytes or Decimal") from None
-    if numpy_dtype.kind in _TIME_KINDS and np.datetime_data(numpy_dtype)[0] != "generic":
-        return numpy_dtype.newbyteorder("=")
-    if numpy_dtype.kind in _NUMBER_KINDS:
-        # By name, because C has several types of one size: `longlong` is `int64`.
-        return np.dtype(numpy_dtype.name).type
-    if numpy_dtype.kind in _TIME_KINDS + "OSU":
-        return numpy_dtype.type
-    raise SchemaError(f"the dtype {numpy_dtype} cannot be that of a field: structured and void dtypes have no codec")
 
+    codec_id: ClassVar[str]
+    """Name in the schema document, for instance `"ndarray"`. Never reused for other bytes."""
 
-def dtype_name(dtype: Any) -> str:
-    """The name of a dtype in the schema document: `"int32"`, `"str"`, `"decimal"`, `"datetime64[us]"`, …
+    def config(self) -> Mapping[str, JsonValue]:
+        """The configuration, as JSON, from which an equal codec can be built."""
+        ...
 
-    Example:
-        >>> dtype_name(np.float32), dtype_name(Decimal), dtype_name(np.str_)
-        ('float32', 'decimal', 'str')
-    """
-    canonical = canonical_dtype(dtype)
-    return _NAMES_OF_DTYPES[canonical] if canonical in _NAMES_OF_DTYPES else np.dtype(canonical).name
+    def check_field(self, field: UnischemaField) -> None:
+        """Refuse a field that this codec cannot store.
 
+        Raises:
+            SchemaError: Naming the field, what it declares and what the codec can do.
+        """
+        ...
 
-def dtype_from_name(name: str) -> Any:
-    """The dtype that `dtype_name` gave that name.
+    def storage_type(self, field: UnischemaField) -> Any:
+        """The `pyarrow.DataType` of the stored column, as Spark would write it too."""
+        ...
 
-    Raises:
-        SchemaError: No dtype has that name.
-    """
-    if name in _NAMED_DTYPES:
-        return _NAMED_DTYPES[name]
-    if not _NUMPY_NAME.fullmatch(name):
-        raise SchemaError(f"{name!r} is no name of a dtype")
-    return canonical_dtype(name)
+    def encode(self, field: UnischemaField, value: Any) -> Any:
+        """One value to one stored cell.
+
+        Args:
+            field: What was declared. `value` is never None; nulls are the writer's business.
+            value: A NumPy array or scalar, or the Python object of the same meaning.
+
+        Returns:
+            `bytes`, `str`, `int`, `float`, `bool`, `Decimal`, `datetime` or a list of these: what Arrow and Spark take
+            for a cell of `storage_type(field)`.
+
+        Raises:
+            EncodeError: Wrong dtype, shape or range; the message says what came and what was declared.
+        """
+        ...
+
+    def decode(self, field: UnischemaField, cell: Any) -> Any:
+        """One stored cell (as `encode` returned it) to one value: a NumPy array or scalar that owns its memory.
+
+        Raises:
+            DecodeError: The cell is damaged, or is not what the field declares.
+        """
+        ...
+
+    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> Any:
+        """Many values to one `pyarrow.Array` of `storage_type(field)`; None becomes null.
+
+        Raises:
+            EncodeError: As `encode`, with `row` set to the position in `values`.
+        """
+        ...
+
+    def decode_column(self, cells: Any, field: UnischemaField, out: NDArray[np.generic]) -> None:
+        """A whole column into one preallocated array.
+
+        Args:
+            cells: A `pyarrow.Array` (not chunked; its offset may be > 0) without nulls.
+            field: What was declared.
+            out: Array of `len(cells)` values, owned by the caller and written in place. Of dtype `field.dtype` and
+                shape `(rows, *field.shape)` where the shape is fixed (`field.is_fixed`); else of dtype object and
+                shape `(rows,)`, to be filled with one array each. Its rows are C-contiguous.
+
+        Raises:
+            DecodeError: As `decode`, with `row` set to the position in `cells`.
+        """
+        ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -172,7 +188,7 @@ class UnischemaField:
     @property
     def dtype_name(self) -> str:
         """The dtype as the schema document spells it; a bare `datetime64` is `datetime64[us]`."""
-        return dtype_name(self.dtype if self.dtype.kind in _TIME_KINDS else self.numpy_dtype)
+        return dtype_name(self.dtype if self.dtype.kind in TIME_KINDS else self.numpy_dtype)
 
     def __eq__(self, other: object) -> bool:
         return self._key() == other._key() if isinstance(other, UnischemaField) else NotImplemented

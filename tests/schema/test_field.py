@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from petastore.codecs import NdarrayCodec, ScalarCodec
 from petastore.errors import SchemaError
 from petastore.schema import UnischemaField
-from petastore.schema.field import canonical_dtype, dtype_from_name, dtype_name
+from petastore.schema.dtypes import canonical_dtype, dtype_from_name, dtype_name
 
 NAMES = [
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64",

@@ -7,12 +7,25 @@ more than the budget, smaller batches where they are the most of it. The part th
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from petastore.plan.batches.budget import Budget
+__all__ = ["Kept", "Needed"]
 
-__all__ = ["Kept"]
+
+class Needed(Protocol):
+    """What a way to run needs, as `petastore.plan.batches.budget.Budget` has it, in bytes."""
+
+    @property
+    def at_hand_bytes(self) -> int:
+        """Of row groups at hand."""
+
+    @property
+    def batch_bytes(self) -> int:
+        """Of batches on their way."""
+
+    @property
+    def work_bytes(self) -> int:
+        """Of workers and of the plan itself."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +57,7 @@ class Kept:
     is_of_windows: bool = False
     """Whether windows of rows are read, which need the row groups of all their rows."""
 
-    def advice(self, needed: Budget, *, limit: int, workers: int) -> str:
+    def advice(self, needed: Needed, *, limit: int, workers: int) -> str:
         """What to ask for instead, the most helpful first.
 
         Args:

@@ -1,11 +1,7 @@
 """What a Parquet footer says of the contents of column chunks, straight from its bytes. Pure.
 
-Like the counts (`petastore.storage.footers.row_group_counts`) it is taken from the bytes, since pyarrow's own access
-ends the whole process where a footer is damaged in certain places.
-
-Field numbers are those of `parquet.thrift`: FileMetaData {4 row_groups}, RowGroup {1 columns}, ColumnChunk
-{3 meta_data}, ColumnMetaData {2 encodings, 3 path_in_schema, 5 num_values, 6 total_uncompressed_size,
-7 total_compressed_size}.
+Field numbers are those of `parquet.thrift`: ColumnMetaData {2 encodings, 3 path_in_schema, 5 num_values,
+6 total_uncompressed_size, 7 total_compressed_size}.
 """
 
 from __future__ import annotations
@@ -13,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from petastore.errors import MetadataError
+from petastore.storage.footers.footer_fields import COLUMNS, METADATA, ROW_GROUPS, footer_fields
 from petastore.storage.footers.thrift import (
     BINARY,
-    INTEGERS,
-    LIST,
+    INTEGER,
     STRUCT,
-    read_field,
-    read_integer,
-    read_list_header,
-    read_struct_list,
-    read_varint,
-    skip_struct,
-    skip_value,
+    Read,
+    list_reader,
+    read_binary,
+    some_structs_reader,
+    struct_reader,
 )
 
 __all__ = ["ChunkContents", "chunk_contents"]
@@ -63,90 +56,29 @@ def chunk_contents(footer: bytes, leaves: Collection[int], *, source: str) -> li
     Raises:
         MetadataError: The bytes are no footer.
     """
-    groups: list[dict[int, ChunkContents]] = []
-    try:
-        at = field = 0
-        while footer[at]:
-            field, kind, at = read_field(footer, at, field)
-            if field != 4 or kind != LIST:
-                at = skip_value(footer, at, kind)
-                continue
-            count, at = read_struct_list(footer, at)
-            for _ in range(count):
-                chunks, at = _row_group(footer, at, leaves)
-                groups.append(chunks)
-    except (IndexError, ValueError, OverflowError, RecursionError) as problem:
-        raise MetadataError(f"{source}: the footer is damaged: {problem}") from None
-    return groups
+    chunks = {COLUMNS: some_structs_reader(_column_chunk, leaves)}
+    found = footer_fields(footer, {ROW_GROUPS: list_reader({STRUCT: struct_reader(chunks)})}, source=source)
+    return [group.get(COLUMNS, {}) for group in found.get(ROW_GROUPS, [])]
 
 
-def _row_group(data: bytes, at: int, leaves: Collection[int]) -> tuple[dict[int, ChunkContents], int]:
-    chunks: dict[int, ChunkContents] = {}
-    field = 0
-    while data[at]:
-        field, kind, at = read_field(data, at, field)
-        if field != 1 or kind != LIST:
-            at = skip_value(data, at, kind)
-            continue
-        count, at = read_struct_list(data, at)
-        for leaf in range(count):
-            if leaf in leaves:
-                chunks[leaf], at = _column_chunk(data, at)
-            else:
-                at = skip_struct(data, at)
-    return chunks, at + 1
+_fields: Read = struct_reader(
+    {
+        METADATA: {
+            STRUCT: struct_reader(
+                {
+                    2: list_reader(INTEGER),
+                    3: list_reader({BINARY: read_binary}),
+                    **dict.fromkeys((5, 6, 7), INTEGER),
+                }
+            )
+        }
+    }
+)
 
 
 def _column_chunk(data: bytes, at: int) -> tuple[ChunkContents, int]:
-    found = ChunkContents()
-    field = 0
-    while data[at]:
-        field, kind, at = read_field(data, at, field)
-        if field == 3 and kind == STRUCT:
-            found, at = _column_metadata(data, at)
-        else:
-            at = skip_value(data, at, kind)
-    return found, at + 1
-
-
-def _column_metadata(data: bytes, at: int) -> tuple[ChunkContents, int]:
-    numbers: dict[int, int] = {}
-    encodings: set[int] = set()
-    path: list[str] = []
-    field = 0
-    while data[at]:
-        field, kind, at = read_field(data, at, field)
-        if field in (5, 6, 7) and kind in INTEGERS:
-            numbers[field], at = read_integer(data, at)
-        elif field == 2 and kind == LIST:
-            encodings, at = _integers(data, at)
-        elif field == 3 and kind == LIST:
-            path, at = _texts(data, at)
-        else:
-            at = skip_value(data, at, kind)
-    of_fields = (numbers.get(field, 0) for field in (6, 7))
-    has_dictionary = not _DICTIONARIES.isdisjoint(encodings)
-    return ChunkContents(".".join(path), numbers.get(5, 0), has_dictionary, *of_fields), at + 1
-
-
-def _integers(data: bytes, at: int) -> tuple[set[int], int]:
-    count, kind, at = read_list_header(data, at)
-    if count and kind not in INTEGERS:
-        raise ValueError(f"a list of encodings holds type {kind}")
-    found = set()
-    for _ in range(count):
-        number, at = read_integer(data, at)
-        found.add(number)
-    return found, at
-
-
-def _texts(data: bytes, at: int) -> tuple[list[str], int]:
-    count, kind, at = read_list_header(data, at)
-    if count and kind != BINARY:
-        raise ValueError(f"the path of a column holds type {kind}")
-    found = []
-    for _ in range(count):
-        length, at = read_varint(data, at)
-        found.append(data[at : at + length].decode())
-        at += length
-    return found, at
+    chunk, at = _fields(data, at)
+    said = chunk.get(METADATA, {})
+    path = ".".join(name.decode() for name in said.get(3, ()))
+    has_dictionary = not _DICTIONARIES.isdisjoint(said.get(2, ()))
+    return ChunkContents(path, said.get(5, 0), has_dictionary, said.get(6, 0), said.get(7, 0)), at

@@ -8,12 +8,20 @@ The protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-comp
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias
+
 __all__ = [
     "BINARY",
+    "INTEGER",
     "INTEGERS",
     "LIST",
     "LIST_OF_STRUCTS",
+    "PRESENCE",
     "STRUCT",
+    "Read",
+    "list_reader",
+    "read_binary",
     "read_field",
     "read_integer",
     "read_list_header",
@@ -21,7 +29,12 @@ __all__ = [
     "read_varint",
     "skip_struct",
     "skip_value",
+    "some_structs_reader",
+    "struct_reader",
 ]
+
+Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+"""Reads what stands at a position; gives it with the position after it."""
 
 # Types of the compact protocol. Maps do not occur in a footer.
 INTEGERS = (4, 5, 6)
@@ -82,6 +95,99 @@ def read_integer(data: bytes, at: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
+def read_binary(data: bytes, at: int) -> tuple[bytes, int]:
+    """The bytes at `at`, fewer where they are cut off, and the position after them."""
+    length, at = read_varint(data, at)
+    return data[at : at + length], at + length
+
+
+INTEGER: Mapping[int, Read] = dict.fromkeys(INTEGERS, read_integer)
+"""How `struct_reader` is asked for a field that is a number."""
+
+
+def struct_reader(fields: Mapping[int, Mapping[int, Read]], *, until: int | None = None) -> Read:
+    """Who reads some fields of a struct and skips the others: it gives a dict of those that are there, by number.
+
+    Of a field that is there several times, the last one holds, as for any reader of Thrift.
+
+    Args:
+        fields: Of each field that is wanted: how a value is read that has a certain type. One of another type is
+            skipped, and counts as not there.
+        until: A field after which nothing more is looked for; the first one holds then.
+
+    Example:
+        >>> struct_reader({1: INTEGER, 3: INTEGER})(bytes([0x15, 8, 0x15, 10, 0x15, 11, 0]), 0)
+        ({1: 4, 3: -6}, 7)
+    """
+    readers = {number << 4 | kind: read for number, kinds in fields.items() for kind, read in kinds.items()}
+    wanted = readers.get
+
+    def read_struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
+        found = {}
+        number = 0
+        while header := data[at]:
+            kind = header & 15
+            if header > 15:
+                number, at = number + (header >> 4), at + 1
+            else:
+                number, at = read_integer(data, at + 1)
+            read = wanted(number << 4 | kind)
+            if read is not None:
+                found[number], at = read(data, at)
+                if number == until:
+                    return found, skip_struct(data, at)
+            elif kind in INTEGERS:
+                while data[at] > 127:
+                    at += 1
+                at += 1
+            else:
+                at = skip_value(data, at, kind)
+        return found, at + 1
+
+    return read_struct
+
+
+def list_reader(kinds: Mapping[int, Read]) -> Mapping[int, Read]:
+    """How `struct_reader` is asked for a field that is a list, given how an element is read that has a certain type.
+
+    A list of another type is refused: a ValueError.
+
+    Example:
+        >>> struct_reader({1: list_reader(INTEGER)})(bytes([0x19, 0x25, 8, 10, 0]), 0)
+        ({1: [4, 5]}, 5)
+    """
+
+    def read_list(data: bytes, at: int) -> tuple[list[Any], int]:
+        count, kind, at = read_list_header(data, at)
+        if not count:
+            return [], at
+        if kind not in kinds:
+            raise ValueError(f"a list holds type {kind} instead of {' or '.join(map(str, kinds))}")
+        read, found = kinds[kind], []
+        for _ in range(count):
+            element, at = read(data, at)
+            found.append(element)
+        return found, at
+
+    return {LIST: read_list}
+
+
+def some_structs_reader(read: Read, places: Collection[int]) -> Mapping[int, Read]:
+    """`list_reader` of structs, of which some are read and the others skipped: it gives a dict by their places."""
+
+    def read_some(data: bytes, at: int) -> tuple[dict[int, Any], int]:
+        count, at = read_struct_list(data, at)
+        found = {}
+        for place in range(count):
+            if place in places:
+                found[place], at = read(data, at)
+            else:
+                at = skip_struct(data, at)
+        return found, at
+
+    return {LIST: read_some}
+
+
 def skip_value(data: bytes, at: int, kind: int) -> int:
     """The position after the value at `at`."""
     if kind in INTEGERS:
@@ -98,6 +204,14 @@ def skip_value(data: bytes, at: int, kind: int) -> int:
     if kind in _FIXED:
         return at + _FIXED[kind]
     raise ValueError(f"there is no type {kind}")
+
+
+def _present(kind: int) -> Read:
+    return lambda data, at: (True, skip_value(data, at, kind))
+
+
+PRESENCE: Mapping[int, Read] = {kind: _present(kind) for kind in (*_FIXED, *INTEGERS, BINARY, LIST, _SET, STRUCT)}
+"""How `struct_reader` is asked whether a field is there, of whatever type: it gives True."""
 
 
 def skip_struct(data: bytes, at: int) -> int:

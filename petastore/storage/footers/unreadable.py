@@ -11,16 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from petastore.errors import MetadataError
-from petastore.storage.footers.thrift import (
-    INTEGERS,
-    LIST,
-    STRUCT,
-    read_field,
-    read_integer,
-    read_struct_list,
-    skip_value,
-)
+from petastore.storage.footers.footer_fields import COLUMNS, METADATA, ROW_GROUPS, footer_fields
+from petastore.storage.footers.thrift import INTEGER, PRESENCE, STRUCT, list_reader, struct_reader
 
 __all__ = ["unreadable_columns"]
 
@@ -90,63 +82,18 @@ def _has_text(stored: pa.DataType) -> bool:
     return bool(is_text) or _has_text_inside(stored)
 
 
+_VALUES, _SIZE, _ENCRYPTION = 5, 6, 8
+_CHUNK = struct_reader({METADATA: {STRUCT: struct_reader({_VALUES: INTEGER, _SIZE: INTEGER})}, _ENCRYPTION: PRESENCE})
+_GROUPS = list_reader({STRUCT: struct_reader({COLUMNS: list_reader({STRUCT: _CHUNK})})})
+
+
 def _chunks(footer: bytes, source: str) -> Iterator[tuple[int, int, bool, int]]:
     """Of each column chunk: row group, leaf, whether it is encrypted, and bytes of its values at least.
 
-    Field numbers are those of `parquet.thrift`: FileMetaData {4 row_groups}, RowGroup {1 columns},
-    ColumnChunk {3 meta_data, 8 crypto_metadata}, ColumnMetaData {5 num_values, 6 total_uncompressed_size}.
+    Field numbers are those of `parquet.thrift`: ColumnChunk {8 crypto_metadata}, ColumnMetaData {5 num_values,
+    6 total_uncompressed_size}.
     """
-    try:
-        at = field = 0
-        while footer[at]:
-            field, kind, at = read_field(footer, at, field)
-            if field != 4 or kind != LIST:
-                at = skip_value(footer, at, kind)
-                continue
-            count, at = read_struct_list(footer, at)
-            for group in range(count):
-                chunks, at = _row_group(footer, at)
-                for leaf, (is_encrypted, size) in enumerate(chunks):
-                    yield group, leaf, is_encrypted, size
-    except (IndexError, ValueError, OverflowError, RecursionError) as problem:
-        raise MetadataError(f"{source}: the footer is damaged: {problem}") from None
-
-
-def _row_group(data: bytes, at: int) -> tuple[list[tuple[bool, int]], int]:
-    chunks: list[tuple[bool, int]] = []
-    field = 0
-    while data[at]:
-        field, kind, at = read_field(data, at, field)
-        if field == 1 and kind == LIST:
-            count, at = read_struct_list(data, at)
-            for _ in range(count):
-                chunk, at = _column_chunk(data, at)
-                chunks.append(chunk)
-        else:
-            at = skip_value(data, at, kind)
-    return chunks, at + 1
-
-
-def _column_chunk(data: bytes, at: int) -> tuple[tuple[bool, int], int]:
-    is_encrypted, size, field = False, 0, 0
-    while data[at]:
-        field, kind, at = read_field(data, at, field)
-        if field == 3 and kind == STRUCT:
-            size, at = _size_of_values(data, at)
-        else:
-            is_encrypted |= field == 8
-            at = skip_value(data, at, kind)
-    return (is_encrypted, size), at + 1
-
-
-def _size_of_values(data: bytes, at: int) -> tuple[int, int]:
-    values = size = field = 0
-    while data[at]:
-        field, kind, at = read_field(data, at, field)
-        if field == 5 and kind in INTEGERS:
-            values, at = read_integer(data, at)
-        elif field == 6 and kind in INTEGERS:
-            size, at = read_integer(data, at)
-        else:
-            at = skip_value(data, at, kind)
-    return size - _VALUE_OVERHEAD * values, at + 1
+    for group, columns in enumerate(footer_fields(footer, {ROW_GROUPS: _GROUPS}, source=source).get(ROW_GROUPS, [])):
+        for leaf, chunk in enumerate(columns.get(COLUMNS, ())):
+            said = chunk.get(METADATA, {})
+            yield group, leaf, _ENCRYPTION in chunk, said.get(_SIZE, 0) - _VALUE_OVERHEAD * said.get(_VALUES, 0)

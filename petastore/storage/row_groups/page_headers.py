@@ -18,15 +18,7 @@ from typing import Any
 
 from petastore.errors import DecodeError
 from petastore.inventory import DataFile
-from petastore.storage.footers.thrift import (
-    INTEGERS,
-    STRUCT,
-    read_field,
-    read_integer,
-    read_varint,
-    skip_struct,
-    skip_value,
-)
+from petastore.storage.footers.thrift import INTEGER, STRUCT, read_integer, read_varint, skip_struct, struct_reader
 
 __all__ = ["refuse_damaged_pages"]
 
@@ -52,7 +44,6 @@ _NAMES = "PLAIN, , PLAIN_DICTIONARY, RLE, BIT_PACKED, DELTA_BINARY_PACKED, DELTA
 _ENCODINGS = dict(enumerate([*_NAMES.split(", "), "RLE_DICTIONARY", "BYTE_STREAM_SPLIT"]))
 _DATA, _DICTIONARY_PAGE, _DATA_V2 = 0, 2, 3
 _TYPE, _UNPACKED, _PACKED, _CHECKSUM, _V1, _DICTIONARY, _V2 = 1, 2, 3, 4, 5, 7, 8
-_TRUE, _FALSE = 1, 2
 _STATISTICS = 0x1C  # field 5 of a data page header, after field 4
 
 Read = Callable[[int, int], bytes]
@@ -151,33 +142,20 @@ def _page_header(data: bytes, at: int) -> tuple[Header, int]:
         if data[after] == data[after + 1] == 0:
             page = {1: read_integer(usual[2], 0)[0], 2: usual[3][0] >> 1, 3: usual[4][0] >> 1, 4: usual[5][0] >> 1}
             return {_TYPE: _DATA, _PACKED: read_integer(usual[1], 0)[0], _CHECKSUM: 0, _V1: page}, after + 2
-    found: Header = {}
-    field = 0
-    while data[at]:
-        field, kind, at = read_field(data, at, field)
-        if kind in INTEGERS and field <= _CHECKSUM:
-            found[field], at = read_integer(data, at)
-        elif kind == STRUCT and field in (_V1, _DICTIONARY, _V2):
-            found[field], at = _page(data, at)
-        else:
-            at = skip_value(data, at, kind)
+    found, at = _read_header(data, at)
     if _TYPE not in found or found.get(_PACKED, -1) < 0:
         raise ValueError("it says neither what page it is of nor how long that is")
-    return found, at + 1
+    return found, at
 
 
-def _page(data: bytes, at: int) -> tuple[Header, int]:
-    found: Header = {}
-    field = 0
-    while data[at]:
-        field, kind, at = read_field(data, at, field)
-        if kind in INTEGERS:
-            found[field], at = read_integer(data, at)
-        else:
-            if kind in (_TRUE, _FALSE):
-                found[field] = kind == _TRUE
-            at = skip_value(data, at, kind)
-    return found, at + 1
+_BOOLEAN = {1: lambda _, at: (True, at), 2: lambda _, at: (False, at)}
+_page = struct_reader({**dict.fromkeys(range(1, 7), INTEGER), 7: _BOOLEAN})
+_read_header = struct_reader(
+    {
+        **dict.fromkeys((_TYPE, _UNPACKED, _PACKED, _CHECKSUM), INTEGER),
+        **{number: {STRUCT: _page} for number in (_V1, _DICTIONARY, _V2)},
+    }
+)
 
 
 def _check_v1(page: Header, encodings: Sequence[str], max_definition: int, max_repetition: int) -> None:
