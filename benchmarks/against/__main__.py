@@ -125,7 +125,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pool", choices=["thread", "process", "dummy"], help="reader_pool_type (the reader's own)")
     parser.add_argument("--seconds", type=float, default=2.0, help="the steady state lasts at least this long (2)")
     parser.add_argument("--patience", type=float, default=30.0, help="seconds after which an epoch is cut (30)")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the rows, to try things out (1)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0,
+        help="share of the rows, in as many row groups, which cost more a row where they are small (1)",
+    )  # fmt: skip
     parser.add_argument("--folder", type=Path, default=ROOT / ".bench" / "against", help="keeps data (.bench/against)")
     return parser
 
