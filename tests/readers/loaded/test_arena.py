@@ -17,7 +17,7 @@ import petastore
 from petastore.codecs import NdarrayCodec
 from petastore.decoding.buffers import Buffers
 from petastore.plan.plan import Plan
-from petastore.readers import reader as reader_module
+from petastore.readers.execution import memory
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.layout import Layout
 from petastore.schema.field import UnischemaField
@@ -158,7 +158,7 @@ def test_batches_are_the_same_however_much_room_there_is_on_the_shelf(
     assert sum(len(batch["id"]) for batch in with_enough) > 0
 
 
-def test_rows_of_shuffled_batches_are_taken_from_a_shelf(mixed_columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_shuffled_batches_are_taken_from_an_arena(mixed_columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Arena] = []
 
     class Noted(Arena):
@@ -166,7 +166,7 @@ def test_rows_of_shuffled_batches_are_taken_from_a_shelf(mixed_columns: str, mon
             super().__init__(*arguments)
             made.append(self)
 
-    monkeypatch.setattr(reader_module, "Arena", Noted)
+    monkeypatch.setattr(memory, "Arena", Noted)
     epochs(mixed_columns, 100)
     assert [arena.rows for arena in made] == [900], "one arena serves all epochs of a reader"
     with petastore.make_batch_reader(mixed_columns, shuffle_row_groups=False) as reader:
