@@ -126,7 +126,7 @@ def said_by(program: str, url: str, way: str, times: int) -> Any:
 @pytest.mark.parametrize("way", ["thread,plain", "thread,torch", "process,plain", *SLOW])
 def test_memory_stays_flat_over_fifty_epochs(url: str, way: str) -> None:
     sizes = said_by(EPOCHS, url, way, 50 * max(TIMES, 1))
-    # Allocators give pages back when they like: what is resident goes up and down by twenty MiB, and does not climb. The
+    # Allocators give pages back when they like: what is resident goes up and down by twenty MiB, and never climbs. The
     # largest of ten such sizes is a matter of luck; the one in their middle is not, and climbs with them as well.
     early, late = statistics.median(sizes[5:15]), statistics.median(sizes[-10:])
     assert late - early < 8 * 2**20, f"{early / 2**20:,.0f} MiB in the first epochs, {late / 2**20:,.0f} in the last"
