@@ -1,13 +1,15 @@
 """Laws that every mixture keeps, for Hypothesis: no IO and no mocks.
 
-`mixtures()` draws mixtures of small datasets, `uneven_mixtures()` of many and large ones under filters. The laws of
-`petastore.testing.plan_laws` hold for mixtures too, but for `check_every_row_once`; the ones here say what is added.
+`mixtures()` draws mixtures of small datasets, `uneven_mixtures()` of many and large ones under filters,
+`mixtures_of_one()` of a single one. The laws of `petastore.testing.plan_laws` hold for mixtures too, but for
+`check_every_row_once`; the ones here say what is added.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,24 +20,33 @@ from numpy.typing import NDArray
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixture.mixture import Mixture
-from petastore.plan.plan import Plan
+from petastore.plan.plan import Plan, Span
+from petastore.plan.report.explanation import MixtureExplanation, ReadFacts
+from petastore.plan.report.feeds import MOST_BATCHES
 from petastore.plan.request import ReadRequest, Shard, Tail
+from petastore.plan.state import dump_state, resume
 from petastore.testing.plan_laws import (
     check_going_on_after_every_batch,
     check_same_batches_for_any_ranks,
+    check_too_few_rows_are_refused,
+    inventories,
     orders,
     selections,
     uneven_inventories,
 )
-from petastore.testing.training import shards_of, train
+from petastore.testing.training import Training, shards_of, train
 
 __all__ = [
     "check_every_source_row_once",
     "check_exact_proportions",
     "check_going_on_after_any_step",
+    "check_going_on_with_one_source",
+    "check_one_source_is_its_plan",
     "check_same_batches_for_any_ranks",
     "check_steps_and_shares",
     "mixtures",
+    "mixtures_of_one",
+    "plan_of_one",
     "sources_of",
     "steps_of",
     "uneven_mixtures",
@@ -109,6 +120,25 @@ def uneven_mixtures(
         batching=draw(st.sampled_from(["mixed", "per_source"])),
         seed=draw(st.integers(-(2**70), 2**70)),
         epochs=None if stop == "cycle" else epochs,
+    )
+
+
+@st.composite
+def mixtures_of_one(draw: Any, *, max_epochs: int = 3) -> Mixture:
+    """Mixtures of one source of any kind, whole or under a filter; also of fewer rows than it has lanes, or one."""
+    inventory = draw(inventories(max_groups=12) | uneven_inventories(max_groups=60))
+    request = ReadRequest(("id",), draw(orders()), Shard(), 1, draw(st.sampled_from(list(Tail))))
+    source = Plan(inventory, request, draw(st.none() | selections(inventory)))
+    if source.num_rows == 0:
+        source = dataclasses.replace(source, inventory=Inventory.of_rows([draw(st.integers(1, 9))]), selection=None)
+    stop = draw(st.sampled_from(["first_exhausted", "all_exhausted", "cycle"]))
+    return Mixture(
+        [source],
+        [draw(st.integers(1, 9))],
+        stop=stop,
+        batching=draw(st.sampled_from(["mixed", "per_source"])),
+        seed=draw(st.integers(-(2**70), 2**70)),
+        epochs=None if stop == "cycle" else draw(st.none() | st.integers(1, max_epochs)),
     )
 
 
@@ -248,3 +278,118 @@ def check_steps_and_shares(mixture: Mixture, ranks: int, batch_size: int) -> Non
 def check_going_on_after_any_step(mixture: Mixture, ranks: int, batch_size: int) -> None:
     """`check_going_on_after_every_batch` of a mixture."""
     check_going_on_after_every_batch(mixture, ranks, batch_size)
+
+
+def plan_of_one(mixture: Mixture) -> Plan:
+    """The plan that a mixture of one source is: its source, through as many epochs."""
+    (source,) = mixture.sources
+    return dataclasses.replace(source, request=dataclasses.replace(source.request, epochs=mixture.epochs))
+
+
+def check_one_source_is_its_plan(mixture: Mixture, batch_size: int, *, rows_per_span: int, most: int = 40) -> None:
+    """A mixture of one source is the plan of that source: to its reader, to a trainer, and to who asks what it costs.
+
+    Its spans have the same batches of the same rows in the same order, lead to the same cursors, and fetch, lay out and
+    let go of the same row groups. A cycle, whose batches know no epochs, begins like the plan: with the full batches
+    of its first epoch.
+
+    Args:
+        mixture: Of one source whose own epochs are 1; of any shard.
+        batch_size: Rows of a full batch of one rank.
+        rows_per_span: Rows that a span has at most.
+        most: Spans to look at, where epochs never end.
+    """
+    plan = plan_of_one(mixture)
+    if plan.request.tail is Tail.EVEN and plan.num_rows < plan.request.shard.count:
+        for each in (plan,) if mixture.stop == "cycle" else (plan, mixture):  # a cycle has rows for all ranks
+            check_too_few_rows_are_refused([each], batch_size)
+        return
+    _assert_alike(_facts_of(mixture, batch_size), _facts_of(plan, batch_size))
+    # Of more batches a plan looks at others than a mixture, and the last ones of a cycle go on with its next pass.
+    if mixture.stop != "cycle" and plan.steps_per_epoch(batch_size) * plan.request.shard.count <= MOST_BATCHES:
+        _assert_alike(_fields_of(mixture.feeds(batch_size)), _fields_of(plan.feeds(batch_size)))
+    if mixture.stop == "cycle":
+        drop = dataclasses.replace(plan, request=dataclasses.replace(plan.request, tail=Tail.DROP))
+        full = min(most, drop.steps_per_epoch(batch_size))
+        begins, wanted = (train([each], batch_size, most=full) for each in (mixture, drop))
+        _assert_alike({"rows": begins.rows, "steps": begins.steps}, {"rows": wanted.rows, "steps": wanted.steps})
+        return
+    for number, (found, due) in enumerate(
+        itertools.zip_longest(*(each.spans(batch_size, rows_per_span=rows_per_span) for each in (mixture, plan)))
+    ):
+        assert found is not None, f"the mixture has {number} spans, and the plan more"
+        assert due is not None, f"the plan has {number} spans, and the mixture more"
+        _assert_alike(_said_by(found), _said_by(due), f" of span {number}")
+        if mixture.epochs is None and number == most:
+            return
+
+
+def check_going_on_with_one_source(mixture: Mixture, first: tuple[int, int], then: tuple[int, int], most: int) -> None:
+    """A mixture of one source that stops after any batch goes on with what its plan goes on with.
+
+    Args:
+        mixture: Of one source whose own epochs are 1, and no cycle.
+        first: Ranks and batch size of the training that stops.
+        then: Those of the one that goes on; each rank has a row of an epoch with either.
+        most: Steps of either to look at.
+    """
+    plan = plan_of_one(mixture)
+    stops = [train(shards_of(each, first[0]), first[1], most=most).cursors for each in (mixture, plan)]
+    for mixed, single in zip(*stops, strict=True):
+        training, wanted = (
+            train(shards_of(resumed, then[0]), then[1], after=begin, most=most)
+            for resumed, begin in (
+                resume(each, json.loads(json.dumps(dump_state(each, cursor))))
+                for each, cursor in ((mixture, mixed), (plan, single))
+            )
+        )
+        _assert_alike(_given(training), _given(wanted), f" of what follows {single}")
+
+
+def _given(training: Training) -> dict[str, Any]:
+    found = {name: getattr(training, name) for name in ("rows", "steps", "ranks", "valid", "epochs")}
+    return found | {"cursors": list(map(_place, training.cursors))}
+
+
+def _place(cursor: Cursor) -> tuple[int, int, int]:
+    """A cursor without what each source gave, which is said where batches are of one source."""
+    return cursor.epoch, cursor.position, cursor.first_epoch
+
+
+def _facts_of(plan: Plan | Mixture, batch_size: int) -> dict[str, Any]:
+    """What a plan and a mixture of it alone say of themselves."""
+    inventory, explained = plan.inventory, plan.explain(batch_size)
+    read = explained.sources[0] if isinstance(explained, MixtureExplanation) else explained
+    facts = {field.name: getattr(read, field.name) for field in dataclasses.fields(ReadFacts)}
+    facts |= {name: getattr(explained, name) for name in ("rank", "ranks", "steps", "rows_per_rank", "tail")}
+    return facts | {
+        "num_rows": plan.num_rows,
+        "steps_per_epoch": plan.steps_per_epoch(batch_size),
+        "rows_per_epoch": plan.rows_per_epoch(batch_size),
+        "room_rows": plan.room_rows,
+        "at_hand_bytes": plan.at_hand_bytes(inventory.rows, early=batch_size),
+        "units": [plan.unit(group) for group in range(inventory.num_row_groups)],
+        "row groups": [inventory.rows, inventory.file, inventory.ordinal, inventory.stored_bytes],
+    }
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def _said_by(span: Span) -> dict[str, Any]:
+    said = {name: getattr(span, name) for name in ("groups", "rows", "offsets", "valid", "epoch", "consumed")}
+    said |= {name: getattr(span, name) for name in ("needed", "fetch", "read_orders", "ends_epoch", "most_rows")}
+    cursors = [_place(span.cursor_after(batch)) for batch in range(span.num_batches)]
+    return said | {"release": sorted(span.release), "cursors": cursors}
+
+
+def _assert_alike(found: dict[str, Any], wanted: dict[str, Any], where: str = "") -> None:
+    for name, value in wanted.items():
+        assert _same(found[name], value), f"{name}{where} is {found[name]} of the mixture, but {value} of its plan"
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)

@@ -39,6 +39,9 @@ from petastore.errors import NoDataAvailableError
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.order.grouped_rows import GroupedRows
+from petastore.plan.order.lane_runs import LaneRuns
+from petastore.plan.order.order import EpochOrder
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
 from petastore.plan.selection import Selection
@@ -55,6 +58,7 @@ __all__ = [
     "check_going_on_with_others_after_every_batch",
     "check_interpreters_agree",
     "check_row_groups_at_hand",
+    "check_runs_are_their_positions",
     "check_same_batches_for_any_ranks",
     "check_too_few_rows_are_refused",
     "inventories",
@@ -425,3 +429,43 @@ def check_row_groups_at_hand(plan: Plan | Mixture, batch_size: int) -> None:
         assert (span.rows < plan.inventory.rows[span.groups]).all()
         at_hand -= set(span.release)
     assert not at_hand
+
+
+def check_runs_are_their_positions(
+    order: EpochOrder, runs: LaneRuns, positions: NDArray[np.int64], *, read_lanes: range | None = None
+) -> None:
+    """The rows that an order finds for runs of lanes are those that it finds for the positions of these runs.
+
+    So are the parts of any cut of them; and where rows are known as runs, these follow the turns of their row groups.
+
+    Args:
+        order: Of an epoch.
+        runs: Runs of its lanes.
+        positions: Where the rows of these runs stand in the epoch, in the order in which the runs ask for them.
+        read_lanes: The lanes in whose read order runs are counted, those of `runs` among them; None is those.
+    """
+    found = order.by_lane(runs, read_lanes=read_lanes)
+    groups, rows = order.rows_at(positions)
+    _assert_rows(found, groups, rows)
+    if runs.counts is not None:
+        borders = np.cumsum([0, *runs.counts.sum(axis=1)])
+        for part, first, stop in zip(found.cut(borders), borders[:-1].tolist(), borders[1:].tolist(), strict=True):
+            _assert_rows(part, groups[first:stop], rows[first:stop])
+    if found.runs is not None:
+        each = zip(found.runs.groups.tolist(), found.runs.firsts.tolist(), found.runs.counts.tolist(), strict=True)
+        turns = {
+            group: order.read_order_of(group, lanes=runs.own if read_lanes is None else read_lanes)
+            for group in found.distinct.tolist()
+        }
+        wanted = [
+            np.arange(first, first + count) if (of_group := turns[group]) is None else of_group[first : first + count]
+            for group, first, count in each
+        ]
+        assert np.array_equal(found.rows, np.concatenate([found.rows[:0], *wanted])), "runs do not follow their turns"
+
+
+def _assert_rows(found: GroupedRows, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> None:
+    found_groups, found_rows = found.in_order()
+    wrong = np.flatnonzero((found_groups != groups) | (found_rows != rows)) if len(found_rows) == len(rows) else [0]
+    assert len(wrong) == 0, f"row {wrong[0]} of {len(rows)} is another one than stands at its position"
+    assert found.distinct.tolist() == sorted(set(groups.tolist())), "row groups are told of that no row is of"

@@ -65,7 +65,7 @@ def dumps(thing: object, buffers: list[pickle.PickleBuffer]) -> bytes:
         7
     """
     file = io.BytesIO()
-    _Pickler(file, protocol=5, buffer_callback=buffers.append).dump(thing)
+    _Pickler(file, buffers).dump(thing)
     return file.getvalue()
 
 
@@ -113,8 +113,8 @@ def _parts(thing: object) -> Iterator[tuple[str, object]]:
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, **options: Any) -> None:
-        super().__init__(file, **options)
+    def __init__(self, file: io.BytesIO, buffers: list[pickle.PickleBuffer]) -> None:
+        super().__init__(file, protocol=5, buffer_callback=buffers.append)
         self._namespaces: dict[int, dict[str, Any]] = {}
         """Global variables of functions, by the identity of those here: one dict there, too."""
         self._made: dict[int, type] = {}
@@ -268,8 +268,8 @@ def _make_proxy(mapping: dict[Any, Any]) -> types.MappingProxyType[Any, Any]:
     return types.MappingProxyType(mapping)
 
 
-def _make_cache(func: Callable[..., Any], parameters: dict[str, Any]) -> Callable[..., Any]:
-    return functools.lru_cache(**parameters)(func)
+def _make_cache(func: Callable[..., Any], maxsize: int | None, typed: bool) -> Callable[..., Any]:
+    return functools.lru_cache(maxsize, typed)(func)
 
 
 _REDUCED: dict[type, Callable[[Any], tuple[Any, ...]]] = {
@@ -285,7 +285,10 @@ _REDUCED: dict[type, Callable[[Any], tuple[Any, ...]]] = {
         (one.func,),
         {"attrname": one.attrname},
     ),
-    type(functools.lru_cache(len)): lambda cache: (_make_cache, (cache.__wrapped__, cache.cache_parameters())),
+    type(functools.lru_cache(len)): lambda cache: (
+        _make_cache,
+        (cache.__wrapped__, *cache.cache_parameters().values()),
+    ),
     typing.TypeVar: lambda one: (typing.TypeVar, (one.__name__, *one.__constraints__)),
     typing.NewType: lambda one: (typing.NewType, (one.__name__, one.__supertype__)),
 }

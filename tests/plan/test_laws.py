@@ -228,6 +228,25 @@ def test_ranks_and_batch_size_of_mixtures_may_change_after_any_batch(
         plan_laws.check_going_on_with_others_after_every_batch(mixture, parts[0], parts[1], most=most)
 
 
+@some(30)
+@given(mixture_laws.mixtures_of_one(), ranks, st.integers(0, 79), st.integers(1, 30), st.sampled_from([1, 64, 4096]))
+def test_a_mixture_of_one_source_is_the_plan_of_that_source(
+    mixture: Mixture, count: int, rank: int, steps: int, rows_per_span: int
+) -> None:
+    mixture, batch_size = mixture.for_shard(Shard(rank % count, count)), batch_of(mixture, count, steps=steps)
+    mixture_laws.check_one_source_is_its_plan(mixture, batch_size, rows_per_span=rows_per_span)
+
+
+@some(8)
+@given(mixture_laws.mixtures_of_one(), st.sampled_from([1, 2, 3, 8]), st.sampled_from([1, 2, 5, 8]), st.integers(1, 6))
+def test_a_mixture_of_one_source_goes_on_as_the_plan_of_that_source(
+    mixture: Mixture, first: int, then: int, steps: int
+) -> None:
+    if mixture.stop != "cycle" and mixture.num_rows >= max(first, then):
+        parts = [(count, batch_of(mixture, count, steps=steps)) for count in (first, then)]
+        mixture_laws.check_going_on_with_one_source(mixture, parts[0], parts[1], most=4)
+
+
 def plans_of_every_kind() -> list[Plan | Mixture]:
     """Plans of which two interpreters must think alike; whatever a hash of text may get into is here."""
     random = np.random.RandomState(0)

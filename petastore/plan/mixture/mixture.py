@@ -156,12 +156,21 @@ class Mixture:
             seed=self.seed,
             shuffle_row_groups=any(order.shuffle_row_groups for order in orders),
             shuffle_rows=any(order.shuffle_rows for order in orders),
-            lanes=common_lanes([order.lanes for order in orders], sum(self.proportions)),
+            lanes=common_lanes(self._lanes, sum(self.proportions)),
             block_rows=max(order.block_rows for order in orders),
         )
         return dataclasses.replace(
             self.sources[0].request, order=order, epochs=self.epochs, chosen=self.chosen & {"seed"}
         )
+
+    @once
+    def _lanes(self) -> tuple[int, ...]:
+        """Lanes of each source, as they are asked for.
+
+        A source that is alone has no more of them than it has rows, as its plan has; the mixture is that plan.
+        """
+        lanes = tuple(source.request.order.lanes for source in self.sources)
+        return lanes if len(lanes) > 1 else (min(*lanes, self.sources[0].num_rows),)
 
     @once
     def inventory(self) -> Inventory:
@@ -345,6 +354,8 @@ class Mixture:
     @once
     def room_rows(self) -> int:
         """Rows for which there has to be room where the row groups at hand stand side by side, all sources together."""
+        if len(self.sources) == 1:
+            return self.sources[0].room_rows
         return sum(
             room_rows(
                 plan.inventory.rows,
@@ -386,7 +397,8 @@ class Mixture:
         cursor = after or Cursor()
         pace = Pace(rows_per_span, batch_size)
         epoch = cursor.epoch
-        walk = Walk(self._sources, pace.most_rows)
+        most_rows = pace.most_rows if self.stop == "cycle" else min(pace.most_rows, self.num_rows)
+        walk = Walk(self._sources, most_rows)
         while self.epochs is None or epoch < cursor.first_epoch + self.epochs:
             begin = cursor if epoch == cursor.epoch else Cursor(epoch)
             batches = self._epoch_batches(batch_size, begin)
@@ -423,8 +435,8 @@ class Mixture:
     ) -> list[EpochBatches]:
         request, size = self.request, whole_number(batch_size, name="batch_size", least=1)
         return [
-            EpochBatches(count, size, request.shard.count, source.request.order.lanes, request.tail, start)
-            for count, source, start in zip(rows, self.sources, starts or (0,) * len(rows), strict=True)
+            EpochBatches(count, size, request.shard.count, lanes, request.tail, start)
+            for count, lanes, start in zip(rows, self._lanes, starts or (0,) * len(rows), strict=True)
         ]
 
     def _lengths(self, batch_size: int) -> list[EpochBatches]:
@@ -445,7 +457,7 @@ class Mixture:
         return Source(self.sources[number], int(self.first_groups[number]), rows, SourceTurns(turns, lanes, rows), own)
 
     def _lanes_of_source(self, number: int) -> int:
-        lanes = self.sources[number].request.order.lanes
+        lanes = self._lanes[number]
         return lanes if self.batching == "per_source" else min(lanes, self.request.order.lanes)
 
     def _own_lanes(self, number: int, shard: Shard) -> range:
