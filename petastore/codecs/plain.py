@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from petastore.codecs.arrow.arrow_lists import decode_lists
 from petastore.codecs.arrow.arrow_objects import decode_objects
 from petastore.codecs.arrow.arrow_to_numpy import decode_scalars
-from petastore.codecs.arrow.arrow_views import view_lists, view_scalars
+from petastore.codecs.arrow.arrow_views import lists_viewer, scalars_viewer
 from petastore.codecs.arrow.lists_to_arrow import encode_lists
 from petastore.codecs.arrow.numpy_to_arrow import encode_scalars
 from petastore.codecs.arrow.scalars import InexactError, decode_scalar, describe, encode_scalar, nested_values
@@ -25,7 +25,7 @@ from petastore.codecs.declared import shape_below_empty, shape_fits
 from petastore.codecs.plain_sizes import plain_sizes
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema.arrow import natural_storage_type
-from petastore.schema.codec import JsonValue
+from petastore.schema.codec import JsonValue, Viewer
 from petastore.schema.field import UnischemaField
 
 __all__ = ["PlainCodec"]
@@ -133,9 +133,9 @@ class PlainCodec:
         else:
             decode_lists(cells, field, out)
 
-    def view_column(self, cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
+    def viewer(self, field: UnischemaField) -> Viewer:
         """Numbers, times and lists of them that are stored just as they are declared; None for all other columns."""
-        return view_scalars(cells, field) if field.is_scalar else view_lists(cells, field)
+        return scalars_viewer(field) if field.is_scalar else lists_viewer(field)
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
         """What text, bytes and lists take by their lengths; None for numbers and times."""

@@ -1,9 +1,10 @@
-"""Which codec a field has, and which codec an id in a schema document means."""
+"""Which codec a field has and what it can do, and which codec an id in a schema document means."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from petastore import forks
 from petastore.codecs.arrays.compressed import CompressedNdarrayCodec
@@ -14,10 +15,10 @@ from petastore.codecs.plain import PlainCodec
 from petastore.codecs.scalar import ScalarCodec
 from petastore.codecs.vector import VectorCodec
 from petastore.errors import MetadataError, SchemaError
-from petastore.schema.codec import Codec
+from petastore.schema.codec import Codec, Viewer, ViewingCodec
 from petastore.schema.field import UnischemaField
 
-__all__ = ["codec_from_json", "codec_of", "register"]
+__all__ = ["BoundCodec", "codec_from_json", "codec_of", "register"]
 
 _CodecClass = TypeVar("_CodecClass", bound=type)
 
@@ -44,6 +45,36 @@ def codec_of(field: UnischemaField) -> Codec:
         PlainCodec()
     """
     return _PLAIN if field.codec is None else field.codec
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class BoundCodec:
+    """The codec of a field with its faces: what is the same for all columns of the field, found out once a reader.
+
+    Thread-safe, as the codec is.
+
+    Example:
+        >>> bound = BoundCodec.of(UnischemaField("x", "float32", (2,), NdarrayCodec()))
+        >>> bound.codec, bound.view is None, bound.takes_bytes
+        (NdarrayCodec(), False, False)
+    """
+
+    field: UnischemaField
+    codec: Codec
+
+    view: Viewer | None
+    """Gives columns that need no decoding; None where the codec has no such face, or values are Python objects."""
+
+    takes_bytes: bool
+    """Whether it is a `petastore.schema.codec.BytesCodec`."""
+
+    @classmethod
+    def of(cls, field: UnischemaField) -> Self:
+        """That of a field."""
+        codec = codec_of(field)
+        has_view = field.is_fixed and not field.dtype.hasobject and hasattr(codec, "viewer")
+        view = cast("ViewingCodec", codec).viewer(field) if has_view else None
+        return cls(field, codec, view, hasattr(codec, "decode_bytes"))
 
 
 def register(codec_class: _CodecClass) -> _CodecClass:

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from petastore.codecs.arrow.arrow_to_numpy import decode_scalars
-from petastore.codecs.arrow.arrow_views import view_scalars
+from petastore.codecs.arrow.arrow_views import scalars_viewer
 from petastore.codecs.arrow.numpy_to_arrow import encode_scalars
 from petastore.codecs.arrow.scalars import decode_scalar, encode_scalar
 from petastore.codecs.plain_sizes import plain_sizes
 from petastore.codecs.spark_types import arrow_type_of, max_length_of, simple_type_name
 from petastore.errors import EncodeError, SchemaError
-from petastore.schema.codec import JsonValue
+from petastore.schema.codec import JsonValue, Viewer
 from petastore.schema.field import UnischemaField
 
 __all__ = ["ScalarCodec"]
@@ -138,9 +138,9 @@ class ScalarCodec:
         """
         decode_scalars(cells, field, out)
 
-    def view_column(self, cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
+    def viewer(self, field: UnischemaField) -> Viewer:
         """Numbers and times that are stored just as they are declared; None for all other columns."""
-        return view_scalars(cells, field)
+        return scalars_viewer(field)
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
         """What text, bytes take by their lengths; None for numbers and times."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.schema.field import Codec, JsonValue, UnischemaField
 
-__all__ = ["BytesCodec", "Codec", "JsonValue", "MeasuringCodec", "ViewingCodec"]
+__all__ = ["BytesCodec", "Codec", "JsonValue", "MeasuringCodec", "Viewer", "ViewingCodec"]
+
+Viewer: TypeAlias = Callable[[Any], "NDArray[Any] | None"]
+"""Gives the values of a column; see `ViewingCodec.viewer`."""
 
 
 @runtime_checkable
@@ -20,17 +23,19 @@ class ViewingCodec(Codec, Protocol):
     A third face, which readers use where a codec has it: what it gives must equal what `decode_column` gives.
     """
 
-    def view_column(self, cells: Any, field: UnischemaField) -> NDArray[Any] | None:
-        """The values of a column as an array over Arrow's memory, without a copy.
+    def viewer(self, field: UnischemaField) -> Viewer:
+        """What gives the values of the columns of a field as arrays over Arrow's memory, without a copy.
+
+        A reader asks for it once, and calls it with every column from any of its threads.
 
         Args:
-            cells: A `pyarrow.Array` (not chunked; its offset may be > 0), possibly with nulls.
             field: What was declared; of fixed shape, and not of dtype object.
 
         Returns:
-            Shape `(rows, *field.shape)`, read-only, of `field.dtype` in any byte order, with any strides; values under
-            nulls are arbitrary. None wherever that is not all there is to do, and `decode_column` has to: for nulls
-            that leave no room for a value, for cells that differ in form, and for whatever has to be refused.
+            A function of a `pyarrow.Array` (not chunked; its offset may be > 0), possibly with nulls. It gives shape
+            `(rows, *field.shape)`, read-only, of `field.dtype` in any byte order, with any strides; values under nulls
+            are arbitrary. None wherever that is not all there is to do, and `decode_column` has to: for nulls that
+            leave no room for a value, for cells that differ in form, and for whatever has to be refused.
         """
         ...
 

@@ -133,6 +133,9 @@ class UnischemaField:
     nullable: bool = False
     """Whether a value may be missing (`None`). False is kept as REQUIRED in the file, which decodes 2.7 × faster."""
 
+    dtype: np.dtype[Any] = dataclasses.field(init=False, repr=False, compare=False)
+    """Dtype of the array that holds many values: `object` for text, bytes and decimals, µs for a bare datetime."""
+
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise SchemaError(f"a field needs a name, but {self.name!r} was given")
@@ -142,6 +145,7 @@ class UnischemaField:
             raise SchemaError(f"field {self.name!r}: {problem}") from None
         if isinstance(self.shape, (str, bytes)) or not hasattr(self.shape, "__iter__"):
             raise SchemaError(f"field {self.name!r}: the shape is a tuple of sizes and None, not {self.shape!r}")
+        object.__setattr__(self, "dtype", _dtype_of_many(self.numpy_dtype))
         object.__setattr__(self, "shape", tuple(self.shape))
         for size in self.shape:
             if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
@@ -155,15 +159,6 @@ class UnischemaField:
                     "petastore.codecs.NdarrayCodec(), or None"
                 )
             self.codec.check_field(self)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Dtype of the array that holds many values: `object` for text, bytes and decimals, µs for a bare datetime."""
-        if self.numpy_dtype in (np.str_, np.bytes_, np.object_, Decimal):
-            return np.dtype(object)
-        if self.numpy_dtype in (np.datetime64, np.timedelta64):
-            return np.dtype(self.numpy_dtype(0, "us").dtype)
-        return np.dtype(self.numpy_dtype)
 
     @property
     def is_scalar(self) -> bool:
@@ -202,3 +197,11 @@ class UnischemaField:
         parts += [repr(self.codec)] if self.codec is not None else []
         parts += ["nullable=True"] if self.nullable else []
         return f"UnischemaField({', '.join(parts)})"
+
+
+def _dtype_of_many(numpy_dtype: Any) -> np.dtype[Any]:
+    if numpy_dtype in (np.str_, np.bytes_, np.object_, Decimal):
+        return np.dtype(object)
+    if numpy_dtype in (np.datetime64, np.timedelta64):
+        return np.dtype(numpy_dtype(0, "us").dtype)
+    return np.dtype(numpy_dtype)

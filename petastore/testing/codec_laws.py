@@ -172,7 +172,7 @@ class CodecLaws(abc.ABC):
         column = codec.encode_column(data.draw(st.lists(st.none() | case.values, max_size=6)), field)
         start = data.draw(st.integers(0, len(column)))
         part = column.slice(start, data.draw(st.integers(0, len(column) - start)))
-        viewed = codec.view_column(part, field)
+        viewed = codec.viewer(field)(part)
         if viewed is None:
             return
         assert viewed.shape == (len(part), *field.shape)

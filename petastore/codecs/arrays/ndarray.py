@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.codecs.arrays.npy import NpyError, NpyHeader, array_bytes, elements_of, header_of, npy_header_bytes
+from petastore.codecs.arrays.npy import NpyError, NpyHeader, array_bytes, header_of, npy_header_bytes
 from petastore.codecs.arrow.cells import ByteCells, byte_cells, bytes_of_cell, equal_cells_array
 from petastore.codecs.arrow.numpy_to_arrow import cells_array
 from petastore.codecs.arrow.scalars import InexactError
 from petastore.codecs.declared import array_to_write, arrays_alike, check_array_field, same_dtype, shape_fits
 from petastore.errors import DecodeError, EncodeError
-from petastore.schema.codec import JsonValue
+from petastore.schema.codec import JsonValue, Viewer
 from petastore.schema.field import UnischemaField
 
 __all__ = ["NdarrayCodec"]
@@ -116,14 +116,9 @@ class NdarrayCodec:
         if not decode_alike(found, field, out):
             put_npy_cells(found.__getitem__, field, out)
 
-    def view_column(self, cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
-        """The arrays of a column whose cells share a header, over Arrow's memory; None for all other columns."""
-        if cells.null_count:
-            return None
-        try:
-            return _alike(byte_cells(cells, field), field)
-        except DecodeError:
-            return None  # decode_column says what is wrong, if anybody wants these cells
+    def viewer(self, field: UnischemaField) -> Viewer:
+        """The arrays of columns whose cells share a header, over Arrow's memory; None for all other columns."""
+        return _Blocks(field).view
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
         """No more than is stored, where the field does not declare it."""
@@ -160,10 +155,10 @@ def _checked_view(cell: NDArray[np.uint8], field: UnischemaField, checked: dict[
     """The array in one cell, over its memory; `checked` has the headers that were compared with the field already."""
     header = header_of(cell)
     if id(header) not in checked:
-        check_header(header, field)
+        _check_header(header, field)
         checked[id(header)] = header
     # An array also where it has no dimensions: a text would come out as Python's.
-    view: NDArray[Any] = elements_of(cell, 0, header, rows=1, step=len(cell))[0, ...]
+    view: NDArray[Any] = _elements(cell, 0, header, rows=1, step=len(cell))[0, ...]
     return view
 
 
@@ -183,7 +178,7 @@ def decode_npy(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[Any]:
         raise _no_array(problem, field) from None
 
 
-def check_header(header: NpyHeader, field: UnischemaField) -> None:
+def _check_header(header: NpyHeader, field: UnischemaField) -> None:
     """Refuse a header that contradicts the field, before any memory is taken.
 
     Raises:
@@ -250,7 +245,7 @@ def decode_alike(found: ByteCells, field: UnischemaField, out: NDArray[Any]) -> 
         DecodeError: The header is of another dtype or shape than declared; `row` is 0.
     """
     try:
-        block = _alike(found, field)
+        block = _Blocks(field).block(found)
     except DecodeError as problem:
         raise problem.at(row=0) from None
     if block is None:
@@ -263,26 +258,82 @@ def decode_alike(found: ByteCells, field: UnischemaField, out: NDArray[Any]) -> 
     return True
 
 
-def _alike(found: ByteCells, field: UnischemaField) -> NDArray[Any] | None:
-    """The arrays of cells that share a header, (rows, *shape) over their memory; None where they do not.
+class _Head(NamedTuple):
+    """The bytes that cells begin with, and what they say."""
+
+    start: bytes
+    header: NpyHeader
+
+
+class _Blocks:
+    """Columns of a field whose cells share a header, each as one array; any thread may ask.
+
+    The header of one column is most often that of the next: it is parsed and compared with the field once.
+    """
+
+    def __init__(self, field: UnischemaField) -> None:
+        self._field = field
+        self._last: _Head | None = None
+
+    def view(self, cells: pa.Array) -> NDArray[Any] | None:
+        """The block of a column; None also where a cell has to be refused."""
+        if cells.null_count:
+            return None
+        try:
+            return self.block(byte_cells(cells, self._field))
+        except DecodeError:
+            return None  # decode_column says what is wrong, if anybody wants these cells
+
+    def block(self, found: ByteCells) -> NDArray[Any] | None:
+        """The arrays of cells that share a header, (rows, *shape) over their memory; None where they do not.
+
+        Raises:
+            DecodeError: The header is of another dtype or shape than declared.
+        """
+        step = found.even_size
+        if step is None:
+            return None
+        start, rows, head = int(found.starts[0]), len(found), self._last
+        if head is None or len(head.start) + head.header.payload != step or not _begins_with(found, start, head.start):
+            head = _checked_head(found[0], self._field)
+            if head is None:
+                return None
+            self._last = head
+        if not _same_headers(found.data, start, len(head.start), rows, step):
+            return None
+        return _elements(found.data, start, head.header, rows=rows, step=step)
+
+
+def _begins_with(found: ByteCells, at: int, start: bytes) -> bool:
+    return found.data[at : at + len(start)].tobytes() == start
+
+
+def _checked_head(cell: NDArray[np.uint8], field: UnischemaField) -> _Head | None:
+    """How a cell begins; None where it is no array, or its values are not those of the field as they lie there.
 
     Raises:
         DecodeError: The header is of another dtype or shape than declared.
     """
-    step = found.even_size
-    if step is None:
-        return None
-    start, rows = int(found.starts[0]), len(found)
     try:
-        header = header_of(found[0])
+        header = header_of(cell)
     except NpyError:
         return None
-    if not _same_headers(found.data, start, header.size, rows, step):
-        return None
-    check_header(header, field)
-    block = elements_of(found.data, start, header, rows=rows, step=step)
-    in_another_unit = block.dtype.kind in "mM" and block.dtype.newbyteorder("=") != field.dtype
-    return None if in_another_unit else block
+    _check_header(header, field)
+    in_another_unit = header.dtype.kind in "mM" and header.dtype.newbyteorder("=") != field.dtype
+    return None if in_another_unit else _Head(cell[: header.size].tobytes(), header)
+
+
+def _elements(data: NDArray[np.uint8], start: int, header: NpyHeader, *, rows: int, step: int) -> NDArray[Any]:
+    """The elements of evenly spaced cells as one view of shape `(rows, *header.shape)`.
+
+    Args:
+        data: Contiguous bytes that hold all cells.
+        start: Where the first cell begins.
+        header: The header that all cells share.
+        rows: How many cells.
+        step: Bytes from one cell to the next.
+    """
+    return np.ndarray((rows, *header.shape), header.dtype, data.data, start + header.size, (step, *header.strides))
 
 
 def _same_headers(data: NDArray[np.uint8], start: int, size: int, rows: int, step: int) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MAX_HEADER_BYTES", "NpyError", "NpyHeader", "array_bytes", "elements_of", "header_of", "npy_header_bytes"]
+__all__ = ["MAX_HEADER_BYTES", "NpyError", "NpyHeader", "array_bytes", "header_of", "npy_header_bytes"]
 
 MAX_HEADER_BYTES = 10_000
 """A longer header is refused, as NumPy refuses it; 64 dimensions need less."""
@@ -152,19 +152,6 @@ def _shape(sizes: str | None) -> tuple[int, ...]:
     if len(shape) > 32 or any(size > 2**62 for size in shape) or math.prod(max(size, 1) for size in shape) > 2**62:
         raise NpyError(f"its shape {shape} is too large")
     return shape
-
-
-def elements_of(data: NDArray[np.uint8], start: int, header: NpyHeader, *, rows: int, step: int) -> NDArray[Any]:
-    """The elements of evenly spaced cells as one view of shape `(rows, *header.shape)`.
-
-    Args:
-        data: Contiguous bytes that hold all cells.
-        start: Where the first cell begins.
-        header: The header that all cells share.
-        rows: How many cells.
-        step: Bytes from one cell to the next.
-    """
-    return np.ndarray((rows, *header.shape), header.dtype, data.data, start + header.size, (step, *header.strides))
 
 
 def npy_header_bytes(array: NDArray[Any]) -> bytes:

@@ -12,53 +12,71 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import numbers_of
 from petastore.codecs.arrow.arrow_to_numpy import plain_layout
 from petastore.schema.arrow import axes_in_storage, tensor_shape
+from petastore.schema.codec import Viewer
 from petastore.schema.field import UnischemaField
 
-__all__ = ["view_lists", "view_scalars"]
+__all__ = ["lists_viewer", "scalars_viewer"]
 
 
-def view_scalars(cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
-    """The values of a column of numbers or times, shape (rows,); values under nulls are arbitrary.
+def scalars_viewer(field: UnischemaField) -> Viewer:
+    """What gives the values of columns of numbers or times, shape (rows,); values under nulls are arbitrary.
 
     Example:
-        >>> view_scalars(pa.array([1, None, 3]), UnischemaField("id", "int64"))[[0, 2]].tolist()
+        >>> view = scalars_viewer(UnischemaField("id", "int64"))
+        >>> view(pa.array([1, None, 3]))[[0, 2]].tolist()
         [1, 3]
-        >>> view_scalars(pa.array([1, 2]), UnischemaField("id", "int32")) is None
+        >>> view(pa.array([1, 2], pa.int32())) is None
         True
     """
-    if isinstance(cells, (pa.ExtensionArray, pa.RunEndEncodedArray)):
-        cells = plain_layout(cells)
     dtype = field.dtype
-    if _dtype_of(cells.type) != dtype:
-        return None
-    values: NDArray[Any] = numbers_of(cells.view(pa.int64()) if dtype.kind in "mM" else cells).view(dtype)
-    return values
+    right: pa.DataType | None = None
+
+    def view(cells: pa.Array) -> NDArray[Any] | None:
+        nonlocal right  # any thread may put another one there
+        if isinstance(cells, (pa.ExtensionArray, pa.RunEndEncodedArray)):
+            cells = plain_layout(cells)
+        stored = cells.type
+        if stored != right:
+            if _dtype_of(stored) != dtype:
+                return None
+            right = stored
+        data = cells.buffers()[1]
+        if len(cells) == 0 or data is None:
+            return np.empty(0, dtype)
+        return np.frombuffer(data, dtype, len(cells), cells.offset * dtype.itemsize)
+
+    return view
 
 
-def view_lists(cells: pa.Array, field: UnischemaField) -> NDArray[Any] | None:
-    """The values of a column of lists that all have the declared sizes and no nulls, shape (rows, *field.shape)."""
-    if isinstance(cells, pa.ExtensionArray):
-        return _view_tensors(cells, field)
-    rows, leaves = len(cells), cells
-    for size in field.shape:
-        leaves = _items(leaves, size)
-        if leaves is None:
-            break
-    if leaves is None or leaves.null_count:
-        return None
-    values = view_scalars(leaves, field)
-    return None if values is None else values.reshape(rows, *field.shape)
+def lists_viewer(field: UnischemaField) -> Viewer:
+    """What gives the values of columns of lists that all have the declared sizes and no nulls.
+
+    Their shape is (rows, *field.shape).
+    """
+    numbers = scalars_viewer(field)
+
+    def view(cells: pa.Array) -> NDArray[Any] | None:
+        if isinstance(cells, pa.ExtensionArray):
+            return _view_tensors(cells, field, numbers)
+        rows, leaves = len(cells), cells
+        for size in field.shape:
+            leaves = _items(leaves, size)
+            if leaves is None:
+                return None
+        values = None if leaves.null_count else numbers(leaves)
+        return None if values is None else values.reshape(rows, *field.shape)
+
+    return view
 
 
-def _view_tensors(cells: pa.ExtensionArray, field: UnischemaField) -> NDArray[Any] | None:
-    """`view_lists` of a tensor column: its logical axes over the stored ones, so the view need not be contiguous."""
+def _view_tensors(cells: pa.ExtensionArray, field: UnischemaField, numbers: Viewer) -> NDArray[Any] | None:
+    """The tensors of a column: its logical axes over the stored ones, so the view need not be contiguous."""
     if not isinstance(cells.type, pa.FixedShapeTensorType) or tensor_shape(cells.type) != field.shape:
         return None
     leaves = None if cells.null_count else cells.storage.flatten()
-    values = None if leaves is None or leaves.null_count else view_scalars(leaves, field)
+    values = None if leaves is None or leaves.null_count else numbers(leaves)
     if values is None:
         return None
     stored = values.reshape(len(cells), *cells.type.shape)

@@ -64,25 +64,26 @@ def byte_cells(cells: pa.Array, field: UnischemaField) -> ByteCells:
     Raises:
         DecodeError: The column holds no bytes, or has a null.
     """
-    refuse_nulls(cells, field)
-    cells = plain_layout(cells)
+    if cells.null_count:
+        refuse_nulls(cells, field)
+    if isinstance(cells, (pa.BinaryArray, pa.StringArray)):
+        return _between_offsets(cells, np.dtype(np.int32))
+    if isinstance(cells, (pa.LargeBinaryArray, pa.LargeStringArray)):
+        return _between_offsets(cells, np.dtype(np.int64))
+    if isinstance(cells, (pa.ExtensionArray, pa.RunEndEncodedArray)):
+        return byte_cells(plain_layout(cells), field)
     if isinstance(cells, pa.DictionaryArray) and cells.dictionary.null_count == 0:
         distinct = byte_cells(cells.dictionary, field)
         chosen = numbers_of(cells.indices)
         return ByteCells(distinct.data, distinct.starts[chosen], distinct.sizes[chosen])
     if isinstance(cells, pa.DictionaryArray):
         return byte_cells(cells.dictionary_decode(), field)
-    types, stored = pa.types, cells.type
-    if types.is_binary_view(stored) or types.is_string_view(stored):
-        cells = pc.cast(cells, pa.large_binary())
-        stored = cells.type
-    if types.is_fixed_size_binary(stored):
+    stored = cells.type
+    if pa.types.is_binary_view(stored) or pa.types.is_string_view(stored):
+        return byte_cells(pc.cast(cells, pa.large_binary()), field)
+    if pa.types.is_fixed_size_binary(stored):
         starts = (np.arange(len(cells), dtype=np.int64) + cells.offset) * stored.byte_width
         return ByteCells(_buffer(cells, 1), starts, np.full(len(cells), stored.byte_width, np.int64))
-    if types.is_binary(stored) or types.is_string(stored):
-        return _between_offsets(cells, np.dtype(np.int32))
-    if types.is_large_binary(stored) or types.is_large_string(stored):
-        return _between_offsets(cells, np.dtype(np.int64))
     raise DecodeError(f"the column is stored as {stored}, but its codec reads bytes", column=field.name)
 
 

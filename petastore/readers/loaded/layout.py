@@ -7,20 +7,18 @@ call for all of them.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Set as AbstractSet
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from petastore.codecs.registry import codec_of
+from petastore.codecs.registry import BoundCodec
 from petastore.once import once
-from petastore.schema.codec import Codec, ViewingCodec
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
-__all__ = ["Layout", "Stack", "viewing_face"]
+__all__ = ["Layout", "Stack"]
 
 _PART_BYTES = 2 * 1024 * 1024
 """Decoded bytes that are read in one go: few enough that Arrow's memory for them stays in the processor's cache."""
@@ -128,14 +126,4 @@ def _columns_at_once(field: UnischemaField, rows: int) -> int:
 
 
 def _may_be_stacked(field: UnischemaField) -> bool:
-    return field.is_fixed and field.dtype.kind in _STACKED and viewing_face(codec_of(field)) is not None
-
-
-def viewing_face(codec: Codec) -> ViewingCodec | None:
-    """The codec, if it has the face."""
-    return cast("ViewingCodec", codec) if _has_the_face(type(codec)) else None
-
-
-@functools.cache
-def _has_the_face(codec_class: type) -> bool:
-    return hasattr(codec_class, "view_column")
+    return field.is_fixed and field.dtype.kind in _STACKED and BoundCodec.of(field).view is not None

@@ -28,14 +28,15 @@ from numpy.typing import NDArray
 from petastore.arrow_memory import flags_of
 from petastore.codecs.arrow.cells import ByteCells, byte_cells
 from petastore.codecs.plain import PlainCodec
-from petastore.codecs.registry import codec_of
+from petastore.codecs.registry import BoundCodec
 from petastore.codecs.scalar import ScalarCodec
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.cell_sizes import decoded_sizes
 from petastore.decoding.decode import Decoded, decode_cells, decode_into
 from petastore.errors import DecodeError
+from petastore.once import once
 from petastore.readers.loaded.arena import Arena, Place
-from petastore.readers.loaded.layout import Layout, Stack, viewing_face
+from petastore.readers.loaded.layout import Layout, Stack
 from petastore.readers.loaded.moved_cells import are_movable, moved_cells
 from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.field import UnischemaField
@@ -102,6 +103,11 @@ class RowGroupLoader:
     known_rows_at_once: dict[str, int] = dataclasses.field(default_factory=dict, kw_only=True)
     """Of columns of text or bytes: how many rows are best read in one go, as the first row group has shown."""
 
+    @once
+    def columns(self) -> dict[str, BoundCodec]:
+        """Each of the fields with its codec."""
+        return {name: BoundCodec.of(field) for name, field in self.fields.items()}
+
     def load(
         self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None
     ) -> LoadedRowGroup:
@@ -127,7 +133,7 @@ class RowGroupLoader:
         flags = {name: missing[first:stop] for name, missing in whole.missing.items()}
         missing = {name: of_rows for name, of_rows in flags.items() if of_rows.any()}
         cells = {name: column.slice(first, stop - first) for name, column in whole.cells.items()}
-        lying = {name: _files(cells[name], self.fields[name]) for name in whole.files}
+        lying = {name: _files(cells[name], self.columns[name]) for name in whole.files}
         files = {name: where for name, where in lying.items() if where is not None}
         sizes = {name: of_cells[first:stop] for name, of_cells in whole.sizes.items()}
         return LoadedRowGroup(stop - first, None, stacks, missing, cells, files, sizes)
@@ -203,7 +209,7 @@ class RowGroupLoader:
         made.cells.update(cells)
 
     def _loaded(self, rows: int, read_order: NDArray[np.int64] | None, made: _Made) -> LoadedRowGroup:
-        lying = {name: _files(chunk, self.fields[name]) for name, chunk in made.cells.items()}
+        lying = {name: _files(chunk, self.columns[name]) for name, chunk in made.cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
         stacks = tuple(made.stacks[number] for number in range(len(self.layout.stacks)))
         measured = {name: self._sizes(name, chunk) for name, chunk in made.cells.items()}
@@ -211,9 +217,9 @@ class RowGroupLoader:
         return LoadedRowGroup(rows, read_order, stacks, made.missing, made.cells, files, sizes, made.place)
 
     def _sizes(self, name: str, chunk: Any) -> NDArray[np.int64] | None:
-        field = self.fields[name]
+        column = self.columns[name]
         try:
-            return decoded_sizes(chunk, field, codec_of(field))
+            return decoded_sizes(chunk, column.field, column.codec)
         except DecodeError:
             return None  # the column is of another kind; who asks for one of its rows is told
 
@@ -244,7 +250,7 @@ class RowGroupLoader:
         while first < rows and name in self.fields:
             chunk = _only_chunk(next(tables).column(0))
             where = slice(first, first + len(chunk))
-            if name not in cells and not _put(chunk, self.fields[name], Decoded(column[0, where], is_missing[where])):
+            if name not in cells and not _put(chunk, self.columns[name], Decoded(column[0, where], is_missing[where])):
                 cells[name] = None
             first = where.stop
         if rows == 0 or name not in self.fields:
@@ -299,7 +305,7 @@ class RowGroupLoader:
             return None
         known = self.known_as_one.get(stack)
         if known is None or not table.schema.equals(known):
-            if not _is_one(stack, table.schema, self.fields):
+            if not _is_one(stack, table.schema, self.columns):
                 return None
             self.known_as_one[stack] = table.schema
         if table.num_rows == 0:
@@ -321,7 +327,7 @@ class RowGroupLoader:
             column = None
             if name in self.fields:
                 chunk = _only_chunk(table.column(name))
-                column = _values(chunk, self.fields[name])
+                column = _values(chunk, self.columns[name])
                 if column is None:
                     cells[name] = chunk
                 elif column.missing is not None:
@@ -339,13 +345,13 @@ def _lay(values: NDArray[Any] | None, read_order: NDArray[np.int64] | None, out:
         np.take(values, read_order, axis=0, out=out, mode="clip")
 
 
-def _is_one(stack: Stack, schema: pa.Schema, fields: Mapping[str, UnischemaField]) -> bool:
+def _is_one(stack: Stack, schema: pa.Schema, columns: Mapping[str, BoundCodec]) -> bool:
     """Whether the columns of a stack are numbers that are stored just as they are declared."""
     if stack.shape or stack.dtype.kind not in "iuf" or schema.names != list(stack.names):
         return False
     stored = pa.from_numpy_dtype(stack.dtype)
     return all(kind == stored for kind in schema.types) and all(
-        isinstance(codec_of(fields[name]), (PlainCodec, ScalarCodec)) for name in stack.names
+        isinstance(columns[name].codec, (PlainCodec, ScalarCodec)) for name in stack.names
     )
 
 
@@ -396,42 +402,39 @@ def _only_chunk(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _values(chunk: Any, field: UnischemaField) -> Decoded | None:
+def _values(chunk: Any, column: BoundCodec) -> Decoded | None:
     """All values of a column; None where one of them has to be refused, or decoding them is work."""
-    codec = codec_of(field)
-    viewing = viewing_face(codec)
-    if viewing is None or (chunk.null_count and not field.nullable):
+    field = column.field
+    if column.view is None or (chunk.null_count and not field.nullable):
         return None
-    viewed = viewing.view_column(chunk, field)
+    viewed = column.view(chunk)
     if viewed is not None:
         return Decoded(viewed, flags_of(chunk.is_null()) if chunk.null_count else None)
     if not field.is_scalar or not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
         return None
     try:
-        return decode_cells(chunk, field, codec, max_cell_bytes=None)
+        return decode_cells(chunk, field, column.codec, max_cell_bytes=None)
     except DecodeError:
         return None
 
 
-def _put(chunk: Any, field: UnischemaField, out: Decoded) -> bool:
+def _put(chunk: Any, column: BoundCodec, out: Decoded) -> bool:
     """All values of a piece of a column into their place; False where one of them has to be refused."""
-    codec = codec_of(field)
-    viewing = viewing_face(codec)
-    viewed = None if viewing is None or chunk.null_count else viewing.view_column(chunk, field)
+    viewed = None if column.view is None or chunk.null_count else column.view(chunk)
     if viewed is not None:
         np.copyto(out.values, viewed)
         return True
     try:
-        decode_into(chunk, field, codec, out, max_cell_bytes=None)
+        decode_into(chunk, column.field, column.codec, out, max_cell_bytes=None)
     except DecodeError:
         return False
     return True
 
 
-def _files(chunk: Any, field: UnischemaField) -> ByteCells | None:
+def _files(chunk: Any, column: BoundCodec) -> ByteCells | None:
     """Where the cells of a column lie; None where they are not to be decoded there."""
-    if chunk.null_count or not hasattr(codec_of(field), "decode_bytes"):
+    if chunk.null_count or not column.takes_bytes:
         return None
     if not (pa.types.is_binary(chunk.type) or pa.types.is_large_binary(chunk.type)):
         return None
-    return byte_cells(chunk, field)
+    return byte_cells(chunk, column.field)

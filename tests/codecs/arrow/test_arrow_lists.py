@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import petastore
 from petastore.adapters.torch import DataLoader
 from petastore.codecs.arrow.arrow_lists import decode_lists
-from petastore.codecs.arrow.arrow_views import view_lists
+from petastore.codecs.arrow.arrow_views import lists_viewer
 from petastore.schema import UnischemaField
 from petastore.schema.arrow import field_from_arrow
 from petastore.testing.codec_laws import empty_column
@@ -66,7 +66,7 @@ def test_both_paths_give_the_logical_axes_of_every_part(column: Any, first: int,
     out = empty_column(field, len(part))
     decode_lists(part, field, out)
     same_rows(out, wanted)
-    viewed = view_lists(part, field)
+    viewed = lists_viewer(field)(part)
     assert (viewed is not None) == (field.dtype.kind in "ifM")
     if viewed is not None:
         np.testing.assert_array_equal(viewed, out)
