@@ -48,10 +48,13 @@ class Unischema:
         ])
     """
 
-    __slots__ = ("__dict__", "_fields", "_name")
+    __slots__ = ("__dict__", "fields", "name")
 
-    _name: str
-    _fields: Mapping[str, UnischemaField]
+    name: str
+    """The schema's name, for people and for the type name of rows."""
+
+    fields: Mapping[str, UnischemaField]
+    """Field name to field, in order; read-only."""
 
     def __init__(self, name: str, fields: Iterable[UnischemaField]) -> None:
         by_name: dict[str, UnischemaField] = {}
@@ -61,18 +64,8 @@ class Unischema:
             if field.name in by_name:
                 raise SchemaError(f"schema {name!r} has two fields {field.name!r}; names must differ")
             by_name[field.name] = field
-        object.__setattr__(self, "_name", str(name))
-        object.__setattr__(self, "_fields", MappingProxyType(by_name))
-
-    @property
-    def name(self) -> str:
-        """The schema's name, for people and for the type name of rows."""
-        return self._name
-
-    @property
-    def fields(self) -> Mapping[str, UnischemaField]:
-        """Field name to field, in order; read-only."""
-        return self._fields
+        object.__setattr__(self, "name", str(name))
+        object.__setattr__(self, "fields", MappingProxyType(by_name))
 
     @once
     def fingerprint(self) -> str:
@@ -82,7 +75,7 @@ class Unischema:
             >>> Unischema("one", [UnischemaField("id", "int32")]).fingerprint
             '3d9a41e34a316f079fa7b5fa36fa24a5'
         """
-        return hashlib.sha256(dump_document(self._name, self).encode()).hexdigest()[:32]
+        return hashlib.sha256(dump_document(self.name, self).encode()).hexdigest()[:32]
 
     def create_schema_view(self, fields: Iterable[str | UnischemaField]) -> Unischema:
         """The schema of some of the columns, in this schema's order, named `<name>_view`.
@@ -93,7 +86,7 @@ class Unischema:
         Raises:
             RequestError: Something that was asked for matches no field.
         """
-        return Unischema(f"{self._name}_view", select_fields(self, fields, among=f"schema {self._name!r}"))
+        return Unischema(f"{self.name}_view", select_fields(self, fields, among=f"schema {self.name!r}"))
 
     def as_spark_schema(self) -> Any:
         """The `pyspark.sql.types.StructType` of the stored columns.
@@ -124,18 +117,18 @@ class Unischema:
             >>> Unischema("user", [UnischemaField("id", "int64")]).make_namedtuple(id=7)
             user(id=7)
         """
-        unknown = sorted(set(values) - set(self._fields))
+        unknown = sorted(set(values) - set(self.fields))
         missing = [field.name for field in self if field.name not in values and not field.nullable]
         if unknown or missing:
-            raise SchemaError(f"a row of schema {self._name!r} lacks {missing} and does not know {unknown}")
-        return self.row_type._make(values.get(name) for name in self._fields)
+            raise SchemaError(f"a row of schema {self.name!r} lacks {missing} and does not know {unknown}")
+        return self.row_type._make(values.get(name) for name in self.fields)
 
     @property
     def row_type(self) -> Any:
         """The named tuple type of rows; see `petastore.schema.row.row_type`."""
-        named = self._name.isidentifier() and not keyword.iskeyword(self._name)
-        type_name = self._name if named else "Row"
-        return row_type(type_name, tuple(self._fields))
+        named = self.name.isidentifier() and not keyword.iskeyword(self.name)
+        type_name = self.name if named else "Row"
+        return row_type(type_name, tuple(self.fields))
 
     @classmethod
     def from_arrow_schema(cls, arrow: Any, omit_unsupported_fields: bool = True) -> Unischema:
@@ -170,22 +163,22 @@ class Unischema:
         return cls("inferred_schema", fields)
 
     def __iter__(self) -> Iterator[UnischemaField]:
-        return iter(self._fields.values())
+        return iter(self.fields.values())
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(self.fields)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._fields
+        return name in self.fields
 
     def __getitem__(self, name: str) -> UnischemaField:
-        return self._fields[name]
+        return self.fields[name]
 
     def __getattr__(self, name: str) -> UnischemaField:
-        fields: Mapping[str, UnischemaField] = object.__getattribute__(self, "_fields")
+        fields: Mapping[str, UnischemaField] = object.__getattribute__(self, "fields")
         if name in fields:
             return fields[name]
-        raise AttributeError(f"schema {self._name!r} has no field {name!r}; it has {', '.join(map(repr, fields))}")
+        raise AttributeError(f"schema {self.name!r} has no field {name!r}; it has {', '.join(map(repr, fields))}")
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Unischema is frozen; {name!r} cannot be set. Make another Unischema instead")
@@ -193,14 +186,14 @@ class Unischema:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Unischema):
             return NotImplemented
-        return self._name == other._name and tuple(self) == tuple(other)
+        return self.name == other.name and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        return hash((self._name, tuple(self)))
+        return hash((self.name, tuple(self)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Unischema, (self._name, list(self))
+        return Unischema, (self.name, list(self))
 
     def __repr__(self) -> str:
         lines = "".join(f"  {field!r},\n" for field in self)
-        return f"Unischema({self._name!r}, [\n{lines}])"
+        return f"Unischema({self.name!r}, [\n{lines}])"

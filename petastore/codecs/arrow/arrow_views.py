@@ -93,8 +93,8 @@ def _items(lists: pa.Array, size: int | None) -> pa.Array | None:
         return None
     width = np.int32 if isinstance(lists, pa.ListArray) else np.int64
     first = lists.offset * np.dtype(width).itemsize
-    offsets = np.frombuffer(lists.buffers()[1], width, len(lists) + 1, first)
-    return lists.flatten() if bool((np.diff(offsets) == size).all()) else None
+    offsets: NDArray[Any] = np.frombuffer(lists.buffers()[1], width, len(lists) + 1, first)
+    return lists.flatten() if bool((offsets[1:] - offsets[:-1] == size).all()) else None
 
 
 def _dtype_of(stored: pa.DataType) -> np.dtype[Any] | None:

@@ -55,7 +55,7 @@ class ByteCells:
         first = int(self.starts[0])
         if (self.sizes != size).any() or first + size * len(self) > len(self.data):
             return None
-        return size if bool((np.diff(self.starts) == size).all()) else None
+        return size if bool((self.starts[1:] - self.starts[:-1] == size).all()) else None
 
 
 def byte_cells(cells: pa.Array, field: UnischemaField) -> ByteCells:
@@ -93,7 +93,7 @@ def _between_offsets(cells: pa.Array, offset_dtype: np.dtype[Any]) -> ByteCells:
         return ByteCells(_NO_BYTES, nothing, nothing)
     first = cells.offset * offset_dtype.itemsize
     offsets = np.frombuffer(cells.buffers()[1], offset_dtype, count=len(cells) + 1, offset=first).astype(np.int64)
-    return ByteCells(_buffer(cells, 2), offsets[:-1], np.diff(offsets))
+    return ByteCells(_buffer(cells, 2), offsets[:-1], offsets[1:] - offsets[:-1])
 
 
 def _buffer(cells: pa.Array, position: int) -> NDArray[np.uint8]:

@@ -261,7 +261,7 @@ class Assembler:
         if span.num_rows == 0:
             empty = {field.name: Decoded(empty_column(field, 0), None) for field in self.schema}
             return AssembledSpan(span, Columns(empty))
-        made = {field.name: _without_idle_mask(columns[field.name]) for field in self.view}
+        made = {name: _without_idle_mask(columns[name]) for name in self.view.fields}
         if self.transform is None:
             return _put_together(span, stacks, made)
         transformed = self.transform(made, span.offsets)
