@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow_memory import arrow_numbers
+from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.declared import array_to_write, arrays_alike
 from petastore.codecs.vector_cells import DENSE, SPARSE, STORED, VectorCells, sizes_of_vectors, vector_cells
 from petastore.errors import DecodeError, EncodeError, SchemaError
@@ -117,13 +118,7 @@ class VectorCodec:
         if isinstance(values, np.ndarray) and values.ndim == 2 and len(values):
             array_to_write(field, values[0])
             return _dense_column(np.ascontiguousarray(values, np.float64))
-        cells: list[dict[str, Any] | None] = []
-        for row, value in enumerate(values):
-            try:
-                cells.append(None if value is None else self.encode(field, value))
-            except EncodeError as problem:
-                raise problem.at(row=row) from None
-        return pa.array(cells, STORED)
+        return encode_each(values, self.encode, STORED, field)
 
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
         """A column of vectors into `out`; where the size is free they are parts of one array.

@@ -16,9 +16,9 @@ from petastore.codecs.arrays.npy import MAX_HEADER_BYTES
 from petastore.codecs.arrays.npz import NpzError, archive_bytes, member_of, member_sizes
 from petastore.codecs.arrays.npz_many import inflated_together
 from petastore.codecs.arrow.cells import ByteCells, byte_cells, bytes_of_cell
-from petastore.codecs.arrow.numpy_to_arrow import cells_array
+from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.declared import array_to_write, check_array_field
-from petastore.errors import DecodeError, EncodeError
+from petastore.errors import DecodeError
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
 
@@ -87,13 +87,7 @@ class CompressedNdarrayCodec:
         Raises:
             EncodeError: As `encode`, with `row` set.
         """
-        cells: list[bytes | None] = []
-        for row, value in enumerate(values):
-            try:
-                cells.append(None if value is None else self.encode(field, value))
-            except EncodeError as problem:
-                raise problem.at(row=row) from None
-        return cells_array(cells, pa.binary(), field)
+        return encode_each(values, self.encode, pa.binary(), field)
 
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
         """A column of `.npz` cells into `out`; each is inflated once and copied to its place.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from petastore.codecs.arrays.npy import NpyError, NpyHeader, array_bytes, header_of, npy_header_bytes
 from petastore.codecs.arrow.cells import ByteCells, byte_cells, bytes_of_cell, equal_cells_array
-from petastore.codecs.arrow.numpy_to_arrow import cells_array
+from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.arrow.scalars import InexactError
 from petastore.codecs.declared import array_to_write, arrays_alike, check_array_field, same_dtype, shape_fits
 from petastore.errors import DecodeError, EncodeError
@@ -96,13 +96,7 @@ class NdarrayCodec:
             return _encode_stack(values, field)
         if field.shape and arrays_alike(values):
             return _encode_stack(np.stack(list(values)), field)
-        cells: list[bytes | None] = []
-        for row, value in enumerate(values):
-            try:
-                cells.append(None if value is None else self.encode(field, value))
-            except EncodeError as problem:
-                raise problem.at(row=row) from None
-        return cells_array(cells, pa.binary(), field)
+        return encode_each(values, self.encode, pa.binary(), field)
 
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
         """A column of `.npy` cells into `out`.

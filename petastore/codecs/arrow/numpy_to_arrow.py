@@ -5,7 +5,7 @@ Values that share a type which NumPy can take exactly go through one array; a li
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from petastore.codecs.arrow.scalars import encode_scalar
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["cells_array", "encode_scalars"]
+__all__ = ["cells_array", "encode_each", "encode_scalars"]
 
 _WHOLE_NUMBERS = "biu"
 _NUMBERS = "biuf"
@@ -44,6 +44,26 @@ def cells_array(cells: list[Any], stored: pa.DataType, field: UnischemaField) ->
     return made
 
 
+def encode_each(
+    values: Sequence[Any] | NDArray[Any],
+    encode: Callable[[UnischemaField, Any], Any],
+    stored: pa.DataType,
+    field: UnischemaField,
+) -> pa.Array:
+    """A column of values that are encoded one by one; None becomes null.
+
+    Raises:
+        EncodeError: As `encode`, with `row` set; or as `cells_array`.
+    """
+    cells: list[Any] = []
+    for row, value in enumerate(values):
+        try:
+            cells.append(None if value is None else encode(field, value))
+        except EncodeError as problem:
+            raise problem.at(row=row) from None
+    return cells_array(cells, stored, field)
+
+
 def encode_scalars(values: Sequence[Any] | NDArray[Any], field: UnischemaField, stored: pa.DataType) -> pa.Array:
     """A column of scalars as `stored`.
 
@@ -58,14 +78,14 @@ def encode_scalars(values: Sequence[Any] | NDArray[Any], field: UnischemaField, 
     present, known = _present(values)
     numbers = _as_numbers(present, field)
     if numbers is None:
-        return _encode_each(values, field, stored)
+        return _encode_by_value(values, field, stored)
     try:
         column = _numbers_column(numbers, field, stored)
     except (DecodeError, EncodeError, OverflowError):
         column = None
     if column is None:
         # Something cannot be stored, or needs the exact rules: they are written down once, for one value.
-        return _encode_each(values, field, stored)
+        return _encode_by_value(values, field, stored)
     return column if known is None else _spread(column, known)
 
 
@@ -170,7 +190,7 @@ def _spread(column: pa.Array, known: NDArray[np.bool_]) -> pa.Array:
     return pc.take(column, pa.array(positions, pa.int64(), mask=~known))
 
 
-def _encode_each(values: Sequence[Any] | NDArray[Any], field: UnischemaField, stored: pa.DataType) -> pa.Array:
+def _encode_by_value(values: Sequence[Any] | NDArray[Any], field: UnischemaField, stored: pa.DataType) -> pa.Array:
     if isinstance(values, np.ndarray) and values.dtype.kind in "SU" and values.ndim == 1:
         values = values.tolist()
     if field.numpy_dtype is np.str_ and stored == pa.string() and set(map(type, values)) <= {str, type(None)}:
@@ -178,11 +198,5 @@ def _encode_each(values: Sequence[Any] | NDArray[Any], field: UnischemaField, st
             return cells_array(list(values), stored, field)
         except UnicodeEncodeError:
             pass  # the loop names the row
-    cells: list[Any] = []
-    for row, value in enumerate(values):
-        missing = value is None or value is np.ma.masked
-        try:
-            cells.append(None if missing else encode_scalar(field, value, stored))
-        except EncodeError as problem:
-            raise problem.at(row=row) from None
-    return cells_array(cells, stored, field)
+    present = [None if value is np.ma.masked else value for value in values]
+    return encode_each(present, lambda field, value: encode_scalar(field, value, stored), stored, field)

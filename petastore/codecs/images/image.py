@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.codecs.arrow.cells import byte_cells, bytes_of_cell
-from petastore.codecs.arrow.numpy_to_arrow import cells_array
 from petastore.codecs.declared import array_to_write
-from petastore.codecs.images.image_files import (
-    ImageError,
-    decoded_sizes,
-    image_bytes,
-    pixel_bytes,
-    read_image,
-    read_images_into,
-)
-from petastore.errors import DecodeError, EncodeError, SchemaError
+from petastore.codecs.images.image_faces import ImageFaces
+from petastore.codecs.images.image_files import ImageError, image_bytes
+from petastore.codecs.images.image_hint import WHOLE, ImageDecode
+from petastore.errors import EncodeError, SchemaError
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
 
@@ -34,7 +26,7 @@ _FORMATS = {word: "png" if "png" in word else "jpeg" for word in get_args(ImageF
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CompressedImageCodec:
+class CompressedImageCodec(ImageFaces):
     """An image of shape (height, width) or (height, width, 3) as a PNG or JPEG file.
 
     Thread-safe; encoding and decoding let go of the GIL. Three channels are red, green and blue, in the value and in
@@ -99,10 +91,6 @@ class CompressedImageCodec:
                 f"declares {field.shape}"
             )
 
-    def storage_type(self, field: UnischemaField) -> pa.DataType:  # noqa: ARG002 - always bytes
-        """Binary."""
-        return pa.binary()
-
     def encode(self, field: UnischemaField, value: Any) -> bytes:
         """One image to the bytes of a file.
 
@@ -118,73 +106,8 @@ class CompressedImageCodec:
                 f"the image cannot be written as {self.image_codec}: {problem}", column=field.name
             ) from None
 
-    def decode(self, field: UnischemaField, cell: Any) -> Any:
-        """The bytes of a file to an image that owns its memory, whatever format of those that can be read it is.
-
-        Raises:
-            DecodeError: The bytes are damaged, or hold another dtype or shape than declared.
-            MissingExtraError: No image library is installed.
-        """
-        try:
-            return read_image(bytes_of_cell(cell, field), field)
-        except ImageError as problem:
-            raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name) from None
-
-    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
-        """Many images to a binary column.
-
-        Args:
-            values: An array `(rows, height, width[, 3])`, or a sequence of images; None becomes null.
-            field: What was declared.
-
-        Raises:
-            EncodeError: As `encode`, with `row` set.
-            MissingExtraError: No image library is installed.
-        """
-        cells: list[bytes | None] = []
-        for row, value in enumerate(values):
-            try:
-                cells.append(None if value is None else self.encode(field, value))
-            except EncodeError as problem:
-                raise problem.at(row=row) from None
-        return cells_array(cells, pa.binary(), field)
-
-    def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-        """A column of images into `out`; pixels of a fixed shape are decoded straight into their place.
-
-        Raises:
-            DecodeError: As `decode`, with `row` set.
-            MissingExtraError: No image library is installed.
-        """
-        found = byte_cells(cells, field)
-        self.decode_bytes([found[row] for row in range(len(found))], field, out)
-
-    def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
-        """The bytes of files into `out`, as `decode_column`.
-
-        Raises:
-            DecodeError: As `decode`, with `row` set.
-            MissingExtraError: No image library is installed.
-        """
-        if field.is_fixed:
-            read_images_into(cells, field, out)
-            return
-        for row, cell in enumerate(cells):
-            try:
-                out[row] = read_image(cell, field)
-            except ImageError as problem:
-                raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None
-
-    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-        """What the pixels take by the headers of the files, and at least the frequencies of a JPEG of several scans.
-
-        None where the field declares it.
-        """
-        return (
-            None
-            if field.is_fixed
-            else decoded_sizes(byte_cells(cells, field), lambda header: pixel_bytes(header, field))
-        )
+    def _reading(self, field: UnischemaField) -> tuple[UnischemaField, ImageDecode]:
+        return field, WHOLE
 
 
 def _image_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:

@@ -29,12 +29,10 @@ __all__ = [
     "decode_into",
     "decode_jpegs",
     "decoded_sizes",
-    "each_into",
+    "each_image",
     "image_bytes",
     "opencv",
     "pixel_bytes",
-    "read_image",
-    "read_images_into",
 ]
 
 MAX_PIXELS = 2**28
@@ -114,48 +112,24 @@ def image_bytes(image: NDArray[Any], image_format: str, quality: int) -> bytes:
     return bytes(encoded.tobytes())
 
 
-def read_image(cell: NDArray[np.uint8], field: UnischemaField) -> NDArray[Any]:
-    """The image of a file, in memory of its own.
-
-    Raises:
-        ImageError: The bytes are damaged, or hold another dtype or shape than declared.
-        MissingExtraError: The library is not installed.
-    """
-    header = checked_header(cell, field)
-    image: NDArray[Any] = np.empty(header.shape, header.dtype)
-    decode_into(cell, header, image)
-    return image
-
-
-def read_images_into(cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
-    """The images of files into their places in an array `(rows, *shape)` of the declared dtype, C-contiguous.
-
-    Raises:
-        DecodeError: The bytes are damaged, or hold another dtype or shape than declared; `row` is set.
-        MissingExtraError: The library is not installed.
-    """
-    header = common_header(cells, field)
-    if header is not None and header.format == "jpeg" and decode_jpegs(cells, out):
-        return
-    each_into(lambda cell, place: decode_into(cell, checked_header(cell, field), place), cells, field, out)
-
-
-def each_into(
-    read: Callable[[NDArray[np.uint8], Any], object],
-    cells: Sequence[NDArray[np.uint8]],
-    field: UnischemaField,
-    out: NDArray[Any],
+def each_image(
+    read: Callable[[int, NDArray[np.uint8]], object], cells: Sequence[NDArray[np.uint8]], column: str
 ) -> None:
-    """Files into their places one by one, however they differ.
+    """Reads files one by one, however they differ.
+
+    Args:
+        read: Is given the row of each file, and the file.
+        cells: The files.
+        column: Whose they are, for messages.
 
     Raises:
         DecodeError: Of the first that cannot be read; `row` is set.
     """
     for row, cell in enumerate(cells):
         try:
-            read(cell, out[row])
+            read(row, cell)
         except ImageError as problem:
-            raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None
+            raise DecodeError(f"the cell is no image as declared: {problem}", column=column, row=row) from None
 
 
 def common_header(cells: Sequence[NDArray[np.uint8]], field: UnischemaField) -> Header | None:

@@ -10,7 +10,7 @@ import numpy as np
 from petastore.codecs.images.image_files import MAX_PIXELS
 from petastore.errors import RequestError
 
-__all__ = ["ImageDecode"]
+__all__ = ["WHOLE", "ImageDecode"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,3 +108,7 @@ def _whole(numbers: Any, least: tuple[int, ...]) -> tuple[Any, ...] | None:
         if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)) or number < lowest:
             return ()
     return tuple(int(number) for number in numbers)
+
+
+WHOLE = ImageDecode()
+"""All of an image, as it is stored."""

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
-from petastore.codecs.arrow.cells import byte_cells, bytes_of_cell
 from petastore.codecs.images.image import CompressedImageCodec
-from petastore.codecs.images.image_files import ImageError, decoded_sizes
+from petastore.codecs.images.image_faces import ImageFaces
 from petastore.codecs.images.image_hint import ImageDecode
-from petastore.codecs.images.image_parts import part_bytes, read_part, read_parts_into
-from petastore.errors import DecodeError, RequestError, SchemaError
+from petastore.errors import RequestError, SchemaError
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
 
@@ -53,7 +47,7 @@ def hinted_field(field: UnischemaField, hint: ImageDecode) -> UnischemaField:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HintedImageCodec:
+class HintedImageCodec(ImageFaces):
     """The codec of a field of images that is read through a hint.
 
     It writes what `CompressedImageCodec` writes, and schema documents name that one: whoever writes a dataset with the
@@ -61,6 +55,7 @@ class HintedImageCodec:
     the GIL.
 
     Example:
+        >>> import numpy as np
         >>> photo = UnischemaField("photo", "uint8", (4, 6, 3), CompressedImageCodec("png"))
         >>> cell = photo.codec.encode(photo, np.full((4, 6, 3), (255, 128, 0), "uint8"))
         >>> gray = hinted_field(photo, ImageDecode(region=(0, 0, 2, 3), gray=True))
@@ -99,10 +94,6 @@ class HintedImageCodec:
                 f"{shape}, but the field declares {field.dtype_name} of shape {field.shape}"
             )
 
-    def storage_type(self, field: UnischemaField) -> pa.DataType:
-        """Binary."""
-        return self._writing.storage_type(field)
-
     def encode(self, field: UnischemaField, value: Any) -> bytes:
         """One image, of the shape that comes out, to the bytes of a file.
 
@@ -111,56 +102,5 @@ class HintedImageCodec:
         """
         return self._writing.encode(field, value)
 
-    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
-        """Many images, of the shape that comes out, to a binary column.
-
-        Raises:
-            EncodeError: As `CompressedImageCodec.encode_column`.
-        """
-        return self._writing.encode_column(values, field)
-
-    def decode(self, field: UnischemaField, cell: Any) -> Any:
-        """The bytes of a file to the image that is wanted, which owns its memory.
-
-        Raises:
-            DecodeError: The bytes are damaged, hold another dtype or shape than was declared of what is stored, or an
-                image that does not reach as far as the region.
-            MissingExtraError: No image library is installed.
-        """
-        try:
-            return read_part(bytes_of_cell(cell, field), self.stored, self.hint)
-        except ImageError as problem:
-            raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name) from None
-
-    def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-        """A column of images into `out`; those of a fixed shape end in their place.
-
-        Raises:
-            DecodeError: As `decode`, with `row` set.
-            MissingExtraError: No image library is installed.
-        """
-        found = byte_cells(cells, field)
-        self.decode_bytes([found[row] for row in range(len(found))], field, out)
-
-    def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
-        """The bytes of files into `out`, as `decode_column`.
-
-        Raises:
-            DecodeError: As `decode`, with `row` set.
-            MissingExtraError: No image library is installed.
-        """
-        if field.is_fixed:
-            read_parts_into(cells, self.stored, self.hint, out)
-            return
-        for row, cell in enumerate(cells):
-            try:
-                out[row] = read_part(cell, self.stored, self.hint)
-            except ImageError as problem:
-                raise DecodeError(f"the cell is no image as declared: {problem}", column=field.name, row=row) from None
-
-    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-        """What is decoded of the files to make the wanted part of it; what is wanted, where that is more."""
-        whole, part = self.stored.decoded_bytes, field.decoded_bytes
-        if whole is not None and part is not None:
-            return np.full(len(cells), max(whole, part), np.int64)
-        return decoded_sizes(byte_cells(cells, field), lambda header: part_bytes(header, self.stored, self.hint))
+    def _reading(self, field: UnischemaField) -> tuple[UnischemaField, ImageDecode]:  # noqa: ARG002 - as it was bound
+        return self.stored, self.hint

@@ -22,11 +22,11 @@ from petastore.codecs.images.image_files import (
     common_header,
     decode_into,
     decode_jpegs,
-    each_into,
+    each_image,
     opencv,
     pixel_bytes,
 )
-from petastore.codecs.images.image_hint import ImageDecode
+from petastore.codecs.images.image_hint import WHOLE, ImageDecode
 from petastore.errors import RequestError
 from petastore.schema.field import UnischemaField
 
@@ -44,15 +44,29 @@ as the mean of areas is, at a fifth of the time; beyond, it skips pixels."""
 def read_parts_into(
     cells: Sequence[NDArray[np.uint8]], stored: UnischemaField, wanted: ImageDecode, out: NDArray[Any]
 ) -> None:
-    """The parts of images that are wanted into their places in an array of the shape that comes out, C-contiguous.
+    """The parts of images that are wanted into their places.
+
+    Args:
+        cells: The files.
+        stored: What was declared of them.
+        wanted: Which part of each, and at what size.
+        out: Shape `(rows, *shape)` of what comes out, C-contiguous; or `(rows,)` of objects, for images of any size.
 
     Raises:
         DecodeError: As `read_part`; `row` is set.
         MissingExtraError: The library is not installed.
     """
-    if not _decoded_in_place(cells, stored, wanted, out):
-        between = _Between()
-        each_into(lambda cell, place: read_part(cell, stored, wanted, place, between), cells, stored, out)
+    between = _Between()
+    is_free = out.dtype.hasobject
+
+    def read(row: int, cell: NDArray[np.uint8]) -> None:
+        if is_free:
+            out[row] = read_part(cell, stored, wanted, None, between)
+        else:
+            read_part(cell, stored, wanted, out[row], between)
+
+    if is_free or not _decoded_in_place(cells, stored, wanted, out):
+        each_image(read, cells, stored.name)
 
 
 def _decoded_in_place(
@@ -92,8 +106,11 @@ def read_part(
     """
     header = checked_header(cell, stored)
     if out is None:
-        shape: Any = wanted.shape_of(header.shape)
+        shape: Any = header.shape if wanted is WHOLE else wanted.shape_of(header.shape)
         out = np.empty(shape, header.dtype)
+    if wanted is WHOLE:  # most are, and the smallest of them are decoded in a few microseconds
+        decode_into(cell, header, out)
+        return out
     way = _way(header, wanted, out.shape)
     if way.is_all:
         decode_into(cell, header, out, shrink=way.shrink)

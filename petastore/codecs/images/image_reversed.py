@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.codecs.images.image import CompressedImageCodec, ImageFormat
+from petastore.codecs.images.image_faces import ImageFaces
+from petastore.codecs.images.image_hint import WHOLE, ImageDecode
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
 
@@ -18,7 +19,7 @@ __all__ = ["ReversedImageCodec"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ReversedImageCodec:
+class ReversedImageCodec(ImageFaces):
     """`CompressedImageCodec`, but the files hold the channels in reverse; values are red, green and blue.
 
     Schemas that Petastorm 0.2.1 to 0.2.3 pickled become this. Choose `CompressedImageCodec` for new datasets: other
@@ -67,10 +68,6 @@ class ReversedImageCodec:
         """
         self._plain.check_field(field)
 
-    def storage_type(self, field: UnischemaField) -> pa.DataType:
-        """Binary."""
-        return self._plain.storage_type(field)
-
     def encode(self, field: UnischemaField, value: Any) -> bytes:
         """One image to the bytes of a file, channels reversed.
 
@@ -87,24 +84,6 @@ class ReversedImageCodec:
         """
         return _reversed(self._plain.decode(field, cell))
 
-    def encode_column(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
-        """Many images to a binary column.
-
-        Raises:
-            EncodeError: As `CompressedImageCodec.encode_column`.
-        """
-        turned = [_reversed(value) for value in values]
-        return self._plain.encode_column(turned, field)
-
-    def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
-        """A column of images into `out`.
-
-        Raises:
-            DecodeError: As `decode`, with `row` set.
-        """
-        self._plain.decode_column(cells, field, out)
-        _reverse_all(out)
-
     def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
         """The bytes of files into `out`, as `decode_column`.
 
@@ -112,20 +91,15 @@ class ReversedImageCodec:
             DecodeError: As `decode`, with `row` set.
         """
         self._plain.decode_bytes(cells, field, out)
-        _reverse_all(out)
+        # Row by row, so that no second copy of the whole column is needed.
+        for row in range(len(out)):
+            out[row] = _reversed(out[row])
 
-    def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
-        """As `CompressedImageCodec.decoded_sizes`."""
-        return self._plain.decoded_sizes(cells, field)
+    def _reading(self, field: UnischemaField) -> tuple[UnischemaField, ImageDecode]:
+        return field, WHOLE
 
 
 def _reversed(value: Any) -> Any:
     """The image with its channels in reverse, C-contiguous; anything else as it is."""
     is_color = type(value) is np.ndarray and value.ndim == 3
     return np.ascontiguousarray(value[..., ::-1]) if is_color else value
-
-
-def _reverse_all(out: NDArray[Any]) -> None:
-    # Row by row, so that no second copy of the whole column is needed.
-    for row in range(len(out)):
-        out[row] = _reversed(out[row])
