@@ -126,7 +126,10 @@ class DataframeColumnCodec(abc.ABC):
                 raise problem.at(row=row) from problem.__cause__
             except Exception as problem:
                 raise DecodeError(f"{type(self).__name__}.decode raised {problem!r}", row=row) from problem
-            _check_shape(field, value, row)
+            if not field.fits(np.shape(value)):
+                raise DecodeError(
+                    f"the codec gave the shape {np.shape(value)}, and the field declares {field.shape}", row=row
+                )
             out[row] = value
 
     def __eq__(self, other: object) -> bool:
@@ -137,12 +140,3 @@ class DataframeColumnCodec(abc.ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.config().items())})"
-
-
-def _check_shape(field: UnischemaField, value: Any, row: int) -> None:
-    shape = np.shape(value)
-    fits = len(shape) == len(field.shape) and all(
-        declared in (None, size) for declared, size in zip(field.shape, shape, strict=True)
-    )
-    if not fits:
-        raise DecodeError(f"the codec gave the shape {shape}, and the field declares {field.shape}", row=row)

@@ -18,21 +18,8 @@ __all__ = [
     "check_array_field",
     "same_dtype",
     "shape_below_empty",
-    "shape_fits",
     "shape_text",
 ]
-
-
-def shape_fits(shape: Sequence[int], declared: Sequence[int | None]) -> bool:
-    """Whether a shape is what was declared: `None` is any size, and 0 is 0.
-
-    Example:
-        >>> shape_fits((4, 0), (None, 0)), shape_fits((4, 1), (None, 0)), shape_fits((4,), (None, 0))
-        (True, False, False)
-    """
-    return len(shape) == len(declared) and all(
-        wanted is None or size == wanted for size, wanted in zip(shape, declared, strict=True)
-    )
 
 
 def shape_below_empty(shape: tuple[int, ...], declared: tuple[int | None, ...]) -> tuple[int, ...]:
@@ -85,7 +72,7 @@ def array_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:
         problem = f"{type(value).__name__} came; give a numpy.ndarray"
     elif not same_dtype(value.dtype, field):
         problem = f"an array of {value.dtype} came; convert it with value.astype({field.dtype_name!r}) if you mean that"
-    elif not shape_fits(value.shape, field.shape):
+    elif not field.fits(value.shape):
         problem = f"an array of shape {value.shape} came"
     else:
         return value

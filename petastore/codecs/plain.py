@@ -21,7 +21,7 @@ from petastore.codecs.arrow.arrow_views import lists_viewer, scalars_viewer
 from petastore.codecs.arrow.lists_to_arrow import encode_lists
 from petastore.codecs.arrow.numpy_to_arrow import encode_scalars
 from petastore.codecs.arrow.scalars import InexactError, decode_scalar, describe, encode_scalar, nested_values
-from petastore.codecs.declared import shape_below_empty, shape_fits
+from petastore.codecs.declared import shape_below_empty
 from petastore.codecs.plain_sizes import plain_sizes
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema.arrow import natural_storage_type
@@ -96,7 +96,7 @@ class PlainCodec:
         except InexactError as problem:
             raise DecodeError(f"the cell {describe(cell)} cannot be read: {problem}", column=field.name) from None
         shape = shape_below_empty(shape, field.shape)
-        if not shape_fits(shape, field.shape):
+        if not field.fits(shape):
             raise DecodeError(f"the cell has shape {shape}, but {field.shape} is declared", column=field.name)
         value: NDArray[Any] = np.empty(len(leaves), field.dtype)
         for position, leaf in enumerate(leaves):

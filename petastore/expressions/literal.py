@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from petastore.errors import RequestError
+from petastore.schema.times import numpy_time
 
 __all__ = ["Literal", "as_literal", "literal_json"]
 
@@ -28,16 +28,18 @@ def as_literal(value: Any) -> Literal:
         RequestError: No column can be compared with it; the message says what to write instead.
 
     Example:
+        >>> import datetime as dt
         >>> as_literal(np.float32(0.5)), as_literal(dt.date(2026, 1, 31))
         (0.5, np.datetime64('2026-01-31'))
     """
     if isinstance(value, np.ndarray) and value.shape == ():
         value = value[()]
-    for convert in ("to_datetime64", "to_timedelta64"):  # pandas, whose own types keep nanoseconds
-        if hasattr(value, convert):
-            value = getattr(value, convert)()
-    if isinstance(value, (np.datetime64, np.timedelta64)):  # before integers: NumPy counts durations among them
-        return _with_fixed_unit(value)
+    try:
+        time = numpy_time(value)  # before integers: NumPy counts durations among them
+    except OverflowError:
+        raise RequestError(f"a filter cannot compare with {value!r}: it is out of range in UTC") from None
+    if time is not None:
+        return _with_fixed_unit(time)
     if isinstance(value, (np.bool_, np.integer, np.floating, np.str_, np.bytes_)):
         value = value.item()
     if isinstance(value, (bool, int, float, str, bytes)):
@@ -46,9 +48,6 @@ def as_literal(value: Any) -> Literal:
         return bytes(value)
     if isinstance(value, Decimal):
         return _decimal(value)
-    time = _time(value)
-    if time is not None:
-        return time
     raise RequestError(f"a filter cannot compare with {value!r:.80}{_advice(value)}")
 
 
@@ -66,28 +65,6 @@ def _decimal(value: Decimal) -> Decimal:
     if not value.is_finite():
         raise RequestError(f"a filter cannot compare with {value!r}: decimals are finite")
     return value
-
-
-def _time(value: Any) -> np.datetime64 | np.timedelta64 | None:
-    if isinstance(value, dt.datetime):
-        return np.datetime64(_without_zone(value), "us")
-    if isinstance(value, dt.date):
-        return np.datetime64(value, "D")
-    if isinstance(value, dt.timedelta):
-        return np.timedelta64(value, "us")
-    if isinstance(value, dt.time) and value.tzinfo is None:
-        seconds = (value.hour * 60 + value.minute) * 60 + value.second
-        return np.timedelta64(seconds * 1_000_000 + value.microsecond, "us")
-    return None
-
-
-def _without_zone(value: dt.datetime) -> dt.datetime:
-    if value.tzinfo is None:
-        return value
-    try:
-        return value.astimezone(dt.UTC).replace(tzinfo=None)
-    except OverflowError:
-        raise RequestError(f"a filter cannot compare with {value!r}: it is out of range in UTC") from None
 
 
 def _with_fixed_unit(value: np.datetime64 | np.timedelta64) -> Any:

@@ -177,6 +177,18 @@ class UnischemaField:
             return None
         return math.prod(size for size in self.shape if size is not None) * self.dtype.itemsize
 
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether a value may have this shape: `None` is any size, and 0 is 0.
+
+        Example:
+            >>> field = UnischemaField("x", "uint8", (None, 0))
+            >>> field.fits((4, 0)), field.fits((4, 1)), field.fits((4,))
+            (True, False, False)
+        """
+        return len(shape) == len(self.shape) and all(
+            declared is None or size == declared for size, declared in zip(shape, self.shape, strict=True)
+        )
+
     def _key(self) -> tuple[object, ...]:
         return (self.name, self.dtype_name, self.shape, self.codec, self.nullable)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from petastore.decoding.decoded import Decoded, empty_column
 from petastore.errors import TransformError
 from petastore.schema.field import UnischemaField
+from petastore.schema.times import numpy_time
 from petastore.schema.unischema import Unischema
 
 __all__ = ["Asked", "columns_of_arrays", "columns_of_frame", "columns_of_rows", "function_name"]
@@ -232,7 +232,7 @@ def _of_values(asked: Asked, field: UnischemaField, values: list[Any]) -> Decode
     """A column that was returned as one value a row, None or NaT where it is missing."""
     is_time = field.dtype.kind in "mM" and field.is_scalar
     if is_time:
-        values = [_numpy_time(value) for value in values]
+        values = [_time_or_none(value) for value in values]
     missing = np.fromiter((value is None for value in values), dtype=np.bool_, count=len(values))
     if missing.any():
         _refuse_missing(asked, field, missing)
@@ -264,20 +264,12 @@ def _alike(field: UnischemaField, values: list[Any]) -> NDArray[Any] | None:
     return array if np.can_cast(array.dtype, field.dtype, casting="same_kind") else None
 
 
-def _numpy_time(value: Any) -> Any:
+def _time_or_none(value: Any) -> Any:
     """A moment or duration as NumPy has it, in UTC; None where it is NaT."""
     if value is None or value != value:
         return None
-    if isinstance(value, np.generic):
-        return value
-    if hasattr(value, "tzinfo") and value.tzinfo is not None:
-        value = value.astimezone(dt.UTC).replace(tzinfo=None)
-    for convert in ("to_datetime64", "to_timedelta64"):  # pandas, to the nanosecond
-        if hasattr(value, convert):
-            return getattr(value, convert)()
-    if isinstance(value, dt.timedelta):
-        return np.timedelta64(value)
-    return np.datetime64(value) if isinstance(value, dt.date) else value
+    time = numpy_time(value)
+    return value if time is None else time
 
 
 def _refuse_missing(asked: Asked, field: UnischemaField, missing: NDArray[np.bool_]) -> None:
@@ -306,12 +298,9 @@ def _checked_object(asked: Asked, field: UnischemaField, value: Any, row: int) -
 
 def _checked_array(asked: Asked, field: UnischemaField, value: Any, row: int) -> NDArray[Any]:
     array = np.asarray(value)
-    fits = len(array.shape) == len(field.shape) and all(
-        declared in (None, size) for declared, size in zip(field.shape, array.shape, strict=True)
-    )
     dtype = field.dtype
     is_object = dtype == np.dtype(object)
-    if not fits or not (is_object or np.can_cast(array.dtype, dtype, casting="same_kind")):
+    if not field.fits(array.shape) or not (is_object or np.can_cast(array.dtype, dtype, casting="same_kind")):
         raise _no_such(asked, field, array.dtype, array.shape, row)
     return array if is_object else array.astype(dtype, copy=False)
 

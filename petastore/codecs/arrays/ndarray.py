@@ -14,7 +14,7 @@ from petastore.codecs.arrays.npy import NpyError, NpyHeader, array_bytes, header
 from petastore.codecs.arrow.cells import ByteCells, byte_cells, bytes_of_cell, equal_cells_array
 from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.arrow.scalars import InexactError
-from petastore.codecs.declared import array_to_write, arrays_alike, check_array_field, same_dtype, shape_fits
+from petastore.codecs.declared import array_to_write, arrays_alike, check_array_field, same_dtype
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.codec import JsonValue, Viewer
 from petastore.schema.field import UnischemaField
@@ -178,7 +178,7 @@ def _check_header(header: NpyHeader, field: UnischemaField) -> None:
     Raises:
         DecodeError: Another dtype or shape than declared.
     """
-    if not same_dtype(header.dtype, field) or not shape_fits(header.shape, field.shape):
+    if not same_dtype(header.dtype, field) or not field.fits(header.shape):
         raise DecodeError(
             f"the cell holds {header.dtype} of shape {header.shape}, but the field declares {field.dtype_name} of "
             f"shape {field.shape}",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from petastore.codecs.arrow.numpy_to_arrow import encode_scalars
 from petastore.codecs.arrow.scalars import InexactError, describe, nested_values
-from petastore.codecs.declared import array_to_write, shape_below_empty, shape_fits
+from petastore.codecs.declared import array_to_write, shape_below_empty
 from petastore.errors import EncodeError
 from petastore.schema.field import UnischemaField
 
@@ -84,7 +84,7 @@ def _leaves(value: Any, field: UnischemaField) -> tuple[Any, tuple[int, ...]]:
     if any(leaf is None for leaf in leaves):
         raise EncodeError("a list holds None; only whole values may be missing", column=field.name)
     shape = shape_below_empty(shape, field.shape)
-    if not shape_fits(shape, field.shape):
+    if not field.fits(shape):
         raise EncodeError(f"a value of shape {shape} came, but {field.shape} is declared", column=field.name)
     return leaves, shape
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.field import UnischemaField
+from petastore.schema.times import numpy_time
 
 __all__ = ["InexactError", "decode_scalar", "describe", "encode_scalar", "exact_number", "exact_time", "nested_values"]
 
@@ -141,30 +142,13 @@ def exact_time(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _numpy_time(value: Any, kind: str) -> Any:
     """Any spelling of an instant (kind `M`) or of a duration or time of day (kind `m`) as a NumPy scalar."""
-    for convert in ("to_datetime64", "to_timedelta64"):  # pandas, whose own types keep nanoseconds
-        if hasattr(value, convert):
-            value = getattr(value, convert)()
-    if isinstance(value, (np.datetime64, np.timedelta64)) and value.dtype.kind == kind:
-        return value
-    if kind == "M" and isinstance(value, dt.datetime):
-        return np.datetime64(_without_zone(value), "us")
-    if kind == "M" and isinstance(value, dt.date):
-        return np.datetime64(value, "D")
-    if kind == "m" and isinstance(value, dt.timedelta):
-        return np.timedelta64(value, "us")
-    if kind == "m" and isinstance(value, dt.time) and value.tzinfo is None:
-        seconds = (value.hour * 60 + value.minute) * 60 + value.second
-        return np.timedelta64(seconds * 1_000_000 + value.microsecond, "us")
-    raise InexactError("it is no date or time" if kind == "M" else "it is no duration or time of day")
-
-
-def _without_zone(value: dt.datetime) -> dt.datetime:
-    if value.tzinfo is None:
-        return value
     try:
-        return value.astimezone(dt.UTC).replace(tzinfo=None)
+        found = numpy_time(value)
     except OverflowError:
         raise InexactError("it is out of range in UTC") from None
+    if found is None or found.dtype.kind != kind:
+        raise InexactError("it is no date or time" if kind == "M" else "it is no duration or time of day")
+    return found
 
 
 def _declared(value: Any, field: UnischemaField) -> Any:

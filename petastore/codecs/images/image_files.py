@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.codecs.arrow.cells import ByteCells
-from petastore.codecs.declared import shape_fits
 from petastore.errors import DecodeError, MissingExtraError
 from petastore.schema.field import UnischemaField
 
@@ -233,7 +232,7 @@ def _checked(header: Header, field: UnischemaField) -> Header:
     height, width = header.shape[:2]
     if height * width > MAX_PIXELS:
         raise ImageError(f"it has {height:,}×{width:,} pixels, more than {MAX_PIXELS:,}")
-    fits = header.shape == field.shape or shape_fits(header.shape, field.shape)
+    fits = header.shape == field.shape or field.fits(header.shape)
     if not fits or header.dtype != field.numpy_dtype:
         found = "×".join(map(str, header.shape))
         raise ImageError(
