@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from petastore.arrow_memory import flags_of, numbers_of
 from petastore.codecs.arrow.arrow_to_numpy import plain_layout
+from petastore.schema.arrow import is_list, is_text
 from petastore.schema.field import UnischemaField
 
 __all__ = ["plain_sizes"]
-
-_LISTS = (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, pa.ListViewArray, pa.LargeListViewArray)
 
 _OBJECT_BYTES = 64
 """What a Python object takes besides its content, and the reference to it."""
@@ -45,31 +44,32 @@ def plain_sizes(cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | N
 
 def _sizes(cells: pa.Array, itemsize: int | None) -> NDArray[np.int64]:
     """Sizes of cells whose numbers become items of so many bytes; None makes Python objects of them."""
-    types, stored = pa.types, cells.type
+    stored = cells.type
     if isinstance(cells, pa.DictionaryArray):
         return _of_missing(_sizes(plain_layout(cells.dictionary), itemsize), cells.indices)
-    if isinstance(cells, _LISTS) and not types.is_map(stored):
+    if is_list(stored):
         borders = np.zeros(len(cells) + 1, np.int64)
         np.cumsum(_numbers_or_0(pc.list_value_length(cells)), out=borders[1:])
         inner = plain_layout(cells.flatten())
-        if itemsize is not None and not types.is_nested(inner.type):
+        if itemsize is not None and not pa.types.is_nested(inner.type):
             return np.diff(borders) * itemsize
         ends = np.zeros(len(inner) + 1, np.int64)
         np.cumsum(_sizes(inner, itemsize), out=ends[1:])
         return np.diff(ends[borders])
-    if (
-        types.is_string(stored)
-        or types.is_large_string(stored)
-        or types.is_binary(stored)
-        or types.is_large_binary(stored)
-    ):
-        each = _BYTES_OF_TEXT if types.is_string(stored) or types.is_large_string(stored) else 1
-        lengths = _numbers_or_0(pc.binary_length(cells))
-        return lengths * each + _OBJECT_BYTES
-    if types.is_nested(stored):
+    if _has_lengths(stored):
+        each = _BYTES_OF_TEXT if is_text(stored) else 1
+        return _numbers_or_0(pc.binary_length(cells)) * each + _OBJECT_BYTES
+    if pa.types.is_nested(stored):
         # Structs and maps become dicts and lists of all that is in them, which nobody counts one by one.
         return np.full(len(cells), _OBJECT_BYTES + _OBJECT_BYTES * cells.nbytes // max(len(cells), 1), np.int64)
     return np.full(len(cells), _OBJECT_BYTES if itemsize is None else itemsize, np.int64)
+
+
+def _has_lengths(stored: pa.DataType) -> bool:
+    """Whether it is text or bytes between offsets."""
+    types = pa.types
+    is_string = types.is_string(stored) or types.is_large_string(stored)
+    return bool(is_string or types.is_binary(stored) or types.is_large_binary(stored))
 
 
 def _of_missing(distinct: NDArray[np.int64], indices: Any) -> NDArray[np.int64]:

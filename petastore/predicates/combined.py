@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import RequestError
 from petastore.expressions import Expression
-from petastore.predicates.predicate import PredicateBase, checked_predicate
+from petastore.predicates.predicate import PredicateBase, checked_predicate, told_by
 
 __all__ = ["CombinedPredicate", "in_negate", "in_reduce"]
 
@@ -62,12 +62,12 @@ class in_negate(CombinedPredicate):  # noqa: N801 - Petastorm's name
 
     def cache_key(self) -> str | None:
         """That of the predicate, negated."""
-        key = _cache_key(self.parts[0])
+        key = told_by(self.parts[0], "cache_key")
         return None if key is None else json.dumps(["in_negate", key])
 
     def as_expression(self) -> Expression | None:
         """That of the predicate, negated."""
-        found = _expression(self.parts[0])
+        found = told_by(self.parts[0], "as_expression")
         return None if found is None else ~found
 
 
@@ -128,26 +128,14 @@ class in_reduce(CombinedPredicate):  # noqa: N801 - Petastorm's name
 
     def cache_key(self) -> str | None:
         """Those of the predicates, where the function is `all` or `any`."""
-        keys = [_cache_key(part) for part in self.parts]
+        keys = [told_by(part, "cache_key") for part in self.parts]
         if None in keys or not (self.is_all or self.is_any):
             return None
         return json.dumps(["in_reduce", "all" if self.is_all else "any", keys])
 
     def as_expression(self) -> Expression | None:
         """Those of the predicates joined, where each has one and the function is `all` or `any`."""
-        found = [_expression(part) for part in self.parts]
+        found = [told_by(part, "as_expression") for part in self.parts]
         if not (self.is_all or self.is_any) or any(part is None for part in found):
             return None
         return functools.reduce(operator.and_ if self.is_all else operator.or_, found)
-
-
-def _cache_key(predicate: Any) -> str | None:
-    tell = getattr(predicate, "cache_key", None)
-    found: str | None = tell() if callable(tell) else None
-    return found
-
-
-def _expression(predicate: Any) -> Expression | None:
-    tell = getattr(predicate, "as_expression", None)
-    found: Expression | None = tell() if callable(tell) else None
-    return found

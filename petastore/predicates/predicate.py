@@ -9,7 +9,7 @@ from typing import Any
 from petastore.errors import RequestError
 from petastore.expressions import Expression
 
-__all__ = ["PredicateBase", "checked_predicate", "field_name", "field_names"]
+__all__ = ["PredicateBase", "checked_predicate", "field_name", "field_names", "told_by"]
 
 
 class PredicateBase(abc.ABC):
@@ -57,6 +57,12 @@ class PredicateBase(abc.ABC):
         statistics before anything is read.
         """
         return None
+
+
+def told_by(predicate: Any, method: str) -> Any:
+    """What a predicate tells of itself by `cache_key` or `as_expression`; None where it has no such method."""
+    tell = getattr(predicate, method, None)
+    return tell() if callable(tell) else None
 
 
 def checked_predicate(predicate: Any, *, name: str) -> Any:

@@ -20,6 +20,9 @@ from petastore.schema.field import UnischemaField
 __all__ = [
     "axes_in_storage",
     "field_from_arrow",
+    "is_bytes",
+    "is_list",
+    "is_text",
     "natural_storage_type",
     "storage_schema",
     "storage_type",
@@ -43,6 +46,31 @@ _NATURAL_STORAGE: dict[Any, pa.DataType] = {
     np.bytes_: pa.binary(),
     Decimal: pa.decimal128(38, 18),
 }
+
+
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES = (
+    pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary,
+)  # fmt: skip
+_LISTS = (
+    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)  # fmt: skip
+
+
+def is_text(stored: pa.DataType) -> bool:
+    """Whether it is text, of any layout."""
+    return any(test(stored) for test in _TEXT)
+
+
+def is_bytes(stored: pa.DataType) -> bool:
+    """Whether it is bytes, of any layout."""
+    return any(test(stored) for test in _BYTES)
+
+
+def is_list(stored: pa.DataType) -> bool:
+    """Whether it is lists, of any layout; maps are none."""
+    return any(test(stored) for test in _LISTS)
 
 
 def natural_storage_type(field: UnischemaField) -> pa.DataType:
@@ -131,7 +159,7 @@ def _dtype_and_shape(arrow_type: pa.DataType, name: str) -> tuple[Any, tuple[int
         return _dtype_and_shape(arrow_type.storage_type, name)
     if types.is_dictionary(arrow_type):
         return _dtype_and_shape(arrow_type.value_type, name)
-    if _is_list(arrow_type):
+    if is_list(arrow_type):
         dtype, inner = _dtype_and_shape(arrow_type.value_type, name)
         size = arrow_type.list_size if types.is_fixed_size_list(arrow_type) else None
         return (np.object_, ()) if dtype is np.object_ else (dtype, (size, *inner))
@@ -154,29 +182,13 @@ def _check_members(arrow_type: pa.DataType, name: str) -> None:
         _check_members(member.type, name)
 
 
-def _is_list(arrow_type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_list(arrow_type)
-        or types.is_large_list(arrow_type)
-        or types.is_fixed_size_list(arrow_type)
-        or types.is_list_view(arrow_type)
-        or types.is_large_list_view(arrow_type)
-    )
-
-
 def _scalar_dtype(arrow_type: pa.DataType, name: str) -> Any:
     types = pa.types
     if types.is_boolean(arrow_type) or types.is_integer(arrow_type) or types.is_floating(arrow_type):
         return np.dtype(arrow_type.to_pandas_dtype())
-    if types.is_string(arrow_type) or types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
+    if is_text(arrow_type):
         return np.str_
-    if (
-        types.is_binary(arrow_type)
-        or types.is_large_binary(arrow_type)
-        or types.is_fixed_size_binary(arrow_type)
-        or types.is_binary_view(arrow_type)
-    ):
+    if is_bytes(arrow_type):
         return np.bytes_
     if types.is_decimal(arrow_type):
         return Decimal

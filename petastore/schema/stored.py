@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from petastore.errors import SchemaError
-from petastore.schema.arrow import storage_type
+from petastore.schema.arrow import is_bytes, is_list, is_text, storage_type
 from petastore.schema.unischema import Unischema
 
 __all__ = ["check_stored_schema", "is_stored_as"]
@@ -67,8 +67,8 @@ def _kind(stored: pa.DataType) -> Any:
         return _kind(stored.value_type)
     kinds = {
         "number": (types.is_integer, types.is_floating),
-        "text": (types.is_string, types.is_large_string, types.is_string_view),
-        "bytes": (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_binary_view),
+        "text": (is_text,),
+        "bytes": (is_bytes,),
         "date": (types.is_date,),
         "timestamp": (types.is_timestamp,),
     }
@@ -77,6 +77,6 @@ def _kind(stored: pa.DataType) -> Any:
             return kind
     if types.is_decimal(stored):
         return "decimal", stored.scale
-    if hasattr(stored, "value_type") and not types.is_map(stored):
+    if is_list(stored):
         return "list", _kind(stored.value_type)
     return str(stored)

@@ -15,6 +15,7 @@ from typing import Any
 from petastore.errors import RequestError
 from petastore.expressions import Expression, bind
 from petastore.predicates.combined import in_negate, in_reduce
+from petastore.predicates.predicate import told_by
 from petastore.schema.unischema import Unischema
 
 __all__ = ["Divided", "divide"]
@@ -80,8 +81,7 @@ def _parts(predicate: Any) -> Iterator[Any]:
 
 def _filter(predicate: Any, schema: Unischema) -> Expression | None:
     """The filter that a predicate is; None where there is none, or where values could never be compared with it."""
-    tell = getattr(predicate, "as_expression", None)
-    found = tell() if callable(tell) else None
+    found = told_by(predicate, "as_expression")
     if not isinstance(found, Expression):
         return None
     try:

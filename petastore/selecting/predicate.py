@@ -29,6 +29,7 @@ from petastore.decoding.frame import frame_answers, frame_of
 from petastore.errors import RequestError, TransformError
 from petastore.predicates.column import each_value
 from petastore.predicates.combined import CombinedPredicate
+from petastore.predicates.predicate import told_by
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
@@ -170,8 +171,7 @@ def _names(found: Any) -> set[str]:
 
 
 def _cache_key(predicate: Any) -> str | None:
-    tell = getattr(predicate, "cache_key", None)
-    key = tell() if callable(tell) else None
+    key = told_by(predicate, "cache_key")
     if key is not None and not isinstance(key, str):
         raise RequestError(f"cache_key() of the predicate returned {key!r:.80}; it returns text, or None")
     return key

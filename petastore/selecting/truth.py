@@ -69,16 +69,11 @@ class _Truth:
 
 
 def _tested(test: Test, cells: Any, field: UnischemaField) -> _Truth:
-    missing = _flags(cells.is_null())
+    missing = flags_of(cells.is_null())
     if test.operator == "null":
         return _Truth(missing, ~missing)
     passed = np.full(len(cells), test.operand) if test.operator == "constant" else _passed(test, cells, field)
     return _Truth(passed & ~missing, ~passed & ~missing)
-
-
-def _flags(array: Any) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = flags_of(array)
-    return found
 
 
 def _passed(test: Test, cells: Any, field: UnischemaField) -> NDArray[np.bool_]:
@@ -100,9 +95,9 @@ def _passed_cells(test: Test, cells: Any) -> NDArray[np.bool_]:
     if test.operator == "constant":
         return np.full(len(cells), test.operand)
     if test.operator == "in":
-        return _flags(pc.is_in(cells, value_set=pa.array(test.operand, cells.type)))
+        return flags_of(pc.is_in(cells, value_set=pa.array(test.operand, cells.type)))
     compared = _COMPARE_CELLS[test.operator](cells, pa.scalar(test.operand, cells.type))
-    return _flags(compared.fill_null(False))
+    return flags_of(compared.fill_null(False))
 
 
 def _passed_values(test: Test, values: NDArray[Any]) -> NDArray[np.bool_]:

@@ -36,7 +36,6 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,7 +211,9 @@ class _Piece:
         """What a worker is told."""
         where = slice(self.first, self.stop)
         cut = {
-            name: Decoded(_contiguous(column.values[where]), None if column.missing is None else column.missing[where])
+            name: Decoded(
+                np.ascontiguousarray(column.values[where]), None if column.missing is None else column.missing[where]
+            )
             for name, column in self.job.columns.items()
         }
         return Call(self.job.function, cut, self.offsets)
@@ -475,10 +476,6 @@ def _check_that_it_travels(function: Function) -> None:
             f"{function_name(function.func)} this cannot be sent: {what_cannot_travel(function.func)}; make it in the "
             "function, where it is needed, or use reader_pool_type='thread'"
         ) from problem
-
-
-def _contiguous(values: NDArray[Any]) -> NDArray[Any]:
-    return values if values.flags.c_contiguous else np.ascontiguousarray(values)
 
 
 def _without_idle_mask(column: Decoded) -> Decoded:

@@ -30,6 +30,7 @@ __all__ = [
     "NpzError",
     "archive_bytes",
     "first_member",
+    "head_dtype",
     "member_of",
     "member_sizes",
 ]
@@ -122,7 +123,7 @@ def member_sizes(cells: ByteCells) -> NDArray[np.int64]:
         # All headers that are laid out as NumPy lays them are looked at together.
         long_enough = np.flatnonzero((cells.sizes >= start) & ~known)
         heads = cells.data[cells.starts[long_enough, None] + np.arange(start)].view(
-            _head_dtype(start, in_zip64=in_zip64)
+            head_dtype(start, in_zip64=in_zip64)
         )
         heads = heads.reshape(len(long_enough))
         alike = heads["start"] == np.void(b"PK\x03\x04")
@@ -132,7 +133,7 @@ def member_sizes(cells: ByteCells) -> NDArray[np.int64]:
         if in_zip64:
             alike &= (heads["small_size"] == _IN_ZIP64) & (heads["kind"] == 1) & (heads["length"] == 16)
         else:
-            alike &= (heads["size"] != _IN_ZIP64) & (heads["small_stored_size"] != _IN_ZIP64)
+            alike &= (heads["size"] != _IN_ZIP64) & (heads["stored_size"] != _IN_ZIP64)
         sizes[long_enough[alike]] = np.minimum(heads["size"][alike].astype(np.uint64), _LARGEST).astype(np.int64)
         known[long_enough[alike]] = True
     for row in np.flatnonzero(~known).tolist():
@@ -152,19 +153,22 @@ def _member_size(cell: NDArray[np.uint8]) -> int:
 
 
 @functools.cache
-def _head_dtype(size: int, *, in_zip64: bool) -> np.dtype[Any]:
-    """The beginning of an archive, up to its stream, as NumPy writes it."""
+def head_dtype(size: int, *, in_zip64: bool, names: tuple[str, ...] = ()) -> np.dtype[Any]:
+    """Members of a local header of so many bytes, as NumPy writes it; all of them, or those that are named."""
     members: dict[str, tuple[str, int]] = {
-        "start": ("V4", 0), "flags": ("<u2", 6), "method": ("<u2", 8), "name_size": ("<u2", 26),
-        "extra_size": ("<u2", 28), "name": (f"V{len(MEMBER)}", _LOCAL_HEADER.size),
+        "start": ("V4", 0), "flags": ("<u2", 6), "method": ("<u2", 8), "time": ("<u4", 10), "checksum": ("<u4", 14),
+        "name_size": ("<u2", 26), "extra_size": ("<u2", 28), "name": (f"V{len(MEMBER)}", _LOCAL_HEADER.size),
     }  # fmt: skip
+    small = {"stored_size": ("<u4", 18), "size": ("<u4", 22)}
     if in_zip64:
-        sizes = {"small_size": ("<u4", 22), "kind": ("<u2", size - 20), "length": ("<u2", size - 18)}
-        members |= {**sizes, "size": ("<u8", size - 16)}
+        members |= {f"small_{name}": place for name, place in small.items()}
+        members |= {"kind": ("<u2", size - 20), "length": ("<u2", size - 18)}
+        members |= {"size": ("<u8", size - 16), "stored_size": ("<u8", size - 8)}
     else:
-        members |= {"small_stored_size": ("<u4", 18), "size": ("<u4", 22)}
-    formats, offsets = zip(*members.values(), strict=True)
-    return np.dtype({"names": list(members), "formats": formats, "offsets": offsets, "itemsize": size})
+        members |= small
+    kept = {name: members[name] for name in names or members}
+    formats, offsets = zip(*kept.values(), strict=True)
+    return np.dtype({"names": list(kept), "formats": formats, "offsets": offsets, "itemsize": size})
 
 
 def _check_size(size: int, stored_size: int, most: int | None) -> None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.codecs.arrays.gzip_content import GzipError, gzip_content_by
-from petastore.codecs.arrays.npz import MOST_EXPANSION, NpzError, first_member
+from petastore.codecs.arrays.npz import MOST_EXPANSION, NpzError, first_member, head_dtype
 from petastore.codecs.arrow.cells import ByteCells
 
 __all__ = ["inflated_together"]
@@ -46,6 +46,9 @@ _HEADER = b"\x1f\x8b\x08\x04\0\0\0\0\0\xff"
 
 _BETWEEN = np.dtype([("checksum", "<u4"), ("size", "<u4"), ("header", f"V{len(_HEADER)}"), ("extra_size", "<u2")])
 """What stands between two streams, before the content of the extra field."""
+
+_VARYING = ("time", "checksum", "stored_size", "size")
+"""What is different from archive to archive in a local header."""
 
 _EXTRA_AT = len(_HEADER) + 2
 """Where the content of the extra field begins in a member."""
@@ -137,7 +140,9 @@ def _gzip_members(cells: Sequence[NDArray[np.uint8]], most: int | None) -> _Gzip
     ends = np.cumsum(stored)
     starts, memory = ends - stored, _archives.of(int(ends[-1]))
     _lay(cells, ends, memory)
-    heads = _items(memory, f"V{first.start}")[starts].view(_varying(first.start, in_zip64=first.in_zip64))
+    heads = _items(memory, f"V{first.start}")[starts].view(
+        head_dtype(first.start, in_zip64=first.in_zip64, names=_VARYING)
+    )
     checksums, sizes, in_stream = (heads[name].copy() for name in ("checksum", "size", "stored_size"))
     for name in heads.dtype.names or ():
         heads[name] = 0
@@ -172,16 +177,3 @@ def _items(memory: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
     """The memory as items of several bytes, of which one begins at each byte."""
     kind = np.dtype(dtype)
     return np.ndarray((len(memory) - kind.itemsize + 1,), kind, memory.data, 0, (1,))
-
-
-def _varying(size: int, *, in_zip64: bool) -> np.dtype[Any]:
-    """What is different from archive to archive in a local header of so many bytes."""
-    times = {"time": ("<u4", 10), "checksum": ("<u4", 14)}
-    small = {"stored_size": ("<u4", 18), "size": ("<u4", 22)}
-    large = {"size": ("<u8", size - 16), "stored_size": ("<u8", size - 8)}
-    return _at_offsets(times | (large if in_zip64 else small), size)
-
-
-def _at_offsets(members: dict[str, tuple[str, int]], size: int) -> np.dtype[Any]:
-    names, formats, offsets = list(members), [kind for kind, _ in members.values()], [at for _, at in members.values()]
-    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from petastore.arrow_memory import flags_of, numbers_of
 from petastore.codecs.arrow.scalars import InexactError, decode_scalar, exact_time
 from petastore.errors import DecodeError
+from petastore.schema.arrow import is_bytes, is_text
 from petastore.schema.field import UnischemaField
 
 __all__ = ["decode_scalars", "plain_layout", "put_numbers", "refuse_nulls", "times_of"]
@@ -108,29 +109,14 @@ def _wrong_kind(cells: pa.Array, field: UnischemaField) -> DecodeError:
     )
 
 
-def _is_text(stored: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_string(stored) or types.is_large_string(stored) or types.is_string_view(stored))
-
-
-def _is_binary(stored: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(stored)
-        or types.is_large_binary(stored)
-        or types.is_binary_view(stored)
-        or types.is_fixed_size_binary(stored)
-    )
-
-
 def _decode_text(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
     wanted_text = field.numpy_dtype is np.str_
-    if _is_text(cells.type) == wanted_text and (_is_text(cells.type) or _is_binary(cells.type)):
+    if is_text(cells.type) == wanted_text and (is_text(cells.type) or is_bytes(cells.type)):
         try:
             _put_objects(cells.to_pylist(), out)
         except (UnicodeDecodeError, pa.ArrowException):
             _decode_each(cells, field, out)
-    elif _is_text(cells.type) or _is_binary(cells.type):
+    elif is_text(cells.type) or is_bytes(cells.type):
         _decode_each(cells, field, out)
     else:
         raise _wrong_kind(cells, field)
@@ -140,7 +126,7 @@ def _decode_decimals(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) 
     types = pa.types
     if types.is_decimal(cells.type):
         _put_objects(cells.to_pylist(), out)
-    elif types.is_integer(cells.type) or _is_text(cells.type):
+    elif types.is_integer(cells.type) or is_text(cells.type):
         _decode_each(cells, field, out)
     else:
         raise _wrong_kind(cells, field)
