@@ -17,7 +17,7 @@ from petastore.codecs import (
     ScalarCodec,
     register,
 )
-from petastore.codecs.registry import codec_from_json, codec_of
+from petastore.codecs.registry import BoundCodec, codec_from_json, codec_of
 from petastore.errors import MetadataError, SchemaError
 from petastore.schema import Codec, UnischemaField
 
@@ -99,3 +99,24 @@ def test_a_codec_of_ones_own_is_known_once_it_is_registered() -> None:
 def test_what_is_no_codec_class_is_refused(bad: Any) -> None:
     with pytest.raises(SchemaError, match="cannot be registered"):
         register(bad)
+
+
+@pytest.mark.parametrize(
+    ("field", "has_view", "takes_bytes"),
+    [
+        (UnischemaField("x", "int32"), True, False),
+        (UnischemaField("x", "float32", (2,)), True, False),
+        (UnischemaField("x", "float32", (None,)), False, False),
+        (UnischemaField("x", str), False, False),
+        (UnischemaField("x", "int64", (), ScalarCodec("int")), True, False),
+        (UnischemaField("x", "float32", (2,), NdarrayCodec()), True, False),
+        (UnischemaField("x", "float32", (2,), CompressedNdarrayCodec()), False, True),
+        (UnischemaField("x", "uint8", (2, 2), CompressedImageCodec()), False, True),
+    ],
+)
+def test_a_codec_is_bound_to_a_field_with_the_faces_that_it_has_for_it(
+    field: UnischemaField, has_view: bool, takes_bytes: bool
+) -> None:
+    bound = BoundCodec.of(field)
+    assert (bound.field, bound.codec) == (field, codec_of(field))
+    assert (bound.view is not None, bound.takes_bytes) == (has_view, takes_bytes)

@@ -334,3 +334,38 @@ def test_a_cell_without_elements_may_have_a_large_shape() -> None:
     field = UnischemaField("a", "float32", (None, None, None), CODEC)
     cell = npy_header("<f4", (0, 4000, 4000))
     assert {value.shape for value in decoded([cell] * 600, field)} == {(0, 4000, 4000)}
+
+
+@given(data=st.data())
+def test_a_viewer_that_has_seen_other_columns_shows_what_is_decoded_of_the_next(data: st.DataObject) -> None:
+    field = UnischemaField("x", "int16", (2, 3), CODEC)
+    view = CODEC.viewer(field)
+    numbers = np.arange(6, dtype=np.int16).reshape(2, 3)
+    arrays = [
+        numbers, numbers + np.int16(1), np.asfortranarray(numbers), numbers.astype(">i2"), numbers.astype(np.int32),
+        numbers[:1], numbers.astype(np.int8), np.zeros((2, 3, 1), np.int16), numbers.astype(np.uint16),
+    ]  # fmt: skip
+    kinds = [saved(array) for array in arrays] + [saved(numbers, (2, 0)), saved(numbers)[:-1], b"", bytes(140)]
+    for _ in range(data.draw(st.integers(1, 6))):
+        one = data.draw(st.sampled_from(kinds))
+        values = data.draw(st.lists(st.one_of(st.just(one), st.sampled_from([*kinds, None])), max_size=4))
+        if data.draw(st.booleans()):
+            values = [one] * len(values)
+        cells = pa.array([b"before", *values], pa.binary()).slice(1)
+        shown = view(cells)
+        alone = CODEC.viewer(field)(cells)
+        assert (shown is None) == (alone is None)
+        if shown is not None:
+            np.testing.assert_array_equal(shown, decoded([value for value in values if value is not None], field))
+
+
+@pytest.mark.parametrize("rows", [3, 1000])
+def test_a_column_whose_last_header_differs_is_not_shown(rows: int) -> None:
+    field = UnischemaField("x", "int16", (4,), CODEC)
+    view = CODEC.viewer(field)
+    alike = [saved(np.full(4, row, np.int16)) for row in range(rows)]
+    shown = view(pa.array(alike))
+    assert shown is not None
+    assert shown[:, 0].tolist() == list(range(rows))
+    assert view(pa.array([*alike[:-1], saved(np.zeros((2, 2), np.int16))])) is None
+    assert view(pa.array([*alike[:-1], saved(np.zeros(4, np.uint16))])) is None

@@ -1,0 +1,58 @@
+"""Cells of bytes are found where they lie, in every layout in which Arrow has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.codecs.arrow.cells import byte_cells, equal_cells_array
+from petastore.errors import DecodeError
+from petastore.schema import UnischemaField
+
+FIELD = UnischemaField("x", bytes)
+
+
+def in_layout(cells: pa.Array, layout: str) -> pa.Array:
+    if layout == "dictionary":
+        return cells.dictionary_encode()
+    if layout == "run ends":
+        return pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(cells) + 1), pa.int32()), cells)
+    if layout == "extension":
+        return pa.ExtensionArray.from_storage(pa.opaque(pa.binary(), "x", "y"), cells)
+    return cells.cast(
+        {"large": pa.large_binary(), "view": pa.binary_view(), "fixed": pa.binary(3)}.get(layout, cells.type)
+    )
+
+
+@pytest.mark.parametrize("layout", ["binary", "large", "view", "fixed", "dictionary", "run ends", "extension"])
+@given(data=st.data())
+def test_each_cell_is_its_bytes_in_every_layout(layout: str, data: st.DataObject) -> None:
+    size = st.just(3) if layout == "fixed" else st.integers(0, 20)
+    values = [b"ab" * 10 for _ in range(data.draw(st.integers(1 if layout == "run ends" else 0, 6)))]
+    values = [value[: data.draw(size)] for value in values]
+    cells = in_layout(pa.array(values, pa.binary()), layout)
+    first = data.draw(st.integers(0, len(values)))
+    found = byte_cells(cells.slice(first), FIELD)
+    assert [found[row].tobytes() for row in range(len(found))] == values[first:]
+    sizes = {len(value) for value in values[first:]}
+    if found.even_size is not None:
+        assert sizes == {found.even_size}
+    elif layout in ("binary", "large", "fixed"):
+        assert len(sizes) != 1
+
+
+@pytest.mark.parametrize("cells", [pa.array([b"a", None]), pa.array([1, 2]), pa.array([[b"a"]])])
+def test_what_holds_no_bytes_is_refused_by_the_name_of_the_column(cells: pa.Array) -> None:
+    with pytest.raises(DecodeError) as refused:
+        byte_cells(cells, FIELD)
+    assert refused.value.column == "x"
+
+
+def test_rows_of_bytes_become_cells_over_their_memory() -> None:
+    data = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    cells = equal_cells_array(data, FIELD)
+    assert cells.to_pylist() == [b"\x00\x01\x02", b"\x03\x04\x05"]
+    assert cells.buffers()[2].address == data.ctypes.data

@@ -1,0 +1,55 @@
+"""Predicates are given values, None where one is missing; equal ones are asked about once, with the same answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
+
+from petastore.predicates.column import each_value, of_distinct, python_values
+
+COLUMNS = st.one_of(
+    hnp.arrays(np.int16, st.integers(0, 8), elements=st.integers(-2, 2)),
+    hnp.arrays(np.float32, st.integers(0, 8), elements=st.sampled_from([0.0, -0.0, 1.5, float("nan")])),
+    hnp.arrays("datetime64[s]", st.integers(0, 8), elements=st.integers(0, 3).map(lambda n: np.datetime64(n, "s"))),
+    st.lists(st.sampled_from(["a", "b", None]), max_size=8).map(lambda values: np.array(values, object)),
+)
+
+
+@given(COLUMNS)
+def test_the_answers_are_those_that_each_value_would_get(column: NDArray[Any]) -> None:
+    def answer(value: Any) -> bool:
+        return str(value) in ("1", "nan", "-0.0", "a", "None", "1970-01-01T00:00:01")
+
+    found = of_distinct(column, answer)
+    assert found.dtype == np.bool_
+    assert found.tolist() == [answer(value) for value in each_value(column)]
+
+
+def test_alike_numbers_are_asked_about_once() -> None:
+    asked: list[int] = []
+
+    def answer(value: Any) -> bool:
+        asked.append(int(value))
+        return True
+
+    of_distinct(np.array([3, 5, 3, 3], np.int32), answer)
+    assert sorted(asked) == [3, 5]
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2)])
+def test_a_missing_value_is_none_whatever_its_shape(shape: tuple[int, ...]) -> None:
+    mask = np.zeros(shape, np.bool_)
+    mask[1] = True
+    values = each_value(np.ma.MaskedArray(np.ones(shape), mask))
+    assert [value is None for value in values] == [False, True, False]
+
+
+def test_numbers_are_pythons_and_times_are_numpys() -> None:
+    assert [type(value) for value in python_values(np.array([1.5]))] == [float]
+    assert [type(value) for value in python_values(np.array([1], "M8[s]"))] == [np.datetime64]

@@ -1,0 +1,48 @@
+"""Whoever wrote a time, it is one NumPy time; what is no time is left to others."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.schema.times import numpy_time
+
+
+@given(st.datetimes(timezones=st.none() | st.timezones(), allow_imaginary=False))
+def test_an_instant_is_one_however_it_is_spelled(instant: dt.datetime) -> None:
+    try:
+        in_utc = instant if instant.tzinfo is None else instant.astimezone(dt.UTC).replace(tzinfo=None)
+    except OverflowError:
+        with pytest.raises(OverflowError):
+            numpy_time(instant)
+        return
+    assert numpy_time(instant) == np.datetime64(in_utc, "us")
+    if 1700 < in_utc.year < 2200:
+        assert numpy_time(pd.Timestamp(instant)) == np.datetime64(in_utc, "us")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (dt.date(2026, 1, 31), np.datetime64("2026-01-31", "D")),
+        (dt.timedelta(seconds=3), np.timedelta64(3_000_000, "us")),
+        (dt.time(1, 2, 3, 4), np.timedelta64(3_723_000_004, "us")),
+        (pd.Timedelta(5, "ns"), np.timedelta64(5, "ns")),
+        (np.timedelta64(5, "ps"), np.timedelta64(5, "ps")),
+    ],
+)
+def test_units_are_those_of_the_spelling(value: Any, expected: Any) -> None:
+    found = numpy_time(value)
+    assert found is not None
+    assert (found, found.dtype) == (expected, expected.dtype)
+
+
+@pytest.mark.parametrize("value", [None, 3, np.int64(3), "2026-01-31", dt.time(1, tzinfo=dt.UTC), b"x"])
+def test_anything_else_is_no_time(value: Any) -> None:
+    assert numpy_time(value) is None
