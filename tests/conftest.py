@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from petastore.inventory import Inventory
+from petastore.plan import Order, Plan, ReadRequest
 from tests import leaks
 from tests.pace import Pace
 
@@ -38,6 +41,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 def repository() -> Path:
     """The root of the clone."""
     return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def fonts() -> None:
+    """Matplotlib keeps the font files open that it has once drawn with; no test is to be blamed for that."""
+    order = Order(seed=0, shuffle_row_groups=True, shuffle_rows=True, lanes=1, block_rows=1)
+    Plan(Inventory.of_rows([1]), ReadRequest(("id",), order)).picture(1).savefig(io.BytesIO())
 
 
 @pytest.fixture(scope="session")

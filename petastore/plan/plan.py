@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.drawing import draw
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
@@ -25,7 +26,6 @@ from petastore.plan.order.order import EpochOrder
 from petastore.plan.report.explain import explain_plan
 from petastore.plan.report.explanation import Explanation
 from petastore.plan.report.feeds import Feeds, feeds_of_order
-from petastore.plan.report.picture import draw
 from petastore.plan.request import ReadRequest, Shard, whole_number
 from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit

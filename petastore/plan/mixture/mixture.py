@@ -28,6 +28,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.drawing import draw
 from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
 from petastore.once import once
@@ -44,7 +45,6 @@ from petastore.plan.plan import Plan
 from petastore.plan.report.explain import Ranks, checked_column_bytes, explain_source, sampled_steps
 from petastore.plan.report.explanation import MixtureExplanation, SourceExplanation
 from petastore.plan.report.feeds import MOST_BATCHES, Feeds, feeds_of_spans
-from petastore.plan.report.picture import draw
 from petastore.plan.request import Order, ReadRequest, Shard, known_word, whole_number
 from petastore.plan.unit import ReadUnit
 

@@ -1,1 +1,1 @@
-"""What a plan says of itself, in words, figures and pictures."""
+"""What a plan says of itself, in words and figures."""

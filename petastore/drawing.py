@@ -1,14 +1,16 @@
-"""A picture of the order: which row group feeds which batch. Needs matplotlib, and imports it when it draws."""
+"""Draws which row group feeds which batch, of any plan. Needs matplotlib, and imports it when it draws.
+
+It knows no plans: `Feeds` says what is drawn, and `petastore.plan.report.feeds.Feeds` is such a value.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import MissingExtraError
-from petastore.plan.report.feeds import Feeds
 
 __all__ = ["draw"]
 
@@ -17,6 +19,38 @@ _NAMED_RANKS = 10
 
 _HEIGHT = 260
 """Points from the lowest row group to the highest one."""
+
+
+class Feeds(Protocol):
+    """Which row groups feed which batches on which ranks, as `petastore.plan.report.feeds.Feeds` has it."""
+
+    @property
+    def batches(self) -> NDArray[np.int64]:
+        """Batch of each entry, shape (n,)."""
+
+    @property
+    def ranks(self) -> NDArray[np.int64]:
+        """Its rank, shape (n,)."""
+
+    @property
+    def row_groups(self) -> NDArray[np.int64]:
+        """Its row group, shape (n,)."""
+
+    @property
+    def looked_at(self) -> NDArray[np.int64]:
+        """The batches that were looked at, ascending."""
+
+    @property
+    def num_batches(self) -> int:
+        """Batches that there are."""
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks."""
+
+    @property
+    def first_row_groups(self) -> tuple[int, ...]:
+        """The first row group of each source, and the number of all."""
 
 
 def draw(feeds: Feeds) -> Any:
