@@ -40,8 +40,8 @@ from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.order.grouped_rows import GroupedRows
-from petastore.plan.order.lane_runs import LaneRuns
 from petastore.plan.order.order import EpochOrder
+from petastore.plan.order.visits import LaneRuns
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
 from petastore.plan.selection import Selection

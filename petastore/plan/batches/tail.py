@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import NoDataAvailableError
 from petastore.once import once
-from petastore.plan.order.lane_runs import LaneRuns
-from petastore.plan.order.visits import lane_of_visit, spreads_evenly
+from petastore.plan.order.visits import LaneRuns, lane_of_visit, spreads_evenly
 from petastore.plan.request import Shard, Tail
 
 __all__ = ["EpochBatches", "Share", "lanes_of"]

@@ -57,7 +57,7 @@ _TABLE = 4096
 
 _LARGEST_TABLE = 2**21
 
-# What a hash is for; `petastore.plan.order.line` has those below.
+# What a hash is for; `petastore.plan.order.order` has those below.
 _PLACES, _ROTATIONS, BATCHES = 16, 17, 18
 
 

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from petastore.plan.mixture.mixed_line import MixedLine
 from petastore.plan.order.grouped_rows import Standing
-from petastore.plan.order.lane_runs import LaneRuns
-from petastore.plan.order.visits import lane_of_visit, visit_of_lane
+from petastore.plan.order.visits import LaneRuns, lane_of_visit, visit_of_lane
 
 __all__ = ["LanesOfSources", "SourceRuns", "lanes_of_sources"]
 

@@ -24,9 +24,9 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.mixture.mixed_line import BATCHES, MixedLine, SourceRows, SourceTurns, fractions_of
 from petastore.plan.mixture.mixed_runs import LanesOfSources, SourceRuns
 from petastore.plan.order.grouped_rows import GroupedRows, Standing, joined
-from petastore.plan.order.lane_runs import LaneRuns
 from petastore.plan.order.mix import mix
 from petastore.plan.order.order import EpochOrder
+from petastore.plan.order.visits import LaneRuns
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from petastore.plan.batches.tail import lanes_of
 from petastore.plan.mixture.mixed_line import SourceTurns, mixed_line
 from petastore.plan.mixture.mixed_runs import LanesOfSources, SourceRuns
-from petastore.plan.order.lane_runs import LaneRuns
+from petastore.plan.order.visits import LaneRuns
 from petastore.plan.request import Shard
 
 shapes = st.lists(st.tuples(st.integers(1, 7), st.sampled_from([1, 2, 3, 6, 12])), min_size=1, max_size=5)

@@ -1,13 +1,21 @@
-"""Visits are permutations, and spread out as promised."""
+"""Visits are permutations, and spread out as promised; runs of lanes are what looking each position up would find."""
 
 from __future__ import annotations
+
+import itertools
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.plan.order.visits import lane_of_visit, spreads_evenly, visit_of_lane
+from petastore.inventory import Inventory
+from petastore.plan import Order, Shard
+from petastore.plan.batches.tail import lanes_of
+from petastore.plan.mixture.mixed_line import SourceTurns, mixed_line
+from petastore.plan.order.order import EpochOrder
+from petastore.plan.order.visits import LaneRuns, lane_of_visit, spreads_evenly, visit_of_lane
+from petastore.testing.plan_laws import check_runs_are_their_positions, inventories, orders, uneven_inventories
 
 
 @given(st.integers(1, 300))
@@ -34,3 +42,65 @@ def test_orders_are_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
         lane_of_visit(48)[0] = 1
     assert np.array_equal(lane_of_visit(48), lane_of_visit(48))
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=6), st.integers(0, 99), st.integers(1, 24), st.integers(0, 2**31)
+)
+def test_runs_are_the_positions_of_their_lanes_sorted_by_lane_in_each_batch(
+    sizes: list[int], start: int, lanes: int, seed: int
+) -> None:
+    first, stop = sorted(np.random.RandomState(seed).randint(0, lanes + 1, 2).tolist())
+    own = range(first, max(stop, first + 1)) if first < lanes else range(lanes)
+    borders = start + np.cumsum([0, *sizes])
+    runs, offsets = LaneRuns.between(borders, lanes=lanes, own=own)
+    expected = []
+    for begin, end in itertools.pairwise(borders):
+        positions = np.arange(begin, end)
+        of_lane = lane_of_visit(lanes)[positions % lanes]
+        in_order = np.argsort(of_lane, kind="stable")
+        expected.append(positions[in_order][np.isin(of_lane[in_order], own)])
+    assert runs.positions().tolist() == np.concatenate(expected).tolist()
+    assert offsets.tolist() == np.cumsum([0, *map(len, expected)]).tolist()
+
+
+shares = st.tuples(st.sampled_from([1, 2, 3, 5, 8]), st.integers(0, 7))
+datasets = inventories() | uneven_inventories(max_groups=300)
+
+
+@given(datasets, orders(), st.integers(0, 3), shares, st.lists(st.integers(1, 5000), max_size=5))
+def test_rows_of_runs_are_the_rows_at_their_positions(
+    inventory: Inventory, order: Order, epoch: int, share: tuple[int, int], cuts: list[int]
+) -> None:
+    """An epoch goes round its lanes: batches of any sizes, from anywhere in it, of all lanes or of those of a rank."""
+    found = EpochOrder(inventory.rows, order, epoch)
+    own = lanes_of(Shard(share[1] % share[0], share[0]), found.lanes)
+    borders = np.sort(np.array([0, *cuts, found.num_rows]) % (found.num_rows + 1))
+    runs, _ = LaneRuns.between(borders, lanes=found.lanes, own=own)
+    check_runs_are_their_positions(found, runs, runs.positions())
+    check_runs_are_their_positions(found, runs, runs.positions(), read_lanes=range(found.lanes))
+
+
+@given(datasets, orders(), st.lists(st.integers(1, 5), min_size=1, max_size=3), st.integers(0, 3), st.data())
+def test_rows_of_runs_of_a_source_are_the_rows_at_their_positions(
+    inventory: Inventory, order: Order, weights: list[int], epoch: int, data: st.DataObject
+) -> None:
+    """An epoch of a source of a mixture does not go round its lanes: they have their turns when the source has."""
+    if inventory.num_rows == 0:
+        return
+    turns = SourceTurns(
+        mixed_line(tuple(weights), 48, 3).turns(0, order.lanes), order.lanes, data.draw(st.integers(1, 2000))
+    )
+    visits = turns.of_epoch(epoch, inventory.num_rows)
+    found = EpochOrder(inventory.rows, order, epoch, visits=visits)
+    own = range(*sorted(data.draw(st.lists(st.integers(0, found.lanes), min_size=2, max_size=2, unique=True))))
+    taken = np.array(
+        [
+            sorted(data.draw(st.tuples(*2 * [st.integers(0, size)])))
+            for size in visits.sizes[own.start : own.stop].tolist()
+        ]
+    )
+    runs = LaneRuns(found.lanes, own, taken[:, 0], taken[:, 1])
+    positions = [visits.positions(lane, np.arange(*run)) for lane, run in zip(own, taken.tolist(), strict=True)]
+    check_runs_are_their_positions(found, runs, np.concatenate(positions))
+    check_runs_are_their_positions(found, runs, np.concatenate(positions), read_lanes=range(found.lanes))

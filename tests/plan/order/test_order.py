@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest
-from petastore.plan.order.line import line_of_groups
-from petastore.plan.order.order import EpochOrder
+from petastore.plan.order.order import EpochOrder, line_of_groups
 from petastore.plan.order.visits import visit_of_lane
 from petastore.testing import plan_laws as laws
 
