@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["Cursor"]
+__all__ = ["Cursor", "MixedCursor"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,3 +36,11 @@ class Cursor:
         """
         epoch = self.epoch + (self.position > 0)
         return Cursor(epoch, 0, epoch)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MixedCursor(Cursor):
+    """A place in a mixture whose batches are each of one source."""
+
+    taken: tuple[int, ...] = ()
+    """Rows of each source that were consumed in this epoch; their sum is `position`."""

@@ -19,7 +19,7 @@ from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.batches.residency import at_hand_bytes, room_rows
-from petastore.plan.batches.spans import EpochWalk, Pace, Span
+from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span, Walk
 from petastore.plan.batches.tail import EpochBatches, lanes_of
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.order import EpochOrder
@@ -87,11 +87,11 @@ class Plan:
         Raises:
             NoDataAvailableError: `tail="even"` with fewer rows than ranks.
         """
-        return self._batches(batch_size).steps
+        return self._whole(batch_size).steps
 
     def rows_per_epoch(self, batch_size: int) -> int:
         """Rows that this rank gets in an epoch, repeats of `pad` and `wrap` included."""
-        return self._batches(batch_size).rows_of(self.request.shard)
+        return self._whole(batch_size).rows_of(self.request.shard)
 
     def for_shard(self, shard: Shard) -> Plan:
         """The same plan as another rank sees it."""
@@ -123,7 +123,7 @@ class Plan:
             at hand     at most 54,000 rows on rank 0, 421.9 KiB
             mixing      0.38 (a uniform shuffle 0.25, no shuffle 0.99)
         """
-        batches = self._batches(batch_size)
+        batches = self._whole(batch_size)
         return explain_plan(self.inventory, self.request, self.selection, batches, column_bytes=column_bytes)
 
     def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
@@ -133,7 +133,7 @@ class Plan:
             NoDataAvailableError: `tail="even"` with fewer rows than ranks.
         """
         order = EpochOrder(self.rows, self.request.order, epoch)
-        return feeds_of_order(order, self._batches(batch_size), row_groups=self.inventory.num_row_groups)
+        return feeds_of_order(order, self._whole(batch_size), row_groups=self.inventory.num_row_groups)
 
     def picture(self, batch_size: int, *, epoch: int = 0) -> Any:
         """The same as a new `matplotlib.figure.Figure`: batches to the right, row groups as stored up, ranks coloured.
@@ -184,20 +184,19 @@ class Plan:
         Raises:
             NoDataAvailableError: `tail="even"` with fewer rows than ranks.
         """
-        cursor = after or Cursor()
-        epoch = cursor.epoch
-        pace = Pace(rows_per_span, batch_size)
-        while self.request.epochs is None or epoch < cursor.first_epoch + self.request.epochs:
-            batches = self._batches(batch_size, start=cursor.position if epoch == cursor.epoch else 0)
-            walk = self._walk(Cursor(epoch, 0, cursor.first_epoch), batches)
-            yield from walk.spans(range(batches.steps), pace)
-            if batches.steps == 0 and batches.start == 0:
-                return  # an epoch without batches is followed by others like it
-            epoch += 1
+        size = whole_number(batch_size, name="batch_size", least=1)
+        pace = Pace(rows_per_span, size)
+        return self._walk(pace).epochs(
+            lambda begin: SharedBatches(self._batches(size, begin.position), self.request.shard),
+            pace,
+            after=after or Cursor(),
+            epochs=self.request.epochs,
+        )
 
-    def _walk(self, begin: Cursor, batches: EpochBatches) -> EpochWalk:
-        order = EpochOrder(self.rows, self.request.order, begin.epoch)
-        return EpochWalk(begin, order, batches, self.request.shard, self.selection)
+    def _walk(self, pace: Pace) -> Walk:
+        order, own_lanes = self.request.order, lanes_of(self.request.shard, self._lanes)
+        source = Source(self.rows, self.num_rows, order, self.selection, own_lanes, given=self.num_rows)
+        return Walk([source], min(pace.most_rows, self.num_rows))
 
     def at_hand_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
         """Most bytes of row groups that this rank keeps at a time in the first epoch.
@@ -219,10 +218,14 @@ class Plan:
         lanes = len(lanes_of(self.request.shard, self._lanes)) if order.shuffle_rows else 0
         return room_rows(self.inventory.rows, self.num_rows, lanes=lanes, block_rows=order.block_rows)
 
+    def _whole(self, batch_size: int) -> EpochBatches:
+        """The batches of a whole epoch; `batch_size` is what a user gave."""
+        return self._batches(whole_number(batch_size, name="batch_size", least=1))
+
     def _batches(self, batch_size: int, start: int = 0) -> EpochBatches:
         return EpochBatches(
             num_rows=self.num_rows,
-            batch_size=whole_number(batch_size, name="batch_size", least=1),
+            batch_size=batch_size,
             ranks=self.request.shard.count,
             lanes=self._lanes,
             tail=self.request.tail,

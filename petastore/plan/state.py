@@ -28,8 +28,7 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 from petastore.errors import RequestError
-from petastore.plan.cursor import Cursor
-from petastore.plan.mixture.mixed_spans import MixedCursor
+from petastore.plan.cursor import Cursor, MixedCursor
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order

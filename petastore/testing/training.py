@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.plan.cursor import Cursor
-from petastore.plan.mixture.mixed_spans import MixedCursor
+from petastore.plan.cursor import Cursor, MixedCursor
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan, Span
 from petastore.plan.request import Shard, Tail

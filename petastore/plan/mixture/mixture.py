@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import functools
 import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
@@ -34,12 +35,12 @@ from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.batches.residency import at_hand_bytes, room_rows
-from petastore.plan.batches.spans import Pace
+from petastore.plan.batches.spans import EpochOfBatches, Pace, Source, Span, Walk
 from petastore.plan.batches.tail import EpochBatches, lanes_of
-from petastore.plan.cursor import Cursor
+from petastore.plan.cursor import Cursor, MixedCursor
+from petastore.plan.mixture.mixed_batches import SourceBatches, mixed_batches
 from petastore.plan.mixture.mixed_line import MixedLine, SourceTurns, common_lanes, mixed_line, proportions
 from petastore.plan.mixture.mixed_runs import LanesOfSources, lanes_of_sources
-from petastore.plan.mixture.mixed_spans import Ends, MixedBatches, MixedCursor, MixedSpan, Source, SourceBatches, Walk
 from petastore.plan.order.visits import lane_of_visit
 from petastore.plan.plan import Plan
 from petastore.plan.report.explain import Ranks, checked_column_bytes, explain_source, sampled_steps
@@ -392,69 +393,74 @@ class Mixture:
         """
         assert_agreed(self.facts(), all_gather)
 
-    def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[MixedSpan]:
+    def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
         """This rank's batches from a cursor on, several at a time, through all epochs; see `Plan.spans`."""
-        cursor = after or Cursor()
-        pace = Pace(rows_per_span, batch_size)
-        epoch = cursor.epoch
+        size = whole_number(batch_size, name="batch_size", least=1)
+        pace = Pace(rows_per_span, size)
         most_rows = pace.most_rows if self.stop == "cycle" else min(pace.most_rows, self.num_rows)
-        walk = Walk(self._sources, most_rows)
-        while self.epochs is None or epoch < cursor.first_epoch + self.epochs:
-            begin = cursor if epoch == cursor.epoch else Cursor(epoch)
-            batches = self._epoch_batches(batch_size, begin)
-            is_last = self.epochs is not None and epoch == cursor.first_epoch + self.epochs - 1
-            left = batches.steps
-            if left == 0 and begin.position == 0:
-                return  # an epoch without batches is followed by others like it
-            while left:
-                sizes = pace.next(left)
-                left -= sum(sizes)
-                ends = Ends.NOTHING if left else Ends.ALL if is_last else Ends.EPOCH
-                at = Cursor(epoch, 0, cursor.first_epoch)
-                yield from walk.spans(batches.take(sum(sizes)), sizes, at, ends=ends)
-            epoch += 1
+        batches_of = functools.partial(self._epoch_batches, size)
+        return Walk(self._sources, most_rows).epochs(batches_of, pace, after=after or Cursor(), epochs=self.epochs)
 
-    def _epoch_batches(self, batch_size: int, begin: Cursor) -> MixedBatches | SourceBatches:
+    def _epoch_batches(self, batch_size: int, begin: Cursor) -> EpochOfBatches:
         shard = self.request.shard
         if self.batching == "per_source":
-            rows = [source.rows for source in self._sources]
-            taken = begin.taken if isinstance(begin, MixedCursor) else (0,) * len(rows)
-            batches = self._batches_of_sources(batch_size, rows, taken)
-            return SourceBatches(batches, self.proportions, shard, hashed_for=(self.seed, begin.epoch))
+            taken = begin.taken if isinstance(begin, MixedCursor) else (0,) * len(self.sources)
+            of_sources = self._batches_of_sources(batch_size, self._rows_given, taken)
+            return SourceBatches(of_sources, self.proportions, shard, hashed_for=(self.seed, begin.epoch))
         num_rows = _ENDLESS if self.stop == "cycle" else self.num_rows
-        return MixedBatches(
-            self._line, self._lanes_of_sources, self._batches(batch_size, num_rows, begin.position), shard
-        )
+        batches = self._batches(batch_size, num_rows, begin.position)
+        return mixed_batches(self._line, self._lanes_of_sources, self._turns, batches, shard)
 
     def _batches(self, batch_size: int, num_rows: int, start: int = 0) -> EpochBatches:
-        request, size = self.request, whole_number(batch_size, name="batch_size", least=1)
-        return EpochBatches(num_rows, size, request.shard.count, request.order.lanes, request.tail, start)
+        request = self.request
+        return EpochBatches(num_rows, batch_size, request.shard.count, request.order.lanes, request.tail, start)
 
     def _batches_of_sources(
         self, batch_size: int, rows: Sequence[int], starts: Sequence[int] | None = None
     ) -> list[EpochBatches]:
-        request, size = self.request, whole_number(batch_size, name="batch_size", least=1)
+        request = self.request
         return [
-            EpochBatches(count, size, request.shard.count, lanes, request.tail, start)
+            EpochBatches(count, batch_size, request.shard.count, lanes, request.tail, start)
             for count, lanes, start in zip(rows, self._lanes, starts or (0,) * len(rows), strict=True)
         ]
 
     def _lengths(self, batch_size: int) -> list[EpochBatches]:
-        """What an epoch of ordinary length falls into."""
+        """What an epoch of ordinary length falls into; `batch_size` is what a user gave."""
+        size = whole_number(batch_size, name="batch_size", least=1)
         if self.batching == "per_source":
-            return self._batches_of_sources(batch_size, self.rows_per_source)
-        return [self._batches(batch_size, self.num_rows)]
+            return self._batches_of_sources(size, self.rows_per_source)
+        return [self._batches(size, self.num_rows)]
+
+    @once
+    def _rows_given(self) -> tuple[int, ...]:
+        """Rows that each source gives in an epoch, also where it never ends."""
+        return self._line.counts(_ENDLESS) if self.stop == "cycle" else self.rows_per_source
+
+    @once
+    def _turns(self) -> list[SourceTurns]:
+        """Which lane of each source has its turn when."""
+        return [self._turns_of(number, rows) for number, rows in enumerate(self._rows_given)]
+
+    def _turns_of(self, number: int, rows: int) -> SourceTurns:
+        lanes = self._lanes_of_source(number)
+        turns = lane_of_visit(lanes) if self.batching == "per_source" else self._line.turns(number, lanes)
+        return SourceTurns(turns, lanes, rows)
 
     @once
     def _sources(self) -> list[Source]:
-        rows = self._line.counts(_ENDLESS) if self.stop == "cycle" else self.rows_per_source
-        return [self._source(number, count) for number, count in enumerate(rows)]
+        return [self._source(number, plan) for number, plan in enumerate(self.sources)]
 
-    def _source(self, number: int, rows: int) -> Source:
-        lanes = self._lanes_of_source(number)
-        turns = lane_of_visit(lanes) if self.batching == "per_source" else self._line.turns(number, lanes)
-        own = self._own_lanes(number, self.request.shard)
-        return Source(self.sources[number], int(self.first_groups[number]), rows, SourceTurns(turns, lanes, rows), own)
+    def _source(self, number: int, plan: Plan) -> Source:
+        return Source(
+            plan.rows,
+            plan.num_rows,
+            plan.request.order,
+            plan.selection,
+            self._own_lanes(number, self.request.shard),
+            given=self._rows_given[number],
+            first_group=int(self.first_groups[number]),
+            visits=functools.partial(self._turns[number].of_epoch, num_rows=plan.num_rows),
+        )
 
     def _lanes_of_source(self, number: int) -> int:
         lanes = self._lanes[number]

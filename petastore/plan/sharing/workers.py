@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.once import once
-from petastore.plan.batches.spans import Pace, Span
+from petastore.plan.batches.spans import Pace, SharedBatches, Span
 from petastore.plan.batches.tail import EpochBatches, Share
 from petastore.plan.cursor import Cursor
 from petastore.plan.lanes import shuffled_lanes
@@ -161,12 +161,13 @@ class WorkerPlan(Plan):
         """The worker's batches from a cursor of its own on, several at a time, through all epochs."""
         cursor = after or self.begin
         pace = Pace(rows_per_span, batch_size)
+        walk = self._walk(pace)
         for epoch, batches in self._epochs(batch_size):
             if epoch < cursor.epoch:
                 continue
             first = (cursor.position - batches.start) // batches.round_rows if epoch == cursor.epoch else 0
-            walk = self._walk(Cursor(epoch, 0, cursor.first_epoch), batches)
-            yield from walk.spans(range(first, batches.steps), pace)
+            shared = SharedBatches(batches, self.request.shard, first=first)
+            yield from walk.spans(shared, pace, Cursor(epoch, 0, cursor.first_epoch), is_last=False)
 
     def place_after(self, given: int, batch_size: int) -> Cursor:
         """The worker's own cursor after as many of its batches, to go on from."""

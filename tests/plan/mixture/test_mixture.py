@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Selection, Shard, Tail
-from petastore.plan.mixture.mixed_spans import MixedCursor
+from petastore.plan.cursor import MixedCursor
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.state import dump_state, resume
