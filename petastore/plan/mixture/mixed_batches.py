@@ -21,17 +21,17 @@ from petastore.plan.batches.spans import Batches, SharedBatches, Walk
 from petastore.plan.batches.tail import EpochBatches, Share
 from petastore.plan.mixture.mixed_line import BATCHES, MixedLine, SourceRows, SourceTurns, fractions_of
 from petastore.plan.mixture.mixed_runs import LanesOfSources, SourceRuns
-from petastore.plan.order.grouped_rows import GroupedRows, Standing, joined
+from petastore.plan.order.grouped_rows import GroupedRows, Permutation, joined
 from petastore.plan.order.mix import mix
 from petastore.plan.order.visits import LaneRuns
 from petastore.plan.request import Shard
 
 __all__ = ["SourceBatches", "mixed_batches"]
 
-_PutWhere: TypeAlias = Callable[[NDArray[np.int64]], None]
+_PutTargets: TypeAlias = Callable[[NDArray[np.int64]], None]
 """Writes where some rows stand among those of all sources."""
 
-_OfEpoch: TypeAlias = tuple[int, GroupedRows, _PutWhere]
+_OfEpoch: TypeAlias = tuple[int, GroupedRows, _PutTargets]
 """An epoch of a source, and rows of it."""
 
 _Find: TypeAlias = Callable[[Walk, int, range], GroupedRows]
@@ -149,9 +149,9 @@ def _of_rows(
     begin, end = offsets[[steps.start, steps.stop]].tolist()
     found = []
     for part in parts:
-        low, high = np.searchsorted(part.where, [begin, end]).tolist()
+        low, high = np.searchsorted(part.targets, [begin, end]).tolist()
         if low < high:
-            some = SourceRows(part.source, part.where[low:high] - begin, part.places[low:high])
+            some = SourceRows(part.source, part.targets[low:high] - begin, part.places[low:high])
             found += _noted(walk, part.source, _epochs_of_rows(some, walk, epoch))
     return _joined(found)
 
@@ -165,7 +165,7 @@ def _epochs_of_rows(part: SourceRows, walk: Walk, epoch: int) -> Iterator[_OfEpo
         here = epochs == number
         if here.any():
             found = walk.order(part.source, number).by_lane(given[here] - number * source.num_rows)
-            yield number, found, functools.partial(_put, part.where[here], found.where)
+            yield number, found, functools.partial(_put, part.targets[here], found.targets)
 
 
 def _of_runs(
@@ -184,7 +184,7 @@ def _of_runs(
     found = []
     for part in lanes.between(runs, int(borders[0]), int(borders[-1])):
         found += _noted(walk, part.source, _epochs_of_runs(part, turns[part.source], walk, epoch))
-    return _joined(found, lanes.standing(runs))
+    return _joined(found, lanes.permutation(runs))
 
 
 def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
@@ -202,32 +202,30 @@ def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int
         runs = LaneRuns(turns.lanes, part.own, first - begins, stop - begins)
         found = walk.order(part.source, number).by_lane(runs, read_lanes=source.own_lanes)
         if found.num_rows:
-            yield number, found, functools.partial(part.put_where, first - earlier, stop - earlier)
+            yield number, found, functools.partial(part.put_targets, first - earlier, stop - earlier)
 
 
-def _noted(walk: Walk, source: int, of_epochs: Iterator[_OfEpoch]) -> list[tuple[GroupedRows, _PutWhere]]:
-    return [(walk.noted(source, number, rows), put_where) for number, rows, put_where in of_epochs]
+def _noted(walk: Walk, source: int, of_epochs: Iterator[_OfEpoch]) -> list[tuple[GroupedRows, _PutTargets]]:
+    return [(walk.noted(source, number, rows), put_targets) for number, rows, put_targets in of_epochs]
 
 
-def _joined(
-    found: Sequence[tuple[GroupedRows, _PutWhere]], standing: Callable[[], Standing] | None = None
-) -> GroupedRows:
+def _joined(found: Sequence[tuple[GroupedRows, _PutTargets]], permutation: Permutation | None = None) -> GroupedRows:
     """The rows of all sources; where they stand is put together of what each says, unless it is known of all."""
-    return joined([rows for rows, _ in found], standing or functools.partial(_where, found))
+    return joined([rows for rows, _ in found], permutation or Permutation(functools.partial(_targets, found)))
 
 
-def _put(where: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: NDArray[np.int64]) -> None:
+def _put(targets: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: NDArray[np.int64]) -> None:
     if in_order is None:
-        out[:] = where
+        out[:] = targets
     else:
-        np.take(where, in_order, out=out, mode="clip")
+        np.take(targets, in_order, out=out, mode="clip")
 
 
-def _where(found: Sequence[tuple[GroupedRows, _PutWhere]]) -> NDArray[np.int64]:
+def _targets(found: Sequence[tuple[GroupedRows, _PutTargets]]) -> NDArray[np.int64]:
     """Where the rows of all sources stand."""
-    where = np.empty(sum(rows.num_rows for rows, _ in found), dtype=np.int64)
+    targets = np.empty(sum(rows.num_rows for rows, _ in found), dtype=np.int64)
     begin = 0
     for rows, put in found:
-        put(where[begin : begin + rows.num_rows])
+        put(targets[begin : begin + rows.num_rows])
         begin += rows.num_rows
-    return where
+    return targets

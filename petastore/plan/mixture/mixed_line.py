@@ -142,7 +142,7 @@ class SourceRows:
     source: int
     """Its number."""
 
-    where: NDArray[np.int64]
+    targets: NDArray[np.int64]
     """Where they stand among these rows, ascending, shape (n,)."""
 
     places: NDArray[np.int64]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.plan.mixture.mixed_line import MixedLine
-from petastore.plan.order.grouped_rows import Standing
+from petastore.plan.order.grouped_rows import Permutation
 from petastore.plan.order.visits import LaneRuns, lane_of_visit, visit_of_lane
 
 __all__ = ["LanesOfSources", "SourceRuns", "lanes_of_sources"]
@@ -47,8 +47,8 @@ class SourceRuns:
     stops: NDArray[np.int64]
     """Of each: the same before the row after its last one, shape (own,)."""
 
-    put_where: Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], None]
-    """`put_where(firsts, stops, out)` writes where the rows of some of these turns, lane after lane, stand in the
+    put_targets: Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], None]
+    """`put_targets(firsts, stops, out)` writes where the rows of some of these turns, lane after lane, stand in the
     batches."""
 
 
@@ -66,9 +66,9 @@ class LanesOfSources:
         [0, 1, 0, 1, 0, 0]
         >>> runs, _ = LaneRuns.between(np.array([1, 6]), lanes=1, own=range(1))
         >>> for part in LanesOfSources(line, [1, 1]).between(runs, 1, 6):
-        ...     where = np.empty(int((part.stops - part.firsts).sum()), dtype=np.int64)
-        ...     part.put_where(part.firsts, part.stops, where)
-        ...     print(part.source, part.firsts.tolist(), part.stops.tolist(), where.tolist())
+        ...     targets = np.empty(int((part.stops - part.firsts).sum()), dtype=np.int64)
+        ...     part.put_targets(part.firsts, part.stops, targets)
+        ...     print(part.source, part.firsts.tolist(), part.stops.tolist(), targets.tolist())
         0 [1] [4] [1, 3, 4]
         1 [0] [2] [0, 2]
     """
@@ -123,7 +123,7 @@ class LanesOfSources:
             stop: The position after their last one.
         """
         firsts, stops = self._before(first), self._before(stop)
-        standing = _Standing(runs)
+        targets = _Targets(runs)
         given = [np.add.reduceat(turns, self._first_lanes[:-1]).tolist() for turns in (firsts, stops)]
         found = []
         for source, own in enumerate(self.own_of(runs.own) or ()):
@@ -131,11 +131,11 @@ class LanesOfSources:
             start = self._first_lanes[source] + own.start
             here = slice(start, start + len(own))
             if places:
-                put_where = functools.partial(self._put_where, standing, start)
-                found.append(SourceRuns(source, places, own, firsts[here], stops[here], put_where))
+                put_targets = functools.partial(self._put_targets, targets, start)
+                found.append(SourceRuns(source, places, own, firsts[here], stops[here], put_targets))
         return found
 
-    def standing(self, runs: LaneRuns) -> Callable[[], Standing] | None:
+    def permutation(self, runs: LaneRuns) -> Permutation | None:
         """In what order the rows of `between`, source after source, are asked for; None where that is said of runs.
 
         Where a rank has one lane of the mixture, the order is the same wherever the table is entered at one place.
@@ -143,9 +143,12 @@ class LanesOfSources:
         if len(runs.own) > 1:
             return None
         first, stop = int(runs.firsts[0]), int(runs.stops[0])
-        return functools.partial(self._interleaved, runs.own.start, first % self._repeat, stop - first)
+        return self._interleaved(runs.own.start, first % self._repeat, stop - first)
 
-    def _make_interleaved(self, lane: int, first: int, count: int) -> Standing:
+    def _make_interleaved(self, lane: int, first: int, count: int) -> Permutation:
+        return Permutation(order=functools.partial(self._order_along, lane, first, count))
+
+    def _order_along(self, lane: int, first: int, count: int) -> NDArray[np.int64]:
         sources, before, in_table = self._along(lane)
         rounds = -(-(first + count) // self._repeat)
         # starts: (sources,) how far the rows of each lie from those that it has in the table from its beginning on
@@ -155,7 +158,7 @@ class LanesOfSources:
         )
         starts = np.cumsum(stop - skipped) - stop
         order = np.arange(rounds)[:, None] * in_table.take(sources) + (starts.take(sources) + before)
-        return Standing(order.reshape(-1)[first : first + count])
+        return order.reshape(-1)[first : first + count]
 
     def _make_along(self, lane: int) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.int64]]:
         """The source of each turn that a lane of the mixture has in the table, and how many turns before are of it.
@@ -172,9 +175,9 @@ class LanesOfSources:
         before[by_source] = np.arange(len(sources)) - np.repeat(np.cumsum(in_table) - in_table, in_table)
         return sources, before, in_table
 
-    def _put_where(
+    def _put_targets(
         self,
-        standing: _Standing,
+        targets: _Targets,
         lane: int,
         firsts: NDArray[np.int64],
         stops: NDArray[np.int64],
@@ -183,7 +186,7 @@ class LanesOfSources:
         begin = 0
         for number, (first, stop) in enumerate(zip(firsts.tolist(), stops.tolist(), strict=True), start=lane):
             if first < stop:
-                standing.put(self._numbers(number, first, stop, standing.shifts), out[begin : begin + stop - first])
+                targets.put(self._numbers(number, first, stop, targets.shifts), out[begin : begin + stop - first])
                 begin += stop - first
 
     def _numbers(self, lane: int, first: int, stop: int, shifts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -211,7 +214,7 @@ def lanes_of_sources(line: MixedLine, lanes: tuple[int, ...]) -> LanesOfSources:
     return LanesOfSources(line, lanes)
 
 
-class _Standing:
+class _Targets:
     """Where the rows of some batches stand, if they are laid lane after lane of the mixture."""
 
     def __init__(self, runs: LaneRuns) -> None:
@@ -223,10 +226,10 @@ class _Standing:
 
     def put(self, numbers: NDArray[np.int64], out: NDArray[np.int64]) -> None:
         """Writes where some of these rows stand in the batches."""
-        if self._runs.where is None:
+        if self._runs.targets is None:
             out[:] = numbers
         else:
-            np.take(self._runs.where, numbers, out=out, mode="clip")
+            np.take(self._runs.targets, numbers, out=out, mode="clip")
 
 
 @functools.lru_cache(maxsize=64)

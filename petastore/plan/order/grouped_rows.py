@@ -1,4 +1,4 @@
-"""Rows as batches take them: those of a row group side by side, and where each stands among the batches. Pure."""
+"""Rows as batches take them: those of a row group side by side, and the permutation that brings them in order. Pure."""
 
 from __future__ import annotations
 
@@ -15,47 +15,66 @@ from petastore.once import once
 from petastore.plan.order.mix import counting
 from petastore.plan.selection import Selection
 
-__all__ = ["GroupedRows", "Runs", "Standing", "Where", "inverse", "joined"]
+__all__ = ["GroupedRows", "Permutation", "Runs", "inverse", "joined"]
 
 _FEW = 64
 """So few numbers are sorted faster by Python."""
 
+_Numbers: TypeAlias = NDArray[np.int64] | Callable[[], NDArray[np.int64]]
+"""An array, or who works it out."""
+
 _RUN_ROWS = 64
 """From so many rows a run on average, parts of runs are known as runs."""
 
-Where: TypeAlias = "NDArray[np.int64] | Standing | Callable[[], NDArray[np.int64] | Standing] | None"
-"""Where rows stand in the order in which they are asked for, or who works it out when somebody needs it; None where
-that is this order."""
 
+class Permutation:
+    """In which order rows are asked for: known from one side, and worked out from the other when somebody asks.
 
-class Standing:
-    """In what order rows are asked for, where that is known both ways. Thread-safe.
+    Thread-safe. Nobody writes into its arrays.
 
     Args:
-        order: Which row is asked for first, which one next, and so on, shape (n,); nobody writes into it any more.
+        targets: Where each row stands in the order in which they are asked for, shape (n,); or who works it out.
+        order: Which row is asked for first, which one next, and so on, shape (n,); or who works it out. The inverse of
+            `targets`, of which one is given.
 
     Example:
-        >>> Standing(np.array([2, 0, 1])).where.tolist()
+        >>> Permutation(order=np.array([2, 0, 1])).targets.tolist()
         [1, 2, 0]
     """
 
-    __slots__ = ("_where", "order")
+    __slots__ = ("_order", "_targets", "comes_as_order")
 
-    def __init__(self, order: NDArray[np.int64]) -> None:
-        order.flags.writeable = False
-        self.order = order
-        """Which row is asked for first, which one next, and so on, shape (n,), read-only."""
-        self._where: NDArray[np.int64] | None = None
+    def __init__(self, targets: _Numbers | None = None, *, order: _Numbers | None = None) -> None:
+        for given in (targets, order):
+            if isinstance(given, np.ndarray):
+                given.flags.writeable = False
+        self._targets = targets
+        self._order = order
+        self.comes_as_order = order is not None
+        """Whether `order` is what was given, and costs nothing more."""
 
     @property
-    def where(self) -> NDArray[np.int64]:
-        """Where each row stands, shape (n,), read-only; worked out when somebody asks first."""
-        where = self._where
-        if where is None:
-            where = inverse(self.order)
-            where.flags.writeable = False
-            self._where = where
-        return where
+    def targets(self) -> NDArray[np.int64]:
+        """Where each row stands in the order in which they are asked for, shape (n,), read-only."""
+        targets = self._targets
+        if not isinstance(targets, np.ndarray):
+            targets = self._targets = _worked_out(targets, self._order)
+        return targets
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """Which row is asked for first, which one next, and so on, shape (n,), read-only."""
+        order = self._order
+        if not isinstance(order, np.ndarray):
+            order = self._order = _worked_out(order, self._targets)
+        return order
+
+
+def _worked_out(make: Any, other: Any) -> NDArray[np.int64]:
+    """What somebody works out, or the inverse of the other one."""
+    found: NDArray[np.int64] = inverse(other if isinstance(other, np.ndarray) else other()) if make is None else make()
+    found.flags.writeable = False
+    return found
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -108,11 +127,11 @@ class GroupedRows:
     Args:
         groups: Row group of each row, shape (n,).
         rows: Row inside its row group of each row, shape (n,).
-        where: Where each stands in the order in which they are asked for: a permutation, shape (n,); None where that is
-            this order.
+        permutation: In which order they are asked for; None where that is this order.
 
     Example:
-        >>> picked = GroupedRows(np.array([4, 4, 9], np.int32), np.array([0, 1, 7]), np.array([2, 0, 1]))
+        >>> permutation = Permutation(np.array([2, 0, 1]))
+        >>> picked = GroupedRows(np.array([4, 4, 9], np.int32), np.array([0, 1, 7]), permutation)
         >>> [array.tolist() for array in picked.in_order()]
         [[4, 9, 4], [1, 7, 0]]
         >>> runs = Runs.of_file(np.array([4], np.int32), np.array([10]), np.array([3]))
@@ -120,8 +139,9 @@ class GroupedRows:
         [10, 11, 12]
     """
 
-    def __init__(self, groups: NDArray[np.int32], rows: NDArray[np.int64], where: Where) -> None:
-        self._where = where
+    def __init__(self, groups: NDArray[np.int32], rows: NDArray[np.int64], permutation: Permutation | None) -> None:
+        self.permutation = permutation
+        """In which order they are asked for; None where that is this order."""
         self.runs: Runs | None = None
         """The rows as a few runs, where the plan has them so."""
         self.num_rows = len(rows)
@@ -129,30 +149,16 @@ class GroupedRows:
         self.__dict__.update(groups=groups, rows=rows)
 
     @classmethod
-    def of_runs(cls, runs: Runs, where: Where) -> GroupedRows:
+    def of_runs(cls, runs: Runs, permutation: Permutation | None) -> GroupedRows:
         """The rows of some runs; they are not written out, unless somebody asks for them."""
         made = cls.__new__(cls)
-        made.__dict__.update(_where=where, runs=runs, num_rows=runs.num_rows)
+        made.__dict__.update(permutation=permutation, runs=runs, num_rows=runs.num_rows)
         return made
 
     @property
-    def where(self) -> NDArray[np.int64] | None:
-        """Where each row stands in the order in which they are asked for, shape (n,), or None."""
-        where = self._where
-        if callable(where):
-            where = self._where = where()
-        return where.where if isinstance(where, Standing) else where
-
-    @property
-    def order(self) -> NDArray[np.int64] | None:
-        """Which row is asked for first, which one next, and so on: the inverse of `where`, shape (n,), read-only.
-
-        None where that is not known, or is the order of the rows.
-        """
-        where = self._where
-        if callable(where):
-            where = self._where = where()
-        return where.order if isinstance(where, Standing) else None
+    def targets(self) -> NDArray[np.int64] | None:
+        """Where each row stands in the order in which they are asked for, shape (n,); None where that is this order."""
+        return None if self.permutation is None else self.permutation.targets
 
     @once
     def groups(self) -> NDArray[np.int32]:
@@ -177,37 +183,37 @@ class GroupedRows:
         present[groups - np.int32(first)] = True
         return np.flatnonzero(present).astype(np.int32) + np.int32(first)
 
-    def standing(self, where: Where) -> GroupedRows:
-        """The same rows, of which something else is said about where they stand."""
+    def permuted(self, permutation: Permutation | None) -> GroupedRows:
+        """The same rows, asked for in another order."""
         made = type(self).__new__(type(self))
-        made.__dict__.update(self.__dict__, _where=where)
+        made.__dict__.update(self.__dict__, permutation=permutation)
         return made
 
     def without_runs(self) -> GroupedRows:
         """The same rows, for whoever must not rely on runs."""
-        return GroupedRows(self.groups, self.rows, self._where)
+        return GroupedRows(self.groups, self.rows, self.permutation)
 
     def selected(self, selection: Selection) -> GroupedRows:
         """The rows that these are of those that a selection keeps, counted among them."""
         if self.runs is None:
-            return GroupedRows(self.groups, selection.rows_at(self.groups, self.rows), self._where)
+            return GroupedRows(self.groups, selection.rows_at(self.groups, self.rows), self.permutation)
         rows = functools.partial(_selected, self, selection)
-        return GroupedRows.of_runs(dataclasses.replace(self.runs, rows=rows), self._where)
+        return GroupedRows.of_runs(dataclasses.replace(self.runs, rows=rows), self.permutation)
 
     def numbered_from(self, first_group: int) -> GroupedRows:
         """The same rows, where row groups have numbers from here on."""
         if self.runs is None:
-            return GroupedRows(self.groups + np.int32(first_group), self.rows, self._where)
+            return GroupedRows(self.groups + np.int32(first_group), self.rows, self.permutation)
         runs = self.runs
         groups = runs.groups + np.int32(first_group)
-        return GroupedRows.of_runs(Runs(groups, runs.firsts, runs.counts, runs.rows), self._where)
+        return GroupedRows.of_runs(Runs(groups, runs.firsts, runs.counts, runs.rows), self.permutation)
 
     def in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows in the order in which they are asked for, both of shape (n,)."""
-        if self.where is None:
+        if self.targets is None:
             return self.groups, self.rows
         groups, rows = np.empty_like(self.groups), np.empty_like(self.rows)
-        groups[self.where], rows[self.where] = self.groups, self.rows
+        groups[self.targets], rows[self.targets] = self.groups, self.rows
         return groups, rows
 
     def cut(self, borders: NDArray[np.int64]) -> list[GroupedRows]:
@@ -219,20 +225,21 @@ class GroupedRows:
         """
         if len(borders) == 2:
             return [self]
-        if self.where is None:
-            return [self._slice(part) for part in _slices(borders)]
-        in_runs = None if self.runs is None else self._cut_runs(self.runs, self.where, borders)
+        targets = self.targets
+        if targets is None:
+            return [GroupedRows(self.groups[part], self.rows[part], None) for part in _slices(borders)]
+        in_runs = None if self.runs is None else self._cut_runs(self.runs, targets, borders)
         if in_runs is not None:
             return in_runs
-        part_of: NDArray[np.int64] = np.repeat(np.arange(len(borders) - 1), borders[1:] - borders[:-1])[self.where]
+        part_of: NDArray[np.int64] = np.repeat(np.arange(len(borders) - 1), borders[1:] - borders[:-1])[targets]
         by_part = np.argsort(part_of.astype(np.uint16), kind="stable")  # so few bits are sorted by their digits
         groups, rows = self.groups[by_part], self.rows[by_part]
-        where = self.where[by_part] - borders[part_of[by_part]]
-        return [GroupedRows(groups[part], rows[part], where[part]) for part in _slices(borders)]
+        targets = targets[by_part] - borders[part_of[by_part]]
+        return [GroupedRows(groups[part], rows[part], Permutation(targets[part])) for part in _slices(borders)]
 
-    def _cut_runs(self, runs: Runs, where: NDArray[np.int64], borders: NDArray[np.int64]) -> list[GroupedRows] | None:
+    def _cut_runs(self, runs: Runs, targets: NDArray[np.int64], borders: NDArray[np.int64]) -> list[GroupedRows] | None:
         """The parts as runs, too; None where these would be short."""
-        part_of = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))[where]
+        part_of = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))[targets]
         ends = np.cumsum(runs.counts)
         begins = part_of[1:] != part_of[:-1]
         begins[ends[:-1] - 1] = True
@@ -240,7 +247,7 @@ class GroupedRows:
         starts = np.concatenate([[0], np.flatnonzero(begins) + 1])
         if self.num_rows < _RUN_ROWS * len(starts):
             return None
-        stops = np.append(starts[1:], len(where))
+        stops = np.append(starts[1:], len(targets))
         run = np.searchsorted(ends, starts, side="right")
         groups, firsts = runs.groups[run], runs.firsts[run] + starts - (ends - runs.counts)[run]
         found = []
@@ -249,35 +256,25 @@ class GroupedRows:
             slices = [slice(*pair) for pair in zip(starts[here].tolist(), stops[here].tolist(), strict=True)]
             rows = functools.partial(_rows_of, self, slices)
             of_part = Runs(groups[here], firsts[here], stops[here] - starts[here], rows)
-            stand = np.concatenate([where[:0], *(where[each] for each in slices)]) - begin
-            found.append(GroupedRows.of_runs(of_part, stand))
+            of_targets = np.concatenate([targets[:0], *(targets[each] for each in slices)]) - begin
+            found.append(GroupedRows.of_runs(of_part, Permutation(of_targets)))
         return found
 
-    def _slice(self, part: slice) -> GroupedRows:
-        return GroupedRows(self.groups[part], self.rows[part], None)
 
-
-def joined(picked: Sequence[GroupedRows], where: Where) -> GroupedRows:
-    """Rows one after the other; `where` is said of all of them anew."""
+def joined(picked: Sequence[GroupedRows], permutation: Permutation | None) -> GroupedRows:
+    """Rows one after the other; in which order all of them are asked for is said anew."""
     if len(picked) == 1:
-        return picked[0].standing(where)
+        return picked[0].permuted(permutation)
     runs = [rows.runs for rows in picked if rows.runs is not None]
     if not picked or len(runs) < len(picked):
-        return _joined(picked, where)
+        groups = np.concatenate([np.empty(0, np.int32), *(rows.groups for rows in picked)])
+        rows = np.concatenate([np.empty(0, np.int64), *(rows.rows for rows in picked)])
+        return GroupedRows(groups, rows, permutation)
     groups, firsts, counts = (
         np.concatenate(arrays) for arrays in zip(*((run.groups, run.firsts, run.counts) for run in runs), strict=True)
     )
-    return GroupedRows.of_runs(
-        Runs(groups, firsts, counts, lambda: np.concatenate([run.rows() for run in runs])), where
-    )
-
-
-def _joined(picked: Sequence[GroupedRows], where: Where) -> GroupedRows:
-    if not picked:
-        return GroupedRows(np.empty(0, np.int32), np.empty(0, np.int64), where)
-    return GroupedRows(
-        np.concatenate([rows.groups for rows in picked]), np.concatenate([rows.rows for rows in picked]), where
-    )
+    of_all = Runs(groups, firsts, counts, lambda: np.concatenate([run.rows() for run in runs]))
+    return GroupedRows.of_runs(of_all, permutation)
 
 
 def _rows_of(picked: GroupedRows, slices: Sequence[slice]) -> NDArray[np.int64]:

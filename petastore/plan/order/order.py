@@ -43,7 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.once import once
-from petastore.plan.order.grouped_rows import GroupedRows, Runs, joined
+from petastore.plan.order.grouped_rows import GroupedRows, Permutation, Runs, joined
 from petastore.plan.order.mix import hashed_permutation, mix, mix_array
 from petastore.plan.order.visits import LaneRuns, LaneVisits, Rounds, visit_of_lane
 from petastore.plan.request import Order
@@ -193,22 +193,23 @@ class EpochOrder:
         for number, (first, stop) in enumerate(itertools.pairwise(borders)):
             if first < stop:
                 self._lane_rows(self._lane(number), offsets[first:stop], groups[first:stop], rows[first:stop])
-        return GroupedRows(groups, rows, by_lane)
+        return GroupedRows(groups, rows, Permutation(by_lane))
 
     def _along(self, runs: LaneRuns, read_lanes: range) -> GroupedRows:
+        permutation = None if runs.targets is None else Permutation(runs.targets)
         lanes = zip(runs.own, runs.firsts.tolist(), runs.stops.tolist(), strict=True)
         if not self._order.shuffle_rows:
             starts = self._lane_starts.tolist()
             found = [self._run_of_line(starts[number] + first, starts[number] + stop) for number, first, stop in lanes]
-            return joined(found, runs.where)
+            return joined(found, permutation)
         parts = [part for number, first, stop in lanes for part in self._parts_of_lane(number, first, stop)]
         if not parts:
-            return joined([], runs.where)
+            return joined([], permutation)
         if all(len(part.block.distinct) == 1 for part in parts):
-            return GroupedRows.of_runs(self._runs_of_parts(parts, read_lanes), runs.where)
+            return GroupedRows.of_runs(self._runs_of_parts(parts, read_lanes), permutation)
         groups = np.concatenate([part.block.groups(part.rows) for part in parts])
         rows = np.concatenate([part.block.rows[part.rows] for part in parts], dtype=np.int64)
-        return GroupedRows(groups, rows, runs.where)
+        return GroupedRows(groups, rows, permutation)
 
     def _parts_of_lane(self, number: int, first: int, stop: int) -> Iterator[_Part]:
         """The parts of blocks that hold the offsets [first, stop) of a lane."""

@@ -149,14 +149,14 @@ class LaneRuns:
     are wanted lane after lane."""
 
     @once
-    def where(self) -> NDArray[np.int64] | None:
+    def targets(self) -> NDArray[np.int64] | None:
         """Where each row stands in its batches, if they are laid lane after lane; shape (rows,). None: in this order.
 
         Worked out by whoever asks first.
         """
         if self.counts is None or len(self.own) == 1 or len(self.counts) == 1:
             return None
-        return _where(self.counts)
+        return _targets(self.counts)
 
     @classmethod
     def between(cls, borders: NDArray[np.int64], *, lanes: int, own: range) -> tuple[LaneRuns, NDArray[np.int64]]:
@@ -172,7 +172,7 @@ class LaneRuns:
 
         Example:
             >>> runs, offsets = LaneRuns.between(np.array([0, 4, 8]), lanes=4, own=range(2))
-            >>> runs.firsts.tolist(), runs.stops.tolist(), runs.where.tolist(), offsets.tolist()
+            >>> runs.firsts.tolist(), runs.stops.tolist(), runs.targets.tolist(), offsets.tolist()
             ([0, 0], [2, 2], [0, 2, 1, 3], [0, 2, 4])
             >>> runs.positions().tolist()
             [0, 2, 4, 6]
@@ -195,22 +195,22 @@ class LaneRuns:
                 for first, stop, visit in runs
             ]
         ).astype(np.int64, copy=False)
-        if self.where is None:
+        if self.targets is None:
             return found
         positions = np.empty_like(found)
-        positions[self.where] = found
+        positions[self.targets] = found
         return positions
 
 
-def _where(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _targets(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     # A lane's part of a batch lies side by side in both orders: begins: (own · batches,) where it begins among batches,
     # and how far from where it begins lane after lane.
     of_batches = counts.reshape(-1)
     begins = (np.cumsum(of_batches) - of_batches).reshape(counts.shape).T.reshape(-1)
     sizes = counts.T.reshape(-1)
-    where = np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
-    where += counting(len(where))
-    return where
+    targets = np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
+    targets += counting(len(targets))
+    return targets
 
 
 def _reversed_digits(lanes: int) -> NDArray[np.int64]:

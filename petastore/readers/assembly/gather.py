@@ -68,9 +68,9 @@ class Picks:
         return self.picked.rows
 
     @property
-    def where(self) -> NDArray[np.int64] | None:
-        """Where each row comes, a permutation, shape (rows,); None where they are in order."""
-        return self.picked.where
+    def targets(self) -> NDArray[np.int64] | None:
+        """Where each row comes, shape (rows,); None where they are in order."""
+        return self.picked.targets
 
     buffers: Buffers = dataclasses.field(default_factory=Buffers)
     """Where memory comes from that is needed meanwhile."""
@@ -115,17 +115,17 @@ class Picks:
     def _targets(self) -> NDArray[np.int64] | None:
         """Where each row of the segments, laid end to end, comes; None where they are in order."""
         if self._come_in_runs:
-            return self.where
-        if self.where is not None:
-            return self.where[self._by_group]
+            return self.targets
+        if self.targets is not None:
+            return self.targets[self._by_group]
         return None if bool((np.diff(self._by_group) == 1).all()) else self._by_group
 
     @once
     def _places(self) -> NDArray[np.int64]:
         """Where the row that comes i-th stands in the segments laid end to end."""
-        order = self.picked.order if self._come_in_runs else None
-        if order is not None:
-            return order
+        permutation = self.picked.permutation
+        if self._come_in_runs and permutation is not None and permutation.comes_as_order:
+            return permutation.order
         places = self.buffers.empty((self.picked.num_rows,), np.int64)
         if self._targets is None:
             places[:] = np.arange(len(places))
@@ -151,7 +151,7 @@ class Picks:
     @property
     def are_few_runs(self) -> bool:
         """Whether they are long runs, just in the order in which they are asked for."""
-        return self.come_in_long_runs and self.where is None
+        return self.come_in_long_runs and self.targets is None
 
     def placed(self, places: Mapping[int, NDArray[np.int32] | None]) -> Picks:
         """The same rows where they lie in row groups whose rows lie in read order.
@@ -167,7 +167,7 @@ class Picks:
         rows = self._placed_runs(places) if self._come_in_runs else self._placed_groups(places)
         if len(rows) and int(rows.min()) < 0:
             raise AssertionError(_NOT_ANNOUNCED)
-        return Picks(GroupedRows(self.groups, rows, self.where), buffers=self.buffers)
+        return Picks(GroupedRows(self.groups, rows, self.picked.permutation), buffers=self.buffers)
 
     def _placed_runs(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
         rows = np.empty_like(self.rows)
@@ -196,14 +196,14 @@ class Picks:
             _write_runs(self.picked.runs, firsts, found)
         else:
             self._write_rows(firsts, places, found)
-        order = self.picked.order
-        if order is None and self.where is None:
+        permutation = self.picked.permutation
+        if permutation is None:
             return found
         ordered = self.buffers.empty(found.shape, np.int64)
-        if order is not None:
-            np.take(found, order, out=ordered, mode="clip")
+        if permutation.comes_as_order:
+            np.take(found, permutation.order, out=ordered, mode="clip")
         else:
-            ordered[self.where] = found
+            ordered[permutation.targets] = found
         return ordered
 
     def _write_rows(self, firsts: Mapping[int, int], places: NDArray[np.int32] | None, out: NDArray[np.int64]) -> None:
@@ -226,7 +226,7 @@ class Picks:
             columns: Of each row group: the values of all its rows, shape (columns, rows, …), C-contiguous.
             out: Shape (columns, rows taken, …), C-contiguous, of the same dtype; written in place.
         """
-        if self.where is None and out.nbytes >= self._num_runs * len(out) * _RUN_BYTES:
+        if self.targets is None and out.nbytes >= self._num_runs * len(out) * _RUN_BYTES:
             _lay(columns, self._runs, out)
         elif self._targets is None:
             _lay(columns, self.segments, out)

@@ -35,12 +35,12 @@ def test_runs_are_what_looking_up_each_position_finds(
     turns = [SourceTurns(line.turns(source, count), count, 10**9) for source, count in enumerate(lanes)]
     covered = np.zeros(len(sources), dtype=np.int64)
     for part in parts:
-        where = put(part)
-        covered[where] += 1
+        targets = put(part)
+        covered[targets] += 1
         lane = np.repeat(np.array(part.own), part.stops - part.firsts)
         turn = np.concatenate([np.arange(*run) for run in zip(part.firsts, part.stops, strict=True)])
-        assert (sources[where] == part.source).all()
-        assert [array.tolist() for array in turns[part.source].at(places[where])] == [lane.tolist(), turn.tolist()]
+        assert (sources[targets] == part.source).all()
+        assert [array.tolist() for array in turns[part.source].at(places[targets])] == [lane.tolist(), turn.tolist()]
         given_before = line.counts_at(borders[[0, -1]])[:, part.source].tolist()
         assert [part.places.start, part.places.stop] == given_before
     assert (covered == 1).all()
@@ -55,21 +55,21 @@ def test_the_order_along_one_lane_is_known_both_ways(
     borders = first + np.cumsum([0, *sizes])
     for lane in range(lanes):
         runs, offsets = LaneRuns.between(borders, lanes=lanes, own=range(lane, lane + 1))
-        standing = found.standing(runs)
-        assert standing is not None
+        permutation = found.permutation(runs)
+        assert permutation is not None
         parts = found.between(runs, int(borders[0]), int(borders[-1]))
-        where = np.concatenate([put(part) for part in parts])
-        assert standing().where.tolist() == where.tolist()
-        assert where[standing().order].tolist() == list(range(int(offsets[-1])))
+        targets = np.concatenate([put(part) for part in parts])
+        assert permutation.targets.tolist() == targets.tolist()
+        assert targets[permutation.order].tolist() == list(range(int(offsets[-1])))
 
 
 def test_an_order_is_said_of_no_more_than_one_lane() -> None:
     found = LanesOfSources(mixed_line((1, 1), 2, 3), [2, 2])
     runs, _ = LaneRuns.between(np.array([0, 10]), lanes=2, own=range(2))
-    assert found.standing(runs) is None
+    assert found.permutation(runs) is None
 
 
 def put(part: SourceRuns) -> np.ndarray:
-    where = np.empty(int((part.stops - part.firsts).sum()), dtype=np.int64)
-    part.put_where(part.firsts, part.stops, where)
-    return where
+    targets = np.empty(int((part.stops - part.firsts).sum()), dtype=np.int64)
+    part.put_targets(part.firsts, part.stops, targets)
+    return targets

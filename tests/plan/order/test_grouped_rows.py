@@ -6,15 +6,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.plan.order.grouped_rows import GroupedRows, Runs, inverse
+from petastore.plan.order.grouped_rows import GroupedRows, Permutation, Runs, inverse
 
 
 @given(st.lists(st.integers(0, 5), min_size=0, max_size=8), st.integers(0, 2**32 - 1), st.booleans())
 def test_parts_that_are_cut_off_are_the_rows_that_were_asked_for(sizes: list[int], seed: int, in_order: bool) -> None:
     random, count = np.random.RandomState(seed), sum(sizes)
     groups = np.sort(random.randint(0, 4, count)).astype(np.int32)
-    where = None if in_order else random.permutation(count).astype(np.int64)
-    whole = GroupedRows(groups, random.randint(0, 99, count).astype(np.int64), where)
+    permutation = None if in_order else Permutation(random.permutation(count).astype(np.int64))
+    whole = GroupedRows(groups, random.randint(0, 99, count).astype(np.int64), permutation)
     asked = whole.in_order()
     borders = np.cumsum([0, *sizes])
     parts = whole.cut(borders)
@@ -36,10 +36,12 @@ def test_parts_of_runs_are_the_rows_that_were_asked_for(sizes: list[int], weight
     run_of = np.sort(random.choice(len(weights), count, p=np.array(weights) / sum(weights)))
     counts = np.bincount(run_of, minlength=len(weights))
     asked_at = random.permutation(count)
-    where = np.concatenate([np.sort(asked_at[run_of == run]) for run in range(len(weights))]).astype(np.int64)
+    targets = np.concatenate([np.sort(asked_at[run_of == run]) for run in range(len(weights))]).astype(np.int64)
     groups = random.permutation(len(weights)).astype(np.int32)
-    whole = GroupedRows.of_runs(Runs.of_file(groups, random.randint(0, 50, len(weights)), counts), lambda: where)
-    written_out = GroupedRows(whole.groups, whole.rows, where)
+    whole = GroupedRows.of_runs(
+        Runs.of_file(groups, random.randint(0, 50, len(weights)), counts), Permutation(lambda: targets)
+    )
+    written_out = GroupedRows(whole.groups, whole.rows, Permutation(targets))
     borders = np.cumsum([0, *sizes])
     for part, expected in zip(whole.cut(borders), written_out.cut(borders), strict=True):
         assert [array.tolist() for array in part.in_order()] == [array.tolist() for array in expected.in_order()]
@@ -49,10 +51,26 @@ def test_parts_of_runs_are_the_rows_that_were_asked_for(sizes: list[int], weight
             assert in_file.rows().tolist() == part.rows.tolist()
 
 
+@given(st.integers(0, 40), st.integers(0, 99))
+def test_a_permutation_is_the_same_whichever_side_it_is_known_from(count: int, seed: int) -> None:
+    order = np.random.RandomState(seed).permutation(count).astype(np.int64)
+    targets = np.argsort(order)
+    for known in (
+        Permutation(targets.copy()),
+        Permutation(lambda: targets.copy()),
+        Permutation(order=order.copy()),
+        Permutation(order=lambda: order.copy()),
+    ):
+        for _ in range(2):
+            assert [known.order.tolist(), known.targets.tolist()] == [order.tolist(), targets.tolist()]
+        assert not known.order.flags.writeable
+        assert not known.targets.flags.writeable
+
+
 def test_long_parts_of_runs_are_runs_again() -> None:
     whole = GroupedRows.of_runs(
         Runs.of_file(np.array([4, 2], np.int32), np.array([0, 7]), np.array([300, 300])),
-        np.concatenate([np.arange(0, 600, 2), np.arange(1, 600, 2)]),
+        Permutation(np.concatenate([np.arange(0, 600, 2), np.arange(1, 600, 2)])),
     )
     first, second = whole.cut(np.array([0, 200, 600]))
     assert first.runs is not None
