@@ -436,7 +436,8 @@ def check_runs_are_their_positions(
 ) -> None:
     """The rows that an order finds for runs of lanes are those that it finds for the positions of these runs.
 
-    So are the parts of any cut of them; and where rows are known as runs, these follow the turns of their row groups.
+    So are the parts of any cut of them; and where rows are known as runs, these follow the read order of their row
+    groups.
 
     Args:
         order: Of an epoch.
@@ -453,15 +454,19 @@ def check_runs_are_their_positions(
             _assert_rows(part, groups[first:stop], rows[first:stop])
     if found.runs is not None:
         each = zip(found.runs.groups.tolist(), found.runs.firsts.tolist(), found.runs.counts.tolist(), strict=True)
-        turns = {
+        read_orders = {
             group: order.read_order_of(group, lanes=runs.own if read_lanes is None else read_lanes)
             for group in found.distinct.tolist()
         }
         wanted = [
-            np.arange(first, first + count) if (of_group := turns[group]) is None else of_group[first : first + count]
+            np.arange(first, first + count)
+            if (of_group := read_orders[group]) is None
+            else of_group[first : first + count]
             for group, first, count in each
         ]
-        assert np.array_equal(found.rows, np.concatenate([found.rows[:0], *wanted])), "runs do not follow their turns"
+        assert np.array_equal(found.rows, np.concatenate([found.rows[:0], *wanted])), (
+            "runs do not follow their read order"
+        )
 
 
 def _assert_rows(found: GroupedRows, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> None:

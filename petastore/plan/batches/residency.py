@@ -7,15 +7,7 @@ from numpy.typing import NDArray
 
 from petastore.plan.order.order import EpochOrder, Pieces
 
-__all__ = ["at_hand_bytes", "most_at_a_time", "needed_from_to", "pieces_of_lanes", "room_rows"]
-
-
-def pieces_of_lanes(pieces: Pieces, lanes: range) -> Pieces:
-    """The pieces of some lanes."""
-    which = (pieces.lanes >= lanes.start) & (pieces.lanes < lanes.stop)
-    return Pieces(
-        pieces.groups[which], pieces.lanes[which], pieces.first_positions[which], pieces.last_positions[which]
-    )
+__all__ = ["at_hand_bytes", "most_at_a_time", "needed_from_to", "room_rows"]
 
 
 def needed_from_to(pieces: Pieces) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -37,7 +29,7 @@ def at_hand_bytes(order: EpochOrder, lanes: range, group_bytes: NDArray[np.int64
         group_bytes: Of each row group, shape (groups,).
         early: Positions before they are needed at which row groups are fetched.
     """
-    groups, first, last = needed_from_to(pieces_of_lanes(order.pieces(), lanes))
+    groups, first, last = needed_from_to(order.pieces().of_lanes(lanes))
     return most_at_a_time(np.maximum(first - early, 0), last, group_bytes[groups])
 
 

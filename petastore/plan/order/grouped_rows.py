@@ -81,14 +81,14 @@ def _worked_out(make: Any, other: Any) -> NDArray[np.int64]:
 class Runs:
     """Rows that follow each other: in the order in which the plan comes to the rows of their row group.
 
-    That order is what `Span.turns` says of a row group; where it says None, it is the order of the file.
+    That order is what `Span.read_orders` says of a row group; where it says None, it is the order of the file.
     """
 
     groups: NDArray[np.int32]
     """Row group of each run, shape (runs,)."""
 
     firsts: NDArray[np.int64]
-    """Turn of its first row, shape (runs,)."""
+    """Place of its first row in that order, shape (runs,)."""
 
     counts: NDArray[np.int64]
     """How many rows it has, shape (runs,)."""

@@ -77,6 +77,14 @@ class Pieces:
     last_positions: NDArray[np.int64]
     """The last position of its block."""
 
+    def chosen(self, which: NDArray[np.bool_]) -> Pieces:
+        """Some of them: those for which `which`, of the same length, is True."""
+        return Pieces(self.groups[which], self.lanes[which], self.first_positions[which], self.last_positions[which])
+
+    def of_lanes(self, lanes: range) -> Pieces:
+        """Those of some lanes."""
+        return self.chosen((self.lanes >= lanes.start) & (self.lanes < lanes.stop))
+
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Lane:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
-from petastore.plan.batches.residency import most_at_a_time, needed_from_to, pieces_of_lanes
+from petastore.plan.batches.residency import most_at_a_time, needed_from_to
 from petastore.plan.batches.tail import EpochBatches, lanes_of
 from petastore.plan.order.order import EpochOrder, Pieces
 from petastore.plan.report.explanation import Explanation, SourceExplanation
@@ -201,10 +201,11 @@ def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ran
     """What is fetched and kept in passes through the data: an order each, how often, and how many of its rows."""
     reads = fetched = own_fetched = needed = rows_resident = bytes_resident = 0
     for order, times, rows in passes:
-        pieces = _begun(order.pieces(), rows)
+        pieces = order.pieces()
+        pieces = pieces.chosen(pieces.first_positions < rows)  # those that are needed for the first rows of a pass
         # readers: (groups,) how many ranks read each row group
         readers = _readers(pieces, ranks.own_lanes, order.lanes, data.inventory.num_row_groups)
-        own = pieces_of_lanes(pieces, ranks.own_lanes[ranks.rank])
+        own = pieces.of_lanes(ranks.own_lanes[ranks.rank])
         reads += times * int(readers.sum())
         needed += times * int((readers > 0).sum())
         fetched += times * int((readers * data.fetched_bytes).sum())
@@ -219,17 +220,6 @@ def _read(data: _Data, passes: Sequence[tuple[EpochOrder, int, int]], ranks: Ran
         "rows_resident": rows_resident,
         "bytes_resident": bytes_resident,
     }
-
-
-def _chosen(pieces: Pieces, which: NDArray[np.bool_]) -> Pieces:
-    return Pieces(
-        pieces.groups[which], pieces.lanes[which], pieces.first_positions[which], pieces.last_positions[which]
-    )
-
-
-def _begun(pieces: Pieces, rows: int) -> Pieces:
-    """The pieces that are needed for the first rows of a pass."""
-    return _chosen(pieces, pieces.first_positions < rows)
 
 
 def _readers(pieces: Pieces, own_lanes: Sequence[range], lanes: int, row_groups: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What a plan announces of a row group when it is fetched: the rows that will be wanted, in turns."""
+"""What a span announces of a row group when it is fetched: the rows that will be wanted, in read order."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def test_every_row_is_announced_once(inventory: Inventory, order: Order, ranks: 
     for rank in range(ranks):
         plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 1, tail))
         for span in plan.spans(batch, rows_per_span=16):
-            for group, turns in zip(span.fetch, span.read_orders, strict=True):
-                assert (turns is None) == (not order.shuffle_rows)
-                if turns is not None:
-                    assert sorted(turns.tolist()) == list(range(inventory.rows[group]))
+            for group, read_order in zip(span.fetch, span.read_orders, strict=True):
+                assert (read_order is None) == (not order.shuffle_rows)
+                if read_order is not None:
+                    assert sorted(read_order.tolist()) == list(range(inventory.rows[group]))
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.integers(0, 99), st.booleans())
@@ -36,8 +36,8 @@ def test_rows_come_as_announced(rows: list[int], seed: int, shuffle: bool) -> No
     announced: dict[int, list[int]] = {}
     taken: dict[int, list[int]] = {}
     for span in plan.spans(3, rows_per_span=12):
-        for group, turns in zip(span.fetch, span.read_orders, strict=True):
-            announced[group] = list(range(rows[group])) if turns is None else turns.tolist()
+        for group, read_order in zip(span.fetch, span.read_orders, strict=True):
+            announced[group] = list(range(rows[group])) if read_order is None else read_order.tolist()
         for group, row in zip(span.groups.tolist(), span.rows.tolist(), strict=True):
             taken.setdefault(group, []).append(row)
     assert taken == announced
@@ -50,24 +50,24 @@ def test_rows_that_a_filter_leaves_out_are_not_announced(rows: list[int], seed: 
     order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=shuffle, lanes=3, block_rows=40)
     plan = Plan(Inventory.of_rows(rows), ReadRequest(("id",), order), Selection(np.array(counts), bitmaps))
     for span in plan.spans(3, rows_per_span=12):
-        for group, turns in zip(span.fetch, span.read_orders, strict=True):
+        for group, read_order in zip(span.fetch, span.read_orders, strict=True):
             wanted = np.flatnonzero(bitmaps[group]) if group in bitmaps else np.arange(rows[group])
-            assert (turns is None) == (group not in bitmaps and not shuffle)
-            if turns is not None:
-                assert sorted(turns.tolist()) == wanted.tolist()
+            assert (read_order is None) == (group not in bitmaps and not shuffle)
+            if read_order is not None:
+                assert sorted(read_order.tolist()) == wanted.tolist()
 
 
 @given(mixture_laws.mixtures(), st.integers(1, 9))
 def test_mixtures_announce_the_rows_of_their_sources(mixture: Mixture, batch: int) -> None:
     for span in mixture.spans(batch, rows_per_span=16):
         assert len(span.read_orders) == len(span.fetch)
-        for group, turns in zip(span.fetch, span.read_orders, strict=True):
-            if turns is not None:
-                assert len(set(turns.tolist())) == len(turns)
-                assert set(span.rows[span.groups == group].tolist()) <= set(turns.tolist())
+        for group, read_order in zip(span.fetch, span.read_orders, strict=True):
+            if read_order is not None:
+                assert len(set(read_order.tolist())) == len(read_order)
+                assert set(span.rows[span.groups == group].tolist()) <= set(read_order.tolist())
 
 
-def assert_in_turns(picked: GroupedRows, announced: dict[int, np.ndarray]) -> None:
+def assert_in_read_order(picked: GroupedRows, announced: dict[int, np.ndarray]) -> None:
     runs = picked.runs
     assert runs is not None
     assert (runs.counts > 0).all()
@@ -77,17 +77,17 @@ def assert_in_turns(picked: GroupedRows, announced: dict[int, np.ndarray]) -> No
 
 
 @given(inventories(), orders(), st.sampled_from([1, 2, 3, 5]), st.integers(1, 9), st.sampled_from([16, 4096]))
-def test_runs_are_rows_that_follow_each_other_in_turns(
+def test_runs_are_rows_that_follow_each_other_in_read_order(
     inventory: Inventory, order: Order, ranks: int, batch: int, rows_per_span: int
 ) -> None:
     for rank in range(ranks):
         plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 2, Tail.DROP))
         announced: dict[int, np.ndarray] = {}
         for span in plan.spans(batch, rows_per_span=rows_per_span):
-            for group, turns in zip(span.fetch, span.read_orders, strict=True):
-                announced[group] = np.arange(inventory.rows[group]) if turns is None else turns
+            for group, read_order in zip(span.fetch, span.read_orders, strict=True):
+                announced[group] = np.arange(inventory.rows[group]) if read_order is None else read_order
             if span.picked.runs is not None:
-                assert_in_turns(span.picked, announced)
+                assert_in_read_order(span.picked, announced)
 
 
 def test_orders_of_whole_row_groups_are_known_as_runs() -> None:
@@ -100,7 +100,7 @@ def test_orders_of_whole_row_groups_are_known_as_runs() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_runs_of_workers_follow_the_turns_that_they_announce(workers: int, ranks: int) -> None:
+def test_runs_of_workers_follow_the_read_order_that_they_announce(workers: int, ranks: int) -> None:
     order = Order(seed=3, shuffle_row_groups=True, shuffle_rows=True, lanes=12, block_rows=1)
     inventory = Inventory.of_rows([700, 900, 1100, 650, 800])
     request = ReadRequest(("id",), order, Shard(ranks - 1, ranks), 2)
@@ -109,10 +109,10 @@ def test_runs_of_workers_follow_the_turns_that_they_announce(workers: int, ranks
         plan = WorkerPlan(inventory, request, worker=Shard(number, workers))
         announced: dict[int, np.ndarray] = {}
         for span in plan.spans(60, rows_per_span=4096):
-            for group, turns in zip(span.fetch, span.read_orders, strict=True):
-                assert turns is not None
-                announced[group] = turns
+            for group, read_order in zip(span.fetch, span.read_orders, strict=True):
+                assert read_order is not None
+                announced[group] = read_order
             if span.picked.runs is not None:
-                assert_in_turns(span.picked, announced)
+                assert_in_read_order(span.picked, announced)
                 seen += 1
     assert seen > 0
