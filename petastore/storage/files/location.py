@@ -94,6 +94,11 @@ class Location:
         of_files = [secret for path in itertools.islice(self.named.values(), 100) for secret in secrets_in_url(path)]
         return secrets_in_url(self.root) | secrets_in_options(made_with) | frozenset(of_files)
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it lies in the local file system, as Arrow reads it."""
+        return bool(self.filesystem.type_name == "local")
+
     def join(self, relative: str) -> str:
         """The path in `filesystem` of something that lies under `root`."""
         if relative in self.named:

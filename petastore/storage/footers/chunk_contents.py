@@ -1,7 +1,8 @@
 """What a Parquet footer says of the contents of column chunks, straight from its bytes. Pure.
 
 Field numbers are those of `parquet.thrift`: ColumnMetaData {2 encodings, 3 path_in_schema, 5 num_values,
-6 total_uncompressed_size, 7 total_compressed_size}.
+6 total_uncompressed_size, 7 total_compressed_size, 16 size_statistics}, SizeStatistics
+{1 unencoded_byte_array_data_bytes}.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from petastore.storage.footers.thrift import (
 __all__ = ["ChunkContents", "chunk_contents"]
 
 _DICTIONARIES = {2, 8}  # PLAIN_DICTIONARY, RLE_DICTIONARY
+_SIZES = 16
 
 
 class ChunkContents(NamedTuple):
@@ -43,6 +45,9 @@ class ChunkContents(NamedTuple):
 
     stored_bytes: int = 0
     """Bytes of its pages in the file."""
+
+    copied_bytes: int | None = None
+    """Bytes of all values of text or bytes, were there a copy of each; None where the footer does not say."""
 
 
 def chunk_contents(footer: bytes, leaves: Collection[int], *, source: str) -> list[dict[int, ChunkContents]]:
@@ -69,6 +74,7 @@ _fields: Read = struct_reader(
                     2: list_reader(INTEGER),
                     3: list_reader({BINARY: read_binary}),
                     **dict.fromkeys((5, 6, 7), INTEGER),
+                    _SIZES: {STRUCT: struct_reader({1: INTEGER})},
                 }
             )
         }
@@ -81,4 +87,5 @@ def _column_chunk(data: bytes, at: int) -> tuple[ChunkContents, int]:
     said = chunk.get(METADATA, {})
     path = ".".join(name.decode() for name in said.get(3, ()))
     has_dictionary = not _DICTIONARIES.isdisjoint(said.get(2, ()))
-    return ChunkContents(path, said.get(5, 0), has_dictionary, said.get(6, 0), said.get(7, 0)), at
+    copied = said.get(_SIZES, {}).get(1)
+    return ChunkContents(path, said.get(5, 0), has_dictionary, said.get(6, 0), said.get(7, 0), copied), at

@@ -116,6 +116,9 @@ class Footer:
     counts: NDArray[np.int64] | None = dataclasses.field(default=None, repr=False)
     """Rows, compressed and uncompressed bytes of each row group, checked, if they were worked out already."""
 
+    copied_bytes: dict[tuple[int, str], int] = dataclasses.field(default_factory=dict, repr=False)
+    """Of row groups and columns with dictionaries: bytes that their rows take at most, as was found by reading them."""
+
     @once
     def metadata(self) -> Any:
         """The `pyarrow.parquet.FileMetaData`.
@@ -597,6 +600,11 @@ class FooterCache:
         """Whether a file is not known to have a footer so large that it is not to be parsed for each row group anew."""
         footer = self._kept.get(_key(location, file))
         return footer is None or len(footer.encoded) <= _SMALL_FOOTER_BYTES
+
+    def knows_several_row_groups(self, location: Location, file: DataFile) -> bool:
+        """Whether a file is known to have more than one row group."""
+        footer = self._kept.get(_key(location, file))
+        return footer is not None and footer.metadata.num_row_groups > 1
 
     def found(self, location: Location, file: DataFile, whole: bytes) -> Footer:
         """The footer of a file that was read whole, which must be the file that the inventory describes.

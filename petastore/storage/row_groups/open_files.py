@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+import dataclasses
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import pyarrow.parquet as pq
 
-from petastore import forks
 from petastore.errors import DatasetChangedError
+from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.files.watched_file import open_to_read
@@ -23,7 +26,7 @@ from petastore.storage.footers.footers import Footer, check_unchanged, read_foot
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.row_groups.verified import Asked, Verified, Version, tells_of_writes, version_of
 
-__all__ = ["OpenFiles", "Reading", "lent_by"]
+__all__ = ["OpenFiles", "Reading", "reading_dictionaries"]
 
 _STREAM_BYTES = 256 * 1024
 """Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
@@ -40,29 +43,24 @@ class OpenFiles:
     refused unless its footer is the same.
 
     Args:
-        most_idle: Files that stay open while nobody reads them.
+        most_idle: Files that stay open while nobody reads them; each as often as it was read at a time.
         verified: What was found right before; outlives this, where files are read again.
     """
 
     def __init__(self, *, most_idle: int = _MOST_IDLE, verified: Verified | None = None) -> None:
         self._most_idle = most_idle
         self._verified = Verified() if verified is None else verified
-        self._lock = forks.Lock()
         self._closed = False
-        self._idle: collections.OrderedDict[_Opened, None] = collections.OrderedDict()
+        self._files: collections.OrderedDict[Footer, _File] = collections.OrderedDict()
+        self.make_anew()
+        made_anew_in_children(self)
 
-    @contextlib.contextmanager
-    def reading(
-        self,
-        location: Location,
-        footer: Footer,
-        ordinal: int,
-        asked: Asked,
-        *,
-        whole: bool = True,
-        dictionaries: tuple[str, ...] = (),
-    ) -> Iterator[Reading]:
-        """A file that is read by the calling thread alone.
+    def make_anew(self) -> None:
+        """Nobody holds the lock."""
+        self._lock = threading.Lock()
+
+    def reading(self, location: Location, footer: Footer, ordinal: int, asked: Asked, *, whole: bool = True) -> Reading:
+        """A file that is read by the calling thread alone, in a `with` block.
 
         Args:
             location: Where the dataset lies.
@@ -70,73 +68,67 @@ class OpenFiles:
             ordinal: The row group that is read.
             asked: What is read of it.
             whole: Whether most of each column chunk is going to be read.
-            dictionaries: Paths of leaves that it gives as Arrow's dictionaries.
 
         Raises:
             DatasetChangedError: The file is not the one that the footer is of.
             FileMissingError: It is missing.
             StorageError: It cannot be opened; reading may raise `RaisedByStorage` and what Arrow raises.
         """
-        reading = Reading(
-            self, self._verified, location, footer, ordinal, asked, whole=whole, dictionaries=dictionaries
-        )
-        try:
-            yield reading
-        except Exception:
-            reading.opened.source.close()
-            raise
-        finally:
-            if not reading.opened.source.closed:
-                self.keep(reading.opened)
+        file = self._files.get(footer)
+        if file is None:
+            file = _File(location, footer, location.join(footer.file.path), location.is_local)
+        return Reading(self, self._verified, file, ordinal, asked, whole=whole)
 
-    def found(self, footer: Footer, version: Version | None, settings: Settings) -> _Opened | None:
+    def found(self, file: _File, version: Version | None, settings: Settings) -> _Opened | None:
         """A file that nobody reads, to be read as asked; what is open of an older version of it is closed."""
-        stale = []
-        found = None
         with self._lock:
-            for opened in reversed(self._idle):
-                if opened.footer is not footer:
-                    continue
-                if opened.version != version:
-                    stale.append(opened)
-                elif opened.settings == settings:
-                    found = opened
-                    break
-            for opened in stale if found is None else [*stale, found]:
-                del self._idle[opened]
+            stale = [opened for opened in file.idle if opened.version != version]
+            fitting = [opened for opened in file.idle if opened.version == version and opened.settings == settings]
+            for opened in (*stale, *fitting[-1:]):
+                file.idle.remove(opened)
         for opened in stale:
             opened.source.close()
-        return found
+        return fitting[-1] if fitting else None
 
-    def keep(self, opened: _Opened) -> None:
+    def keep(self, file: _File, opened: _Opened) -> None:
         """Takes back a file that was lent."""
         with self._lock:
             if opened.version is None or self._closed:
-                dropped: _Opened | None = opened
+                dropped = [opened]
             else:
-                self._idle[opened] = None
-                dropped = self._idle.popitem(last=False)[0] if len(self._idle) > self._most_idle else None
-        if dropped is not None:
-            dropped.source.close()
+                kept = self._files.setdefault(file.footer, file)
+                kept.idle.append(opened)
+                self._files.move_to_end(file.footer)
+                is_one_too_many = len(self._files) > self._most_idle
+                dropped = self._files.popitem(last=False)[1].given_up() if is_one_too_many else []
+        for one in dropped:
+            one.source.close()
 
     def close(self) -> None:
         """Closes what nobody reads, and from now on what comes back."""
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, collections.OrderedDict()
-        for opened in idle:
+            dropped = [opened for file in self._files.values() for opened in file.given_up()]
+            self._files.clear()
+        for opened in dropped:
             opened.source.close()
 
 
-@contextlib.contextmanager
-def lent_by(files: OpenFiles | None) -> Iterator[OpenFiles]:
-    """Who lends files: the one given, or else one for this block alone."""
-    lender = files or OpenFiles()
-    try:
-        yield lender
-    finally:
-        if files is None:
-            lender.close()
+@dataclasses.dataclass(eq=False, slots=True)
+class _File:
+    """A file that is read again and again: what is known of it without looking at it."""
+
+    location: Location
+    footer: Footer
+    path: str
+    is_local: bool
+    idle: list[_Opened] = dataclasses.field(default_factory=list)
+    """What is open of it and read by nobody, the one read last at the end; changed under the lock of all files."""
+
+    def given_up(self) -> list[_Opened]:
+        """What was open of it; it is nobody's any more, and to be closed."""
+        idle, self.idle = self.idle, []
+        return idle
 
 
 class Settings(NamedTuple):
@@ -148,45 +140,42 @@ class Settings(NamedTuple):
     whole: bool
     """Whether most of each column chunk is going to be read."""
 
-    dictionaries: tuple[str, ...]
-    """Paths of leaves that come as Arrow's dictionaries."""
-
 
 class Reading:
     """One row group of a file that is being read: by whom it was found right, and whether somebody writes to it."""
 
     def __init__(
-        self,
-        files: OpenFiles,
-        verified: Verified,
-        location: Location,
-        footer: Footer,
-        ordinal: int,
-        asked: Asked,
-        *,
-        whole: bool,
-        dictionaries: tuple[str, ...],
+        self, files: OpenFiles, verified: Verified, file: _File, ordinal: int, asked: Asked, *, whole: bool
     ) -> None:
-        self._files, self._verified = files, verified
-        self._location, self._footer, self._whole, self._dictionaries = location, footer, whole, dictionaries
+        self._files, self._verified, self._file, self._whole = files, verified, file, whole
         self._ordinal, self._asked = ordinal, asked
-        self._path = location.join(footer.file.path)
         # Nothing tells whether a file elsewhere was written to: it is opened anew each time, and verified.
-        self._version = version_of(self._path) if str(location.filesystem.type_name) == "local" else None
+        self._version = version_of(file.path) if file.is_local else None
         self._is_settled = False
         self.opened = self._open()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception):
+            self.opened.source.close()
+        if not self.opened.source.closed:
+            self._files.keep(self._file, self.opened)
+
     def _open(self, *, believe: bool = True) -> _Opened:
-        version = self._version
+        version, file = self._version, self._file
         if version is not None:
-            if not self._verified.is_known(self._path, version):
-                check_unchanged(read_footer(self._location, self._footer.file.path).file, self._footer.file)
-                self._verified.see(self._path, version)
-            believe = believe and self._verified.is_believed(self._path, version, self._ordinal, self._asked)
+            if not self._verified.is_known(file.path, version):
+                check_unchanged(read_footer(file.location, file.footer.file.path).file, file.footer.file)
+                self._verified.see(file.path, version)
+            believe = believe and self._verified.is_believed(file.path, version, self._ordinal, self._asked)
             self._is_settled = not believe and self._verified.is_settled(version)
-        settings = Settings(version is None or not believe, self._whole, self._dictionaries)
-        found = None if version is None else self._files.found(self._footer, version, settings)
-        return found or _Opened(self._location, self._footer, version, settings)
+        settings = Settings(version is None or not believe, self._whole)
+        found = self._files.found(file, version, settings) if file.idle else None
+        return found or _Opened(file.location, file.footer, version, settings)
 
     @property
     def reader(self) -> Any:
@@ -196,7 +185,7 @@ class Reading:
     @property
     def is_in_doubt(self) -> bool:
         """Whether what was read was believed, but somebody has written to the file since; looks at the file."""
-        return not self.opened.settings.verify and version_of(self._path) != self._version
+        return not self.opened.settings.verify and version_of(self._file.path) != self._version
 
     def verify(self) -> None:
         """Opens the file anew, to verify what is read from now on.
@@ -206,7 +195,7 @@ class Reading:
             StorageError: It is gone, or cannot be opened.
         """
         self.opened.source.close()
-        self._version = version_of(self._path)
+        self._version = version_of(self._file.path)
         self.opened = self._open(believe=False)
 
     def check_pages(self, leaves: Iterable[int]) -> None:
@@ -217,27 +206,47 @@ class Reading:
         """
         if self._version is None or not self.opened.settings.verify:
             return  # elsewhere each of them would be a request
-        footer, ordinal = self._footer, self._ordinal
+        footer, ordinal = self._file.footer, self._ordinal
         refuse_damaged_pages(self.opened.source.read_at, footer.metadata, leaves, file=footer.file, ordinal=ordinal)
 
     def found_right(self) -> None:
         """Says that all that was asked for was read; if it was verified in a version that tells, that is noted."""
-        version = self._version
-        if not self._is_settled or version is None or version_of(self._path) != version:
+        version, file = self._version, self._file
+        if not self._is_settled or version is None or version_of(file.path) != version:
             return
-        if tells_of_writes(self._path, version):
-            groups = self._footer.metadata.num_row_groups
-            self._verified.note(self._path, version, self._ordinal, groups, self._asked)
+        if tells_of_writes(file.path, version):
+            groups = file.footer.metadata.num_row_groups
+            self._verified.note(file.path, version, self._ordinal, groups, self._asked)
+
+
+@contextlib.contextmanager
+def reading_dictionaries(location: Location, footer: Footer, paths: Sequence[str]) -> Iterator[Any]:
+    """A `pyarrow.parquet.ParquetReader` that gives some leaves as Arrow's dictionaries, given their paths.
+
+    Raises:
+        DatasetChangedError: The file has another size than the one that the footer is of.
+        StorageError: It cannot be opened; reading may raise `RaisedByStorage` and what Arrow raises.
+    """
+    opened = _Opened(location, footer, None, Settings(verify=True, whole=False), paths)
+    with opened.source:
+        yield opened.reader
 
 
 class _Opened:
     """A file and a reader of it."""
 
-    def __init__(self, location: Location, footer: Footer, version: Version | None, settings: Settings) -> None:
-        self.footer, self.version, self.settings = footer, version, settings
+    def __init__(
+        self,
+        location: Location,
+        footer: Footer,
+        version: Version | None,
+        settings: Settings,
+        dictionaries: Sequence[str] = (),
+    ) -> None:
+        self.version, self.settings = version, settings
         # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from
         # that, and who wants the first rows wants little of each chunk.
-        together = settings.whole and str(location.filesystem.type_name) != "local"
+        together = settings.whole and not location.is_local
         self.source = open_to_read(location, footer.file.path)
         try:
             _check_size(self.source, footer.file)
@@ -245,7 +254,7 @@ class _Opened:
             self.reader.open(
                 self.source,
                 metadata=footer.metadata,
-                read_dictionary=list(settings.dictionaries),
+                read_dictionary=list(dictionaries),
                 pre_buffer=together,
                 buffer_size=0 if together else _STREAM_BYTES,
                 page_checksum_verification=settings.verify,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +16,15 @@ from petastore.storage.requests.failures import raise_alone
 from petastore.storage.requests.in_time import in_time
 from petastore.storage.requests.under_way import waiting_for
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, leaves_of
-from petastore.storage.row_groups.dictionaries import copied_bytes, swelling_leaves
-from petastore.storage.row_groups.open_files import OpenFiles, Reading, lent_by
-from petastore.storage.row_groups.small_files import in_one, joined, small_file_in_parts, small_files_together
+from petastore.storage.row_groups.dictionaries import check_copies, swelling_leaves
+from petastore.storage.row_groups.open_files import OpenFiles, Reading, reading_dictionaries
+from petastore.storage.row_groups.small_files import (
+    SMALL_FILE_BYTES,
+    in_one,
+    joined,
+    small_file_in_parts,
+    small_files_together,
+)
 from petastore.storage.row_groups.unread import explained
 from petastore.threads import is_daemon_of_ours
 
@@ -123,7 +128,7 @@ def _in_time(location: Location, file: DataFile, tables: Iterator[pa.Table]) -> 
 
     A local file is read by the calling thread, whoever that is: a daemon would cost more than most row groups.
     """
-    if is_daemon_of_ours() or str(location.filesystem.type_name) == "local":
+    if is_daemon_of_ours() or location.is_local:
         with waiting_for(location.url, f"read {file.path}", location.timeout_s):
             return next(tables, None)
     what = f"read {file.path}"
@@ -138,34 +143,33 @@ def _tables_of_parts(
     footers: FooterCache,
     files: OpenFiles | None,
 ) -> Iterator[pa.Table]:
-    small = small_file_in_parts(location, file, ordinal, parts, footers)
+    small = small_file_in_parts(location, file, ordinal, parts, footers) if file.size <= SMALL_FILE_BYTES else None
     if small is not None:
         yield from small
         return
     footer = footers.get(location, file)
     leaves = [leaves_of(footer, ordinal, part.columns, footer.metadata.num_row_groups) for part in parts]
     columns: Sequence[str] = ()
-    asked = tuple(part.columns for part in parts)
+    lender = files or OpenFiles(most_idle=0)
+    whole = any(part.first is None for part in parts)
     try:
-        whole = any(part.first is None for part in parts)
-        with lent_by(files) as lender, lender.reading(location, footer, ordinal, asked, whole=whole) as reading:
+        with lender.reading(location, footer, ordinal, tuple(part.columns for part in parts), whole=whole) as reading:
             for part, leaves_of_part in zip(parts, leaves, strict=True):
                 columns = part.columns
-                swelling = swelling_leaves(footer, ordinal, leaves_of_part, part.most_bytes)
-                if swelling:
-                    of_dictionaries = lender.reading(
-                        location, footer, ordinal, (columns,), whole=whole, dictionaries=tuple(swelling.values())
-                    )
-                    copied = _right_copy(of_dictionaries, footer, ordinal, part, leaves_of_part, swelling)
-                    if copied is not None:
-                        yield from _pieces(copied, part.rows_at_once)
-                        continue
+                if footer.byte_leaves:
+                    _check_copies(location, footer, ordinal, part)
                 yield from _right_tables(reading, footer, ordinal, part, leaves_of_part)
             if whole:
                 reading.check_pages(leaf for of_part in leaves for leaf in of_part)
                 reading.found_right()
     except (pa.ArrowException, OSError) as problem:
         raise_alone(explained(problem, location, file, ordinal, columns, footer))
+
+
+def _check_copies(location: Location, footer: Footer, ordinal: int, part: Part) -> None:
+    for name, leaves in swelling_leaves(footer, ordinal, part.columns, part.most_bytes).items():
+        with reading_dictionaries(location, footer, list(leaves.values())) as reader:
+            check_copies(reader, footer, ordinal, name, leaves, part.most_bytes)
 
 
 def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
@@ -200,63 +204,6 @@ def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[
             break
         yield as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
     check_rows(found, footer, ordinal, part.columns, rows)
-
-
-def _right_copy(
-    of_dictionaries: AbstractContextManager[Reading],
-    footer: Footer,
-    ordinal: int,
-    part: Part,
-    leaves: list[int],
-    swelling: Collection[int],
-) -> pa.Table | None:
-    """`_copied`; what was read while somebody wrote to the file is read again, and verified."""
-    with of_dictionaries as reading:
-        copied = _copied(reading.reader, footer, ordinal, part, leaves, swelling)
-        if reading.is_in_doubt:
-            reading.verify()
-            copied = _copied(reading.reader, footer, ordinal, part, leaves, swelling)
-        reading.check_pages(leaves)
-        reading.found_right()
-    return copied
-
-
-def _copied(
-    reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int], swelling: Collection[int]
-) -> pa.Table | None:
-    """The rows of a column of text or bytes, copied out of its dictionary; None where others have to be read as usual.
-
-    Raises:
-        DecodeError: They take more than they may.
-    """
-    table = reader.read_row_group(ordinal, column_indices=list(swelling), use_threads=False)
-    check_rows(table.num_rows, footer, ordinal, part.columns, footer.metadata.row_group(ordinal).num_rows)
-    for name in table.schema.names:
-        try:
-            size = copied_bytes(table.column(name))
-        except DecodeError as problem:
-            raise problem.at(column=name, file=footer.file.path, row_group=ordinal) from None
-        if size > part.most_bytes:
-            raise DecodeError(
-                f"its {table.num_rows:,} rows take {size:,} bytes of memory, though the file has each value once; at "
-                f"most {part.most_bytes:,} may be taken (1 GiB, or a quarter of memory_budget). Leave the column out "
-                "by schema_fields, or write smaller row groups",
-                column=name,
-                file=footer.file.path,
-                row_group=ordinal,
-            )
-    is_flat = len(leaves) == 1 and pa.types.is_dictionary(table.schema.types[0])
-    if not is_flat or part.first is not None:
-        return None
-    stored = table.schema.types[0].value_type
-    return as_asked(table.cast(pa.schema([(table.schema.names[0], stored)])), footer, ordinal, part.columns)
-
-
-def _pieces(table: pa.Table, rows_at_once: int | None) -> Iterator[pa.Table]:
-    """The table, so many rows at a time."""
-    at_once = rows_at_once or max(table.num_rows, 1)
-    for first in range(0, max(table.num_rows, 1), at_once):
-        yield table.slice(first, at_once)
 
 
 def _first_rows(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> pa.Table:

@@ -26,7 +26,7 @@ from petastore.storage.row_groups.joined_files import joined_files
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.row_groups.unread import explained
 
-__all__ = ["in_one", "joined", "small_file_in_parts", "small_files_together"]
+__all__ = ["SMALL_FILE_BYTES", "in_one", "joined", "small_file_in_parts", "small_files_together"]
 
 SMALL_FILE_BYTES = 256 * 1024
 """Files of so many bytes are read whole."""
@@ -56,6 +56,8 @@ def small_file_in_parts(
     """
     if not _are_for_one_go(parts) or not _is_small(location, file, footers):
         return None
+    if location.is_local and footers.knows_several_row_groups(location, file):
+        return None  # it stays open from one to the next, which is cheaper than to read all of it for each
     part = in_one(parts)
     whole, footer = _fetched(location, file, footers)
     table = _decoded(location, file, ordinal, part, whole, footer)
@@ -149,7 +151,7 @@ def _decoded(
         leaves = leaves_of(footer, ordinal, part.columns, groups)
         group = metadata.row_group(ordinal)
         rows = group.num_rows
-        if _may_be_large(footer, ordinal, part, leaves, rows, group.total_byte_size):
+        if _may_be_large(footer, ordinal, part, rows, group.total_byte_size):
             return None
         table = _table(reader, ordinal, leaves, groups)
         check_rows(table.num_rows, footer, ordinal, part.columns, rows)
@@ -195,11 +197,11 @@ def _decoded_as_one(
     return table.replace_schema_metadata().combine_chunks()
 
 
-def _may_be_large(footer: Footer, ordinal: int, part: Part, leaves: list[int], rows: int, size: int) -> bool:
+def _may_be_large(footer: Footer, ordinal: int, part: Part, rows: int, size: int) -> bool:
     if size > _MOST_DECODED_BYTES:
         return True
     may_swell = rows * size > part.most_bytes or footer.columns.are_nested
-    return may_swell and bool(swelling_leaves(footer, ordinal, leaves, part.most_bytes))
+    return may_swell and bool(swelling_leaves(footer, ordinal, part.columns, part.most_bytes))
 
 
 def _table(reader: Any, ordinal: int, leaves: list[int], groups: int) -> pa.Table:

@@ -12,7 +12,7 @@ from petastore.storage.files.location import Location
 from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
 from petastore.storage.requests.failure_kinds import kind_of
 from petastore.storage.requests.failures import RaisedByStorage, failure, raise_alone
-from petastore.storage.row_groups.open_files import lent_by
+from petastore.storage.row_groups.open_files import OpenFiles
 
 __all__ = ["explained"]
 
@@ -35,7 +35,7 @@ def explained(
             row_group=ordinal,
         )
     column = _first_damaged(location, ordinal, columns, footer)
-    if column is None and str(location.filesystem.type_name) != "local":
+    if column is None and not location.is_local:
         return failure(problem, location, "read", file.path)  # the second time it gave what it should
     return DecodeError(f"the data is damaged: {problem}", column=column, file=file.path, row_group=ordinal)
 
@@ -48,7 +48,8 @@ def _is_of_storage(problem: Exception) -> bool:
 
 
 def _first_damaged(location: Location, ordinal: int, columns: Sequence[str], footer: Footer) -> str | None:
-    with lent_by(None) as lender, lender.reading(location, footer, ordinal, (tuple(columns),), whole=False) as reading:
+    files = OpenFiles(most_idle=0)
+    with files.reading(location, footer, ordinal, (tuple(columns),), whole=False) as reading:
         for name in columns:
             try:
                 reading.reader.read_row_group(ordinal, column_indices=list(footer.leaves[name]), use_threads=False)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import petastore
 from petastore.errors import DecodeError
 from petastore.storage.files.location import open_location
+from petastore.storage.footers.chunk_contents import ChunkContents
 from petastore.storage.footers.footers import FooterCache, read_footer
-from petastore.storage.row_groups import dictionaries
+from petastore.storage.row_groups import dictionaries, row_group
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.dictionaries import copied_bytes
 from petastore.storage.row_groups.row_group import read_row_group_in_parts
@@ -46,18 +47,42 @@ def written(folder: Path, values: Any, **options: Any) -> str:
     return str(folder)
 
 
+def without_sizes(folder: Path) -> None:
+    """Makes a footer one of earlier writers, which do not say what all values of a chunk take.
+
+    In ColumnMetaData size statistics come after page encodings, three fields later, and begin with a number.
+    """
+    path = folder / "part-0.parquet"
+    data = path.read_bytes()
+    length = int.from_bytes(data[-8:-4], "little")
+    footer = data[-8 - length : -8]
+    assert b"\x3c\x16" in footer
+    path.write_bytes(data[: -8 - length] + footer.replace(b"\x3c\x16", b"\x7c\x16") + data[-8:])
+    assert all(chunk.copied_bytes is None for group in dictionaries_of(path) for chunk in group.values())
+
+
+def dictionaries_of(path: Path) -> list[dict[int, ChunkContents]]:
+    return read_footer(open_location(path.parent), path.name).dictionaries
+
+
 def long_texts(rows: int) -> Any:
     """So many rows that refer to one text of a megabyte."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array(["x" * MIB]))
 
 
+@pytest.mark.parametrize("says_sizes", [True, False])
 @pytest.mark.parametrize("kind", ["text", "list"])
 @pytest.mark.parametrize("options", [{}, {"memory_budget": 100_000_000}])
-def test_a_text_to_which_many_rows_refer_takes_no_memory(tmp_path: Path, kind: str, options: dict[str, Any]) -> None:
+def test_a_text_to_which_many_rows_refer_takes_no_memory(
+    tmp_path: Path, kind: str, options: dict[str, Any], says_sizes: bool
+) -> None:
     values = long_texts(3000)
     if kind == "list":
         values = pa.ListArray.from_arrays(pa.array(np.arange(0, 3001, 3), pa.int32()), values)
-    grew, said = bombs.grown_by(READ, written(tmp_path, values), repr(options))
+    url = written(tmp_path, values)
+    if not says_sizes:
+        without_sizes(tmp_path)
+    grew, said = bombs.grown_by(READ, url, repr(options))
     assert "3,145,728,000 bytes" in said
     assert "'s', row group 0 in part-0.parquet" in said
     assert grew < 80 * MIB
@@ -76,14 +101,20 @@ TEXTS = st.lists(st.none() | st.sampled_from(["", "a", "äöü" * 20, "x" * 3000
 
 
 @settings(deadline=None, max_examples=25)
-@given(texts=TEXTS, rows_at_once=st.none() | st.integers(1, 50), as_bytes=st.booleans())
-def test_what_is_copied_out_of_a_dictionary_is_what_arrow_reads(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str | None], rows_at_once: int | None, as_bytes: bool
+@given(texts=TEXTS, rows_at_once=st.none() | st.integers(1, 50), as_bytes=st.booleans(), says_sizes=st.booleans())
+def test_a_column_is_refused_just_where_its_rows_take_more_than_they_may(
+    tmp_path_factory: pytest.TempPathFactory,
+    texts: list[str | None],
+    rows_at_once: int | None,
+    as_bytes: bool,
+    says_sizes: bool,
 ) -> None:
     values = pa.array(texts, pa.string())
     values = values.cast(pa.binary()) if as_bytes else values
-    url = written(tmp_path_factory.mktemp("texts"), values, row_group_size=len(texts))
-    location = open_location(url)
+    folder = tmp_path_factory.mktemp("texts")
+    location = open_location(written(folder, values, row_group_size=len(texts)))
+    if not says_sizes:
+        without_sizes(folder)
     file = read_footer(location, "part-0.parquet").file
 
     def read(most: int) -> pa.Table:
@@ -96,6 +127,44 @@ def test_what_is_copied_out_of_a_dictionary_is_what_arrow_reads(
     if size:
         with pytest.raises(DecodeError, match=f"{size:,} bytes"):
             read(size - 1)
+
+
+@pytest.mark.parametrize("values", [["a", "bc", "bc"] * 1000, ["bc"] * 3000, [["a", "bc"], ["bc"]] * 1000])
+def test_a_column_is_read_as_a_dictionary_once_at_most(
+    tmp_path: Path, values: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = open_location(written(tmp_path, values))
+    checked: list[str] = []
+    check = dictionaries.check_copies
+
+    def noted(*arguments: Any) -> None:
+        checked.append(arguments[3])
+        check(*arguments)
+
+    monkeypatch.setattr(row_group, "check_copies", noted)
+
+    def read() -> list[str]:
+        checked.clear()
+        file, footers = read_footer(location, "part-0.parquet").file, FooterCache()
+        for _ in range(3):
+            parts = [Part(("s",), most_bytes=9000)]
+            (table,) = read_row_group_in_parts(location, file, 0, parts, footers=footers)
+            assert table.column("s").to_pylist() == values
+        return checked
+
+    assert read() == []
+    without_sizes(tmp_path)
+    assert read() == ["s"]
+
+
+def test_a_first_page_without_a_dictionary_shows_nothing_of_the_pages_behind_it() -> None:
+    class OneRow:
+        """Gives one row, as Arrow reads it of such a page."""
+
+        def iter_batches(self, rows: int, **_: Any) -> Any:
+            return iter(pa.table({"s": pa.array(["a"] * rows).dictionary_encode()}).to_batches())
+
+    assert dictionaries._most_by_longest_value(OneRow(), None, 0, [1]) is None  # type: ignore[arg-type]
 
 
 def test_an_index_outside_of_its_dictionary_is_refused() -> None:

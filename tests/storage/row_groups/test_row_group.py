@@ -16,8 +16,11 @@ import pytest
 from petastore.errors import DatasetChangedError, DecodeError, RequestError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location, open_location
+from petastore.storage.files.whole_files import read_up_to
 from petastore.storage.footers.footers import FooterCache, read_footer
+from petastore.storage.row_groups import small_files
 from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import read_row_group, read_row_group_in_parts
 from tests.storage.conftest import Put
 
@@ -216,3 +219,24 @@ def test_a_file_that_may_not_be_read_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").mkdir()
     with pytest.raises(StorageError, match=r"x\.parquet"):
         read_row_group(open_location(tmp_path), DataFile("x.parquet", 1), 0, ["id"], footers=FooterCache())
+
+
+def test_a_small_file_of_several_row_groups_is_read_whole_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"id": range(100)})
+    pq.write_table(table, tmp_path / "part-0.parquet", row_group_size=10)
+    location, footers, files = open_location(tmp_path), FooterCache(), OpenFiles()
+    file = read_footer(location, "part-0.parquet").file
+    whole: list[str] = []
+    read_whole = read_up_to
+
+    def noted(location: Location, path: str, size: int) -> bytes:
+        whole.append(path)
+        return read_whole(location, path, size)
+
+    monkeypatch.setattr(small_files, "read_up_to", noted)
+    for ordinal in (3, 0, *range(10)):
+        parts = [Part(("id",))]
+        (found,) = read_row_group_in_parts(location, file, ordinal, parts, footers=footers, files=files)
+        assert found.equals(table.slice(10 * ordinal, 10).combine_chunks())
+    files.close()
+    assert whole == ["part-0.parquet"]
