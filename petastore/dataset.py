@@ -42,16 +42,12 @@ from petastore.schema.field import UnischemaField
 from petastore.schema.select import select_fields
 from petastore.schema.stored import check_stored_schema
 from petastore.schema.unischema import Unischema
+from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.partitions import parse_partitions, partition_fields, partition_value
-from petastore.storage.footers.footers import (
-    Footer,
-    FooterCache,
-    agreed_arrow_schema,
-    inventory_of,
-    list_data_files,
-    read_footers,
-)
+from petastore.storage.footers.agreed_schema import agreed_arrow_schema
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.footers.footers import Footer, inventory_of, read_footers
 from petastore.storage.metadata.manifest import (
     Manifest,
     dubious_files,

@@ -20,14 +20,8 @@ from petastore.schema.stored import check_stored_schema
 from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.partitions import partition_fields
-from petastore.storage.footers.footers import (
-    Footer,
-    agreed_arrow_schema,
-    document_in,
-    footer_if_there,
-    inventory_of,
-    read_footers,
-)
+from petastore.storage.footers.agreed_schema import agreed_arrow_schema
+from petastore.storage.footers.footers import Footer, document_in, footer_if_there, inventory_of, read_footers
 from petastore.storage.metadata.legacy_index import check_petastorm_counts, read_petastorm_indexes
 from petastore.storage.metadata.manifest import (
     COMMON_METADATA,

@@ -16,11 +16,11 @@ from petastore.inventory import Inventory
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema, storage_type
 from petastore.schema.document import dump_document
-from petastore.storage.files.listing import unfinished_writes, writing_marker
+from petastore.storage.files.listing import list_data_files, unfinished_writes, writing_marker
 from petastore.storage.files.location import Location
 from petastore.storage.files.partitions import partition_fields, partition_value
 from petastore.storage.files.whole_files import delete_file
-from petastore.storage.footers.footers import Footer, inventory_of, list_data_files, read_footers
+from petastore.storage.footers.footers import Footer, inventory_of, read_footers
 from petastore.storage.metadata.manifest import (
     Manifest,
     manifest_token,

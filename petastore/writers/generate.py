@@ -14,7 +14,8 @@ from petastore.schema.document import parse_document
 from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.partitions import partition_fields
-from petastore.storage.footers.footers import agreed_arrow_schema, inventory_of, read_footer, read_footers
+from petastore.storage.footers.agreed_schema import agreed_arrow_schema
+from petastore.storage.footers.footers import inventory_of, read_footer, read_footers
 from petastore.storage.metadata.manifest import Manifest, read_manifest, read_schema_document, write_manifest
 from petastore.writers.commit import commit_dataset
 from petastore.writers.exclusive import committing

@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore.errors import DatasetNotFoundError, MetadataError
+from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import open_location
-from petastore.storage.footers.footers import FooterCache, list_data_files, read_footer, read_footers
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.footers.footers import read_footer, read_footers
 from petastore.storage.row_groups.row_group import read_row_group
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.footers.footers import FooterCache
+from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.metadata.manifest import read_manifest
 from petastore.storage.row_groups.row_group import read_row_group
 

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 
 from petastore.dataset import Dataset
-from petastore.storage.footers.footers import FooterCache
+from petastore.storage.footers.footer_cache import FooterCache
 
 __all__ = ["reopened"]
 

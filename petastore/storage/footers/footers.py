@@ -6,14 +6,12 @@ parsed from memory, and trusted in nothing: sizes are bounded before memory is t
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
 import hashlib
-import itertools
-import threading
+import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,12 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from petastore.errors import DatasetChangedError, DatasetNotFoundError, MetadataError, SchemaError
-from petastore.forks import made_anew_in_children
+from petastore.errors import DatasetChangedError, DatasetNotFoundError, MetadataError
 from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.schema.document import DOCUMENT_KEY
-from petastore.storage.files.listing import is_called_parquet, list_data_files
+from petastore.storage.files.listing import is_called_parquet
 from petastore.storage.files.location import Location
 from petastore.storage.files.partitions import parse_partitions
 from petastore.storage.files.watched_file import open_to_read
@@ -41,12 +38,9 @@ from petastore.storage.requests.failures import answered
 __all__ = [
     "MAX_FOOTER_BYTES",
     "Footer",
-    "FooterCache",
-    "agreed_arrow_schema",
     "footer_if_there",
     "inventory_of",
     "is_parquet",
-    "list_data_files",
     "parquet_among",
     "read_footer",
     "read_footers",
@@ -60,7 +54,6 @@ _MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 _SHOWN = 5
 _LOOKED_AT = 64
-_SMALL_FOOTER_BYTES = 16 * 1024
 _ROWS = 0
 _MOST_COUNTED = 1 << 31  # whether larger ones can be read is looked at file by file; sums do not wrap around
 
@@ -168,13 +161,16 @@ class Footer:
     @once
     def dictionaries(self) -> list[dict[int, ChunkContents]]:
         """Of each row group: chunks of text or bytes that have a dictionary, by the numbers of their leaf columns."""
-        groups = chunk_contents(self.encoded, self.byte_leaves, source=self.file.path)
+        groups = chunk_contents(self.encoded, self.columns.byte_leaves, source=self.file.path)
         return [{leaf: chunk for leaf, chunk in group.items() if chunk.has_dictionary} for group in groups]
 
-    @property
-    def byte_leaves(self) -> frozenset[int]:
-        """Numbers of the leaf columns of text or bytes."""
-        return self.columns.byte_leaves
+    @once
+    def most_copied_bytes(self) -> float:
+        """Bytes of text that the rows of a row group take at most, were each as long as all of them together."""
+        if not self.columns.byte_leaves:
+            return 0
+        rows, decoded = self.groups["rows"].tolist(), self.groups["decoded_bytes"].tolist()
+        return math.inf if self.columns.are_nested else max(map(operator.mul, rows, decoded), default=0)
 
     @property
     def written_by(self) -> str:
@@ -229,7 +225,7 @@ def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BY
         MetadataError: The file is no Parquet, or its footer is damaged; the message says how.
     """
     size, footer = read_tail(location, path, max_bytes=max_bytes)
-    return _parsed(path, size, footer)
+    return parsed_footer(path, size, footer)
 
 
 def read_tail(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> tuple[int, bytes]:
@@ -282,7 +278,7 @@ def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
                 f"{_MAGIC!r}. Write it again, or delete it"
             )
         raise NoParquetError(f"{path} is no Parquet: it ends with {tail[-4:]!r} instead of {_MAGIC!r}")
-    footer = _footer_in(tail, size, path, max_bytes)
+    footer = footer_in(tail, size, path, max_bytes)
     if footer is None:
         length = int.from_bytes(tail[-8:-4], "little")
         source.seek(size - 8 - length)
@@ -290,7 +286,7 @@ def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
     return size, footer
 
 
-def _footer_in(tail: bytes, size: int, path: str, max_bytes: int) -> bytes | None:
+def footer_in(tail: bytes, size: int, path: str, max_bytes: int) -> bytes | None:
     """The footer in the last bytes of a file; None where there are too few of them."""
     if tail[-4:] != _MAGIC:
         raise NoParquetError(f"{path} is no Parquet: it ends with {tail[-4:]!r} instead of {_MAGIC!r}")
@@ -304,7 +300,12 @@ def _footer_in(tail: bytes, size: int, path: str, max_bytes: int) -> bytes | Non
     return None if length + 8 > len(tail) else tail[-8 - length : -8]
 
 
-def _parsed(path: str, size: int, footer: bytes) -> Footer:
+def parsed_footer(path: str, size: int, footer: bytes) -> Footer:
+    """What the footer of a file says, given its bytes and those of the file.
+
+    Raises:
+        MetadataError: It is damaged.
+    """
     metadata = _metadata(footer, path)
     try:
         schema = metadata.schema.to_arrow_schema().remove_metadata()
@@ -372,7 +373,7 @@ def _all_parsed(paths: Sequence[str], tails: Sequence[tuple[int, bytes]]) -> lis
         for number, counts in zip(kind.members[is_right].tolist(), kind.counts[is_right], strict=True):
             (size, footer), path = tails[number], paths[number]
             if columns is None:
-                columns = _parsed(path, size, footer).columns
+                columns = parsed_footer(path, size, footer).columns
             parsed[number] = Footer(_data_file(path, size, footer), footer, columns, counts)
     rest = [number for number in range(len(paths)) if number not in parsed]
     parsed.update(zip(rest, at_once(lambda number: _counted(paths[number], *tails[number]), rest), strict=True))
@@ -380,7 +381,7 @@ def _all_parsed(paths: Sequence[str], tails: Sequence[tuple[int, bytes]]) -> lis
 
 
 def _counted(path: str, size: int, footer: bytes) -> Footer:
-    parsed = _parsed(path, size, footer)
+    parsed = parsed_footer(path, size, footer)
     _ = parsed.groups  # counted here, in parallel, and kept
     return parsed
 
@@ -449,282 +450,13 @@ def inventory_of(footers: Iterable[Footer]) -> Inventory:
     return Inventory.concatenate([(footer.file, footer.groups) for footer in footers])
 
 
-def agreed_arrow_schema(footers: Sequence[Footer]) -> pa.Schema:
-    """The one schema that all files share; a column is nullable where it is so in some file.
-
-    Columns may stand in another order in other files; the first file's order is kept. A column that cannot be read in
-    one of them is left out.
-
-    Raises:
-        SchemaError: A file lacks a column, has one more, or stores it as another type; both files are named.
-    """
-    if not footers:
-        raise SchemaError("there are no files, so there is no schema")
-    first = footers[0]
-    hidden = {name for footer in footers for name in footer.unreadable}
-    fields = {field.name: field for field in first.arrow_schema if field.name not in hidden}
-    seen = [first.arrow_schema]
-    for last, footer in itertools.pairwise(footers):
-        if footer.columns is last.columns or any(footer.arrow_schema.equals(known) for known in seen):
-            continue
-        seen.append(footer.arrow_schema)
-        theirs = {field.name: field for field in footer.arrow_schema if field.name not in hidden}
-        _check_same_columns(first, fields, footer, theirs)
-        for name, field in fields.items():
-            fields[name] = _agreed_field(field, theirs[name], first, footer)
-    return pa.schema(list(fields.values()))
-
-
-def _check_same_columns(
-    first: Footer, fields: Mapping[str, pa.Field], other: Footer, theirs: Mapping[str, pa.Field]
-) -> None:
-    for name in fields.keys() ^ theirs.keys():
-        has, lacks = (first, other) if name in fields else (other, first)
-        raise SchemaError(
-            f"{has.file.path} has a column {name!r}, but {lacks.file.path} lacks it; files of one dataset need the "
-            "same columns. Write the file again, or open the files that agree"
-        )
-
-
-def _agreed_field(ours: pa.Field, theirs: pa.Field, first: Footer, other: Footer) -> pa.Field:
-    merged = _agreed_type(ours.type, theirs.type)
-    if merged is None:
-        raise SchemaError(
-            f"column {ours.name!r} is {ours.type} in {first.file.path}, but {theirs.type} in {other.file.path}; files "
-            "of one dataset need the same types. Write one of them again"
-        )
-    return pa.field(ours.name, merged, nullable=ours.nullable or theirs.nullable)
-
-
-def _agreed_type(ours: pa.DataType, theirs: pa.DataType) -> pa.DataType | None:
-    """The type with the nullability of both, or None where they differ in more."""
-    if ours == theirs:
-        return ours
-    if ours.id != theirs.id or ours.num_fields != theirs.num_fields or not ours.num_fields:
-        return None
-    members = []
-    for mine, other in zip(_members(ours), _members(theirs), strict=True):
-        merged = _agreed_type(mine.type, other.type)
-        if merged is None or (pa.types.is_struct(ours) and mine.name != other.name):
-            return None
-        members.append(pa.field(mine.name, merged, nullable=mine.nullable or other.nullable))
-    if pa.types.is_struct(ours):
-        return pa.struct(members)
-    if pa.types.is_list(ours):
-        return pa.list_(members[0])
-    if pa.types.is_large_list(ours):
-        return pa.large_list(members[0])
-    if pa.types.is_fixed_size_list(ours) and ours.list_size == theirs.list_size:
-        return pa.list_(members[0], ours.list_size)
-    return pa.map_(members[0], members[1]) if pa.types.is_map(ours) else None
-
-
-_Key = tuple[str, str, str, int, str]
-
-
-def _key(location: Location, file: DataFile) -> _Key:
-    return location.url, location.root, file.path, file.size, file.digest
-
-
-def _members(arrow_type: pa.DataType) -> list[pa.Field]:
-    if pa.types.is_map(arrow_type):
-        return [arrow_type.key_field, arrow_type.item_field]
-    return [arrow_type.field(number) for number in range(arrow_type.num_fields)]
-
-
-class FooterCache:
-    """Footers by file, so that each is read and parsed once however many of its row groups are read.
-
-    Thread-safe; no lock is held while reading, and threads that ask for one footer at once share one read. The least
-    recently used go first when the footers kept have more than `max_bytes` on disk. Empty in a forked child; pickles as
-    an empty cache.
-
-    Args:
-        max_bytes: Bytes of footers to keep; the one asked for last is kept whatever its size.
-        inventory: What is said of the files elsewhere; each footer is held against it when it is read.
-    """
-
-    def __init__(self, max_bytes: int = 128 * 1024 * 1024, inventory: Inventory | None = None) -> None:
-        self._max_bytes = max_bytes
-        self._inventory = inventory
-        self.make_anew()
-        made_anew_in_children(self)
-
-    def make_anew(self) -> None:
-        """Is empty: some of the footers were being read by threads that a forked child does not have."""
-        self._bytes = 0
-        self._lock = threading.Lock()
-        self._kept: collections.OrderedDict[_Key, Footer] = collections.OrderedDict()
-        self._being_read: dict[_Key, Future[Footer]] = {}
-        self._known: dict[_Key, Footer] = {}
-
-    def get(self, location: Location, file: DataFile) -> Footer:
-        """The footer of a file, which must be the file that the inventory describes.
-
-        Raises:
-            DatasetChangedError: The file has another size or digest.
-            StorageError: The file is missing or cannot be read.
-            MetadataError: The footer is damaged, or has other row groups than the inventory says.
-        """
-        key = _key(location, file)
-        mine: Future[Footer] | None = None
-        with self._lock:
-            footer = self._kept.get(key)
-            if footer is not None:
-                self._kept.move_to_end(key)
-                return footer  # it was compared when it was read
-            others = self._being_read.get(key)
-            if others is None:
-                mine = self._being_read[key] = Future()
-        if mine is None:
-            assert others is not None  # noqa: S101 - one of the two is there
-            footer = others.result()
-        else:
-            footer = self._read(key, mine, location, file)
-        check_unchanged(footer.file, file)
-        return footer
-
-    def know(self, location: Location, footers: Iterable[Footer]) -> None:
-        """Remember the footers that the inventory was made of, as far as there is room: they need not be parsed again.
-
-        A file that is asked for is looked at all the same: it may have been rewritten.
-        """
-        room = self._max_bytes
-        for footer in footers:
-            room -= len(footer.encoded)
-            if room < 0:
-                return
-            self._known[_key(location, footer.file)] = footer
-
-    def knows_small_footer(self, location: Location, file: DataFile) -> bool:
-        """Whether a file is not known to have a footer so large that it is not to be parsed for each row group anew."""
-        footer = self._kept.get(_key(location, file))
-        return footer is None or len(footer.encoded) <= _SMALL_FOOTER_BYTES
-
-    def knows_several_row_groups(self, location: Location, file: DataFile) -> bool:
-        """Whether a file is known to have more than one row group."""
-        footer = self._kept.get(_key(location, file))
-        return footer is not None and footer.metadata.num_row_groups > 1
-
-    def found(self, location: Location, file: DataFile, whole: bytes) -> Footer:
-        """The footer of a file that was read whole, which must be the file that the inventory describes.
-
-        Args:
-            location: Where the dataset lies.
-            file: The file.
-            whole: All its bytes.
-
-        Raises:
-            DatasetChangedError: The file has another size or digest.
-            MetadataError: It is no Parquet, or the footer is damaged.
-        """
-        key = _key(location, file)
-        encoded = _encoded_in(whole, file)
-        with self._lock:
-            footer = self._kept.get(key)
-            if footer is not None:
-                self._kept.move_to_end(key)
-        if footer is None or footer.encoded != encoded:
-            footer = self._checked(key, location, file, len(whole), encoded)
-            check_unchanged(footer.file, file)
-            with self._lock:
-                self._keep(key, footer)
-        return footer
-
-    def _checked(self, key: _Key, location: Location, file: DataFile, size: int, encoded: bytes) -> Footer:
-        """The footer of a file that was read just now, held against the inventory."""
-        known = self._known.pop(key, None)
-        if known is not None and known.file.size == size and known.encoded == encoded:
-            return known  # the inventory was made of it
-        footer = _parsed(file.path, size, encoded)
-        self._hold_against_inventory(footer, file, location.url)
-        return footer
-
-    def _hold_against_inventory(self, footer: Footer, file: DataFile, url: str) -> None:
-        if self._inventory is not None:
-            check_unchanged(footer.file, file)
-            check_row_groups(footer, self._inventory, url)
-
-    def _keep(self, key: _Key, footer: Footer) -> None:
-        """With the lock."""
-        replaced = self._kept.pop(key, None)
-        self._kept[key] = footer
-        self._bytes += len(footer.encoded) - (0 if replaced is None else len(replaced.encoded))
-        while self._bytes > self._max_bytes and len(self._kept) > 1:
-            self._bytes -= len(self._kept.popitem(last=False)[1].encoded)
-
-    def _read(self, key: _Key, mine: Future[Footer], location: Location, file: DataFile) -> Footer:
-        try:
-            size, encoded = read_tail(location, file.path)
-            footer = self._checked(key, location, file, size, encoded)
-        except BaseException as problem:
-            with self._lock:
-                del self._being_read[key]
-            mine.set_exception(problem)
-            raise
-        with self._lock:
-            del self._being_read[key]
-            if _is_unchanged(footer.file, file):
-                self._keep(key, footer)
-        mine.set_result(footer)
-        return footer
-
-    def check(self, location: Location, files: Sequence[DataFile]) -> None:
-        """Reads the footers of some files, several at once.
-
-        Raises:
-            StorageError: As `get`, for the first file in order that fails.
-        """
-        for _ in at_once(functools.partial(self.get, location), files):
-            pass
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def holding_against(self, inventory: Inventory) -> FooterCache:
-        """This cache if its footers are held against an inventory, else an empty one whose footers will be."""
-        return self if self._inventory is inventory else FooterCache(self._max_bytes, inventory)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FooterCache, (self._max_bytes, self._inventory)
-
-
-def check_row_groups(footer: Footer, inventory: Inventory, url: str) -> None:
-    """Refuse a file that has other row groups than an inventory says; one that it does not list is not compared.
-
-    Raises:
-        MetadataError: The number of row groups, or the rows of one of them, differ.
-    """
-    said, found, path = inventory.rows_of(footer.file.path), footer.rows, footer.file.path
-    if said is None or np.array_equal(said, found):
-        return
-    again = "the inventory is damaged; `petastore generate-metadata` writes it anew from the files"
-    if len(said) != len(found):
-        raise MetadataError(
-            f"{url}: the inventory says that {path} has {len(said):,} row groups, but its footer has {len(found):,}: "
-            f"{again}"
-        )
-    group = int(np.flatnonzero(said != found)[0])
-    raise MetadataError(
-        f"{url}: the inventory says that row group {group:,} of {path} has {said[group]:,} rows, but its footer says "
-        f"{found[group]:,}: {again}"
-    )
-
-
-def _encoded_in(whole: bytes, file: DataFile) -> bytes:
-    """The footer in all bytes of a file that is thought to be small."""
-    if len(whole) != file.size:
-        check_unchanged(DataFile(file.path, len(whole)), file)
-    return _footer_in(whole, len(whole), file.path, MAX_FOOTER_BYTES) or b""
-
-
 def check_unchanged(found: DataFile, expected: DataFile) -> None:
     """Refuse a file that is not the one which the inventory describes; an unknown digest is not compared.
 
     Raises:
         DatasetChangedError: Size or digest differ.
     """
-    if not _is_unchanged(found, expected):
+    if not is_unchanged(found, expected):
         raise DatasetChangedError(
             f"{expected.path} was rewritten since the dataset was listed: it had {expected.size:,} bytes and footer "
             f"{expected.digest or '(unknown)'}, and has {found.size:,} bytes and footer {found.digest}. Open the "
@@ -732,5 +464,6 @@ def check_unchanged(found: DataFile, expected: DataFile) -> None:
         )
 
 
-def _is_unchanged(found: DataFile, expected: DataFile) -> bool:
+def is_unchanged(found: DataFile, expected: DataFile) -> bool:
+    """Whether a file is the one that was expected; an unknown digest is not compared."""
     return found.size == expected.size and (not expected.digest or found.digest == expected.digest)

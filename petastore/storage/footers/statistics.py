@@ -24,7 +24,8 @@ from petastore.inventory import Inventory
 from petastore.schema.field import UnischemaField
 from petastore.storage.files.location import Location
 from petastore.storage.footers.chunk_statistics import ChunkStatistics, chunk_statistics
-from petastore.storage.footers.footers import Footer, FooterCache
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.footers.footers import Footer
 from petastore.storage.requests.at_once import at_once
 
 __all__ = ["footer_statistics", "read_statistics"]

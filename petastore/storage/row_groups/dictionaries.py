@@ -39,8 +39,7 @@ def swelling_leaves(footer: Footer, ordinal: int, columns: Iterable[str], most: 
     Returns:
         Of each such column: its leaves that have a dictionary, by their numbers, and their paths.
     """
-    rows, size = (int(footer.groups[name][ordinal]) for name in ("rows", "decoded_bytes"))
-    if not footer.byte_leaves or (rows * size <= most and not footer.columns.are_nested):
+    if footer.most_copied_bytes <= most:
         return {}
     chunks = footer.dictionaries[ordinal]
     return {

@@ -11,7 +11,8 @@ import pyarrow as pa
 from petastore.errors import DecodeError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
-from petastore.storage.footers.footers import Footer, FooterCache
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.footers.footers import Footer
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.requests.in_time import in_time
 from petastore.storage.requests.under_way import waiting_for
@@ -156,7 +157,7 @@ def _tables_of_parts(
         with lender.reading(location, footer, ordinal, tuple(part.columns for part in parts), whole=whole) as reading:
             for part, leaves_of_part in zip(parts, leaves, strict=True):
                 columns = part.columns
-                if footer.byte_leaves:
+                if footer.most_copied_bytes > part.most_bytes:
                     _check_copies(location, footer, ordinal, part)
                 yield from _right_tables(reading, footer, ordinal, part, leaves_of_part)
             if whole:

@@ -18,7 +18,8 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import read_up_to
 from petastore.storage.footers.alike_footers import FEWEST
-from petastore.storage.footers.footers import Footer, FooterCache
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.footers.footers import Footer
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, is_as_asked, leaves_of
 from petastore.storage.row_groups.dictionaries import swelling_leaves

@@ -2,87 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import pickle
-import sys
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
-from petastore.errors import DatasetChangedError, MetadataError, SchemaError, StorageError
+from petastore.errors import MetadataError, StorageError
 from petastore.inventory import DataFile
+from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.footers.footers import (
-    Footer,
-    FooterCache,
-    agreed_arrow_schema,
-    inventory_of,
-    list_data_files,
-    read_footer,
-    read_footers,
-)
+from petastore.storage.footers.agreed_schema import agreed_arrow_schema
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.footers.footers import inventory_of, read_footer, read_footers
 from petastore.storage.row_groups.row_group import read_row_group
 from tests.storage.conftest import Put
-
-
-def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, **options)
-    return bytes(sink.getvalue())
-
-
-TEN = pa.table({"id": list(range(10)), "name": [f"n{number}" for number in range(10)]})
-
-
-class Counted(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
-    """A filesystem in memory that notes what is read."""
-
-    cachable = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened = 0
-        self.read: list[int] = []
-
-    def _open(self, path: str, mode: str = "rb", **more: Any) -> Any:
-        stream = super()._open(path, mode, **more)
-        if mode == "rb":
-            self.opened += 1
-            return Noting(stream, self.read)
-        return stream
-
-
-class Noting:
-    def __init__(self, stream: Any, read: list[int]) -> None:
-        self._stream = stream
-        self._read = read
-
-    def read(self, size: int = -1) -> Any:
-        data = self._stream.read(size)
-        self._read.append(len(data))
-        return data
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def counted(files: dict[str, bytes]) -> tuple[Location, Counted]:
-    filesystem = Counted()
-    filesystem.store = {}
-    location = open_location("/ds", filesystem=filesystem)
-    for path, data in files.items():
-        with location.filesystem.open_output_stream(location.join(path)) as stream:
-            stream.write(data)
-    return location, filesystem
+from tests.storage.footers.counted_files import TEN, counted, parquet_bytes
 
 
 def test_a_footer_says_what_is_in_the_file(location: Location, put: Put) -> None:
@@ -218,144 +155,6 @@ def test_files_that_are_no_parquet_are_named_together(location: Location, put: P
         read_footers(location, list_data_files(location))
 
 
-def footer_with(path: str, schema: pa.Schema) -> Footer:
-    location, _ = counted({path: parquet_bytes(schema.empty_table())})
-    return read_footer(location, path)
-
-
-def test_files_agree_whatever_the_order_of_columns() -> None:
-    one = footer_with("a.parquet", pa.schema({"x": pa.int8(), "y": pa.string()}))
-    two = footer_with("b.parquet", pa.schema({"y": pa.string(), "x": pa.int8()}))
-    assert agreed_arrow_schema([one, two]) == one.arrow_schema
-
-
-def test_a_column_is_nullable_where_one_file_says_so() -> None:
-    def schema(nullable: bool) -> pa.Schema:
-        item = pa.field("element", pa.int8(), nullable=nullable)
-        struct = pa.struct([pa.field("a", pa.int8(), nullable=nullable)])
-        return pa.schema(
-            [
-                pa.field("x", pa.int8(), nullable=nullable),
-                pa.field("v", pa.list_(item), nullable=False),
-                pa.field("s", struct, nullable=False),
-                pa.field("m", pa.map_(pa.string(), pa.field("value", pa.int8(), nullable=nullable)), nullable=False),
-            ]
-        )
-
-    agreed = agreed_arrow_schema([footer_with("a.parquet", schema(False)), footer_with("b.parquet", schema(True))])
-    assert agreed == schema(True)
-
-
-@pytest.mark.parametrize(
-    ("theirs", "why"),
-    [
-        ({"x": pa.int8()}, r"a\.parquet has a column 'y', but b\.parquet lacks it"),
-        ({"x": pa.int8(), "y": pa.string(), "z": pa.int8()}, r"b\.parquet has a column 'z', but a\.parquet lacks it"),
-        ({"x": pa.int16(), "y": pa.string()}, r"column 'x' is int8 in a\.parquet, but int16 in b\.parquet"),
-        ({"x": pa.list_(pa.int8()), "y": pa.string()}, r"column 'x' is int8 in a\.parquet, but list"),
-    ],
-)
-def test_files_that_disagree_are_both_named(theirs: dict[str, pa.DataType], why: str) -> None:
-    ours = footer_with("a.parquet", pa.schema({"x": pa.int8(), "y": pa.string()}))
-    with pytest.raises(SchemaError, match=why):
-        agreed_arrow_schema([ours, footer_with("b.parquet", pa.schema(theirs))])
-
-
-def test_nested_types_that_disagree_are_refused() -> None:
-    one = footer_with("a.parquet", pa.schema({"s": pa.struct({"x": pa.int8()})}))
-    two = footer_with("b.parquet", pa.schema({"s": pa.struct({"y": pa.int8()})}))
-    with pytest.raises(SchemaError, match="column 's' is"):
-        agreed_arrow_schema([one, two])
-
-
-def test_no_files_have_no_schema() -> None:
-    with pytest.raises(SchemaError, match="there are no files"):
-        agreed_arrow_schema([])
-
-
-def test_a_footer_is_read_once_however_many_ask_at_once() -> None:
-    location, filesystem = counted({"a.parquet": parquet_bytes(TEN)})
-    file = read_footer(location, "a.parquet").file
-    cache = FooterCache()
-    ready = threading.Barrier(8)
-
-    def ask(_: int) -> Footer:
-        ready.wait()
-        return cache.get(location, file)
-
-    with ThreadPoolExecutor(8) as threads:
-        footers = list(threads.map(ask, range(8)))
-    assert len({id(footer) for footer in footers}) == 1
-    assert filesystem.opened == 2
-
-
-def test_the_least_recently_used_footers_go_first() -> None:
-    location, filesystem = counted({f"{name}.parquet": parquet_bytes(TEN) for name in "abc"})
-    files = [read_footer(location, f"{name}.parquet").file for name in "abc"]
-    size = len(read_footer(location, "a.parquet").encoded)
-    cache = FooterCache(max_bytes=2 * size)
-    before = filesystem.opened
-    for number in (0, 1, 0, 2):  # the second goes
-        cache.get(location, files[number])
-    assert len(cache) == 2
-    cache.get(location, files[0])
-    assert filesystem.opened - before == 3
-    cache.get(location, files[1])
-    assert filesystem.opened - before == 4
-
-
-def test_a_footer_larger_than_the_cache_is_kept_while_it_is_the_last() -> None:
-    location, filesystem = counted({"a.parquet": parquet_bytes(TEN)})
-    file = read_footer(location, "a.parquet").file
-    cache = FooterCache(max_bytes=1)
-    assert cache.get(location, file) is cache.get(location, file)
-    assert filesystem.opened == 2
-
-
-def test_a_cache_of_many_footers_does_as_much_for_the_last_as_for_the_first() -> None:
-    location, _ = counted({f"{number}.parquet": parquet_bytes(TEN) for number in range(1000)})
-    first = read_footer(location, "0.parquet")
-    cache = FooterCache(max_bytes=900 * len(first.encoded))
-    files = [DataFile(f"{number}.parquet", first.file.size, first.file.digest) for number in range(1000)]
-    work = [calls_in(functools.partial(cache.get, location, file)) for file in files]
-    assert len(cache) == 900
-    assert sum(work[-100:]) <= 1.5 * sum(work[:100])
-
-
-def calls_in(task: Callable[[], Any]) -> int:
-    """How many functions and lines of Python a task runs."""
-    seen = 0
-
-    def note(_frame: Any, _event: str, _argument: Any) -> Any:
-        nonlocal seen
-        seen += 1
-        return note
-
-    before = sys.gettrace()
-    sys.settrace(note)
-    try:
-        task()
-    finally:
-        sys.settrace(before)
-    return seen
-
-
-def test_a_footer_that_is_known_is_not_parsed_again_but_the_file_is_looked_at() -> None:
-    location, filesystem = counted({f"{name}.parquet": parquet_bytes(TEN) for name in "abc"})
-    footers = [read_footer(location, f"{name}.parquet") for name in "abc"]
-    cache = FooterCache(max_bytes=2 * len(footers[0].encoded))
-    cache.know(location, footers)
-    before = filesystem.opened
-    assert [cache.get(location, footer.file) is footer for footer in footers] == [True, True, False]
-    assert filesystem.opened == before + 3
-    again = FooterCache()
-    again.know(location, footers)
-    with location.filesystem.open_output_stream(location.join("a.parquet")) as stream:
-        stream.write(parquet_bytes(TEN.slice(3)))
-    with pytest.raises(DatasetChangedError):
-        again.get(location, footers[0].file)
-
-
 @pytest.mark.parametrize(
     ("extra", "most"), [("nothing", 5), ("other schema", 15), ("more row groups", 25), ("pandas", 90)]
 )
@@ -409,52 +208,6 @@ def test_a_damaged_footer_among_many_that_are_alike_is_found() -> None:
             continue
         for name, counts in expected.items():
             np.testing.assert_array_equal(together.groups[name], counts)
-
-
-def change_size(file: DataFile) -> DataFile:
-    return DataFile(file.path, file.size + 1, file.digest)
-
-
-def change_digest(file: DataFile) -> DataFile:
-    return DataFile(file.path, file.size, "0" * 32)
-
-
-@pytest.mark.parametrize("change", [change_size, change_digest])
-def test_a_rewritten_file_is_refused_by_name(
-    location: Location, put: Put, change: Callable[[DataFile], DataFile]
-) -> None:
-    put("a.parquet", TEN)
-    file = read_footer(location, "a.parquet").file
-    cache = FooterCache()
-    for _ in range(2):
-        with pytest.raises(DatasetChangedError, match=r"a\.parquet was rewritten"):
-            cache.get(location, change(file))
-    assert len(cache) == 0
-    assert cache.get(location, file).file == file
-
-
-def test_an_unknown_digest_is_not_compared(location: Location, put: Put) -> None:
-    size = put("a.parquet", TEN)
-    assert FooterCache().get(location, DataFile("a.parquet", size)).file.size == size
-
-
-def test_a_failed_read_is_not_kept(location: Location, put: Put) -> None:
-    cache = FooterCache()
-    data = parquet_bytes(TEN)
-    file = DataFile("a.parquet", len(data))
-    with pytest.raises(StorageError, match="missing"):
-        cache.get(location, file)
-    put("a.parquet", data)
-    assert cache.get(location, file).metadata.num_rows == 10
-
-
-def test_a_cache_pickles_as_an_empty_one(location: Location, put: Put) -> None:
-    put("a.parquet", TEN)
-    cache = FooterCache(max_bytes=12345)
-    cache.get(location, read_footer(location, "a.parquet").file)
-    again = pickle.loads(pickle.dumps(cache))  # noqa: S301 - our own bytes
-    assert len(again) == 0
-    assert again._max_bytes == 12345
 
 
 def test_decoded_bytes_are_those_of_the_pages(location: Location, put: Put) -> None:

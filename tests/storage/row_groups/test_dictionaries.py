@@ -16,7 +16,8 @@ import petastore
 from petastore.errors import DecodeError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.chunk_contents import ChunkContents
-from petastore.storage.footers.footers import FooterCache, read_footer
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.footers.footers import read_footer
 from petastore.storage.row_groups import dictionaries, row_group
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.dictionaries import copied_bytes

@@ -16,7 +16,7 @@ import pytest
 from petastore.errors import DecodeError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import open_location
-from petastore.storage.footers.footers import FooterCache
+from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.row_groups import page_headers
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.row_groups.row_group import read_row_group

@@ -17,7 +17,8 @@ from petastore.errors import DatasetChangedError, DecodeError, RequestError, Sto
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.whole_files import read_up_to
-from petastore.storage.footers.footers import FooterCache, read_footer
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.footers.footers import read_footer
 from petastore.storage.row_groups import small_files
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles

@@ -1,0 +1,62 @@
+"""Parquet in a filesystem in memory that notes what is read of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from fsspec.implementations.memory import MemoryFileSystem
+
+from petastore.storage.files.location import Location, open_location
+
+
+def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, **options)
+    return bytes(sink.getvalue())
+
+
+TEN = pa.table({"id": list(range(10)), "name": [f"n{number}" for number in range(10)]})
+
+
+class Counted(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+    """A filesystem in memory that notes what is read."""
+
+    cachable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = 0
+        self.read: list[int] = []
+
+    def _open(self, path: str, mode: str = "rb", **more: Any) -> Any:
+        stream = super()._open(path, mode, **more)
+        if mode == "rb":
+            self.opened += 1
+            return Noting(stream, self.read)
+        return stream
+
+
+class Noting:
+    def __init__(self, stream: Any, read: list[int]) -> None:
+        self._stream = stream
+        self._read = read
+
+    def read(self, size: int = -1) -> Any:
+        data = self._stream.read(size)
+        self._read.append(len(data))
+        return data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def counted(files: dict[str, bytes]) -> tuple[Location, Counted]:
+    filesystem = Counted()
+    filesystem.store = {}
+    location = open_location("/ds", filesystem=filesystem)
+    for path, data in files.items():
+        with location.filesystem.open_output_stream(location.join(path)) as stream:
+            stream.write(data)
+    return location, filesystem

@@ -1,0 +1,150 @@
+"""A footer is read once however many ask for it, and held against what is said of its file."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from petastore.errors import DatasetChangedError, StorageError
+from petastore.inventory import DataFile
+from petastore.storage.files.location import Location
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.footers.footers import Footer, read_footer
+from tests.storage.conftest import Put
+from tests.storage.footers.counted_files import TEN, counted, parquet_bytes
+
+
+def test_a_footer_is_read_once_however_many_ask_at_once() -> None:
+    location, filesystem = counted({"a.parquet": parquet_bytes(TEN)})
+    file = read_footer(location, "a.parquet").file
+    cache = FooterCache()
+    ready = threading.Barrier(8)
+
+    def ask(_: int) -> Footer:
+        ready.wait()
+        return cache.get(location, file)
+
+    with ThreadPoolExecutor(8) as threads:
+        footers = list(threads.map(ask, range(8)))
+    assert len({id(footer) for footer in footers}) == 1
+    assert filesystem.opened == 2
+
+
+def test_the_least_recently_used_footers_go_first() -> None:
+    location, filesystem = counted({f"{name}.parquet": parquet_bytes(TEN) for name in "abc"})
+    files = [read_footer(location, f"{name}.parquet").file for name in "abc"]
+    size = len(read_footer(location, "a.parquet").encoded)
+    cache = FooterCache(max_bytes=2 * size)
+    before = filesystem.opened
+    for number in (0, 1, 0, 2):  # the second goes
+        cache.get(location, files[number])
+    assert len(cache) == 2
+    cache.get(location, files[0])
+    assert filesystem.opened - before == 3
+    cache.get(location, files[1])
+    assert filesystem.opened - before == 4
+
+
+def test_a_footer_larger_than_the_cache_is_kept_while_it_is_the_last() -> None:
+    location, filesystem = counted({"a.parquet": parquet_bytes(TEN)})
+    file = read_footer(location, "a.parquet").file
+    cache = FooterCache(max_bytes=1)
+    assert cache.get(location, file) is cache.get(location, file)
+    assert filesystem.opened == 2
+
+
+def test_a_cache_of_many_footers_does_as_much_for_the_last_as_for_the_first() -> None:
+    location, _ = counted({f"{number}.parquet": parquet_bytes(TEN) for number in range(1000)})
+    first = read_footer(location, "0.parquet")
+    cache = FooterCache(max_bytes=900 * len(first.encoded))
+    files = [DataFile(f"{number}.parquet", first.file.size, first.file.digest) for number in range(1000)]
+    work = [calls_in(functools.partial(cache.get, location, file)) for file in files]
+    assert len(cache) == 900
+    assert sum(work[-100:]) <= 1.5 * sum(work[:100])
+
+
+def calls_in(task: Callable[[], Any]) -> int:
+    """How many functions and lines of Python a task runs."""
+    seen = 0
+
+    def note(_frame: Any, _event: str, _argument: Any) -> Any:
+        nonlocal seen
+        seen += 1
+        return note
+
+    before = sys.gettrace()
+    sys.settrace(note)
+    try:
+        task()
+    finally:
+        sys.settrace(before)
+    return seen
+
+
+def test_a_footer_that_is_known_is_not_parsed_again_but_the_file_is_looked_at() -> None:
+    location, filesystem = counted({f"{name}.parquet": parquet_bytes(TEN) for name in "abc"})
+    footers = [read_footer(location, f"{name}.parquet") for name in "abc"]
+    cache = FooterCache(max_bytes=2 * len(footers[0].encoded))
+    cache.know(location, footers)
+    before = filesystem.opened
+    assert [cache.get(location, footer.file) is footer for footer in footers] == [True, True, False]
+    assert filesystem.opened == before + 3
+    again = FooterCache()
+    again.know(location, footers)
+    with location.filesystem.open_output_stream(location.join("a.parquet")) as stream:
+        stream.write(parquet_bytes(TEN.slice(3)))
+    with pytest.raises(DatasetChangedError):
+        again.get(location, footers[0].file)
+
+
+def change_size(file: DataFile) -> DataFile:
+    return DataFile(file.path, file.size + 1, file.digest)
+
+
+def change_digest(file: DataFile) -> DataFile:
+    return DataFile(file.path, file.size, "0" * 32)
+
+
+@pytest.mark.parametrize("change", [change_size, change_digest])
+def test_a_rewritten_file_is_refused_by_name(
+    location: Location, put: Put, change: Callable[[DataFile], DataFile]
+) -> None:
+    put("a.parquet", TEN)
+    file = read_footer(location, "a.parquet").file
+    cache = FooterCache()
+    for _ in range(2):
+        with pytest.raises(DatasetChangedError, match=r"a\.parquet was rewritten"):
+            cache.get(location, change(file))
+    assert len(cache) == 0
+    assert cache.get(location, file).file == file
+
+
+def test_an_unknown_digest_is_not_compared(location: Location, put: Put) -> None:
+    size = put("a.parquet", TEN)
+    assert FooterCache().get(location, DataFile("a.parquet", size)).file.size == size
+
+
+def test_a_failed_read_is_not_kept(location: Location, put: Put) -> None:
+    cache = FooterCache()
+    data = parquet_bytes(TEN)
+    file = DataFile("a.parquet", len(data))
+    with pytest.raises(StorageError, match="missing"):
+        cache.get(location, file)
+    put("a.parquet", data)
+    assert cache.get(location, file).metadata.num_rows == 10
+
+
+def test_a_cache_pickles_as_an_empty_one(location: Location, put: Put) -> None:
+    put("a.parquet", TEN)
+    cache = FooterCache(max_bytes=12345)
+    cache.get(location, read_footer(location, "a.parquet").file)
+    again = pickle.loads(pickle.dumps(cache))  # noqa: S301 - our own bytes
+    assert len(again) == 0
+    assert again._max_bytes == 12345
