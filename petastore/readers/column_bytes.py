@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.errors import DatasetChangedError, MetadataError, RequestError
-from petastore.storage.footers.chunk_contents import chunk_contents
+from petastore.storage.footers.column_chunks import chunk_contents
 from petastore.storage.footers.footers import Footer
 from petastore.storage.requests.at_once import at_once
 

@@ -28,7 +28,7 @@ from petastore.storage.files.location import Location
 from petastore.storage.files.partitions import parse_partitions
 from petastore.storage.files.watched_file import open_to_read
 from petastore.storage.footers.alike_footers import alike_footers
-from petastore.storage.footers.chunk_contents import ChunkContents, chunk_contents
+from petastore.storage.footers.column_chunks import ChunkContents, chunk_contents
 from petastore.storage.footers.leaves import leaves_by_column
 from petastore.storage.footers.row_group_counts import row_group_counts
 from petastore.storage.footers.unreadable import unreadable_columns
@@ -130,11 +130,6 @@ class Footer:
     def leaves(self) -> Mapping[str, range]:
         """Of each top-level column: its leaf columns, half-open."""
         return self.columns.leaves
-
-    @property
-    def as_asked(self) -> dict[tuple[str, ...], Any]:
-        """Of columns that were read: the `pyarrow.Schema` of their tables, if they come just as they are handed on."""
-        return self.columns.as_asked
 
     @once
     def groups(self) -> dict[str, NDArray[np.int64]]:

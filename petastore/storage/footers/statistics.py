@@ -23,7 +23,7 @@ from petastore.expressions.statistics import ColumnStatistics
 from petastore.inventory import Inventory
 from petastore.schema.field import UnischemaField
 from petastore.storage.files.location import Location
-from petastore.storage.footers.chunk_statistics import ChunkStatistics, chunk_statistics
+from petastore.storage.footers.column_chunks import ChunkStatistics, chunk_statistics
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer
 from petastore.storage.requests.at_once import at_once

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import threading
+import concurrent.futures
+import functools
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from petastore.storage.requests.under_way import Request, overdue, request_of, seconds_left, waiting_for
 from petastore.threads import Daemon, is_daemon_of_ours
@@ -35,6 +37,7 @@ def in_time(call: Callable[[], _T], *, url: str, what: str, limit_s: float | Non
     Example:
         >>> in_time(lambda: 7, url="file:///data", what="count", limit_s=10)
         7
+        >>> import threading
         >>> in_time(threading.Event().wait, url="file:///data", what="wait", limit_s=0.01)
         Traceback (most recent call last):
         petastore.errors.StorageTimeoutError: file:///data: storage did not answer within 0.01 s when it was asked to
@@ -43,47 +46,31 @@ def in_time(call: Callable[[], _T], *, url: str, what: str, limit_s: float | Non
     if is_daemon_of_ours():
         with waiting_for(url, what, limit_s):
             return call()
-    made = _Made(call, url, what, limit_s)
-    daemon = Daemon("petastore-request", made.run)
+    made: Future[_T] = Future()
+    daemon = Daemon("petastore-request", functools.partial(_make, call, made, url, what, limit_s))
     daemon.start()
-    made.wait(daemon)
+    _wait(made, daemon)
     daemon.join()
-    return made.result()
+    try:
+        return made.result()
+    finally:
+        del made  # or an error and this frame would keep each other
 
 
-class _Made(Generic[_T]):
-    """What a daemon made of a call."""
+def _make(call: Callable[[], _T], made: Future[_T], url: str, what: str, limit_s: float | None) -> None:
+    try:
+        with waiting_for(url, what, limit_s):
+            made.set_result(call())
+    except BaseException as problem:  # noqa: BLE001 - it belongs to whoever waits
+        made.set_exception(problem)
+    del call, made  # as above
 
-    def __init__(self, call: Callable[[], _T], url: str, what: str, limit_s: float | None) -> None:
-        self._call: Callable[[], _T] | None = call
-        self._asked = url, what, limit_s
-        self._done = threading.Event()
-        self._returned: list[_T] = []
-        self._raised: BaseException | None = None
 
-    def run(self) -> None:
-        call, self._call = self._call, None
-        try:
-            with waiting_for(*self._asked):
-                self._returned.append(call())  # type: ignore[misc]
-        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever waits
-            self._raised = problem
-        finally:
-            self._done.set()
-
-    def wait(self, daemon: Daemon) -> None:
-        requests: list[Request] = []
-        while not self._done.wait(seconds_left(requests, most=_LONG_S if requests else 0.1)):
-            request: Any = None if daemon.ident is None else request_of(daemon.ident)
-            requests = [] if request is None else [request]
-            problem = overdue(requests)
-            if problem is not None:
-                raise problem
-
-    def result(self) -> _T:
-        if self._raised is not None:
-            try:
-                raise self._raised
-            finally:
-                self._raised = None  # or the error and this frame would keep each other
-        return self._returned[0]
+def _wait(made: Future[Any], daemon: Daemon) -> None:
+    requests: list[Request] = []
+    while not concurrent.futures.wait([made], seconds_left(requests, most=_LONG_S if requests else 0.1)).done:
+        request = None if daemon.ident is None else request_of(daemon.ident)
+        requests = [] if request is None else [request]
+        problem = overdue(requests)
+        if problem is not None:
+            raise problem

@@ -92,10 +92,10 @@ def as_asked(
     if not columns:
         return pa.table({"": pa.nulls(footer.metadata.row_group(ordinal).num_rows)}).select([])
     # What a file's tables are like is found out once: with a thousand columns it would cost more than decoding them.
-    known, schema = footer.as_asked.get(columns), table.schema
+    known, schema = footer.columns.as_asked.get(columns), table.schema
     if known is None or not schema.equals(known, check_metadata=True):
         if is_as_asked(schema, columns):
-            footer.as_asked[columns] = schema
+            footer.columns.as_asked[columns] = schema
         else:
             table = _arranged(table, footer, ordinal, columns)
     table = table if schema.metadata is None else table.replace_schema_metadata()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from petastore.arrow_memory import flags_of, numbers_of
 from petastore.errors import DecodeError
-from petastore.storage.footers.chunk_contents import ChunkContents
+from petastore.storage.footers.column_chunks import ChunkContents
 from petastore.storage.footers.footers import Footer
 
 __all__ = ["MOST_BYTES", "check_copies", "copied_bytes", "swelling_leaves"]

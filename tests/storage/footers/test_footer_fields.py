@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petastore.errors import MetadataError
-from petastore.storage.footers.chunk_contents import chunk_contents
-from petastore.storage.footers.chunk_statistics import chunk_statistics
+from petastore.storage.footers.column_chunks import chunk_contents, chunk_statistics
 from petastore.storage.footers.footer_fields import footer_fields
 from petastore.storage.footers.row_group_counts import row_group_counts
 from petastore.storage.footers.thrift import (

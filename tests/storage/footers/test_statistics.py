@@ -20,7 +20,7 @@ from petastore.expressions import ColumnStatistics
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.arrow import field_from_arrow
 from petastore.storage.files.location import open_location
-from petastore.storage.footers.chunk_statistics import ChunkStatistics, chunk_statistics
+from petastore.storage.footers.column_chunks import ChunkStatistics, chunk_statistics
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer, read_footer
 from petastore.storage.footers.statistics import footer_statistics, read_statistics

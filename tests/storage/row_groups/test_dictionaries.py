@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import petastore
 from petastore.errors import DecodeError
 from petastore.storage.files.location import open_location
-from petastore.storage.footers.chunk_contents import ChunkContents
+from petastore.storage.footers.column_chunks import ChunkContents
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.row_groups import dictionaries, row_group
