@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from petastore.storage.footers.thrift import (
     BINARY,
+    FIXED_BYTES,
     INTEGERS,
     LIST,
+    ONE_BYTE_ELEMENTS,
     STRUCT,
     read_field,
     read_list_header,
@@ -47,9 +49,7 @@ _COUNTED = ("rows", "stored", "decoded")
 _OF_FILE = _OF_GROUP = -1
 _GROUP_FIELDS = {2: "decoded", 3: "rows"}
 _CHUNK_FIELDS = {5: "values", 7: "stored", 9: "data", 11: "dictionary"}
-_FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # a boolean field lies in its header
 _LISTS = (LIST, 10)
-_ONE_BYTE_ELEMENTS = (1, 2, 3)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -257,14 +257,14 @@ class _Walk:
         elif kind == STRUCT:
             for _, inner in self._fields():
                 self._value(inner)
-        elif kind in _FIXED:
-            self._stay_same(self.at + _FIXED[kind])
+        elif kind in FIXED_BYTES:
+            self._stay_same(self.at + FIXED_BYTES[kind])
         elif kind not in _LISTS:
             raise ValueError(f"there is no type {kind}")
         else:
             count, element, after = read_list_header(self.data, self.at)
             self._stay_same(after)
-            if element in _ONE_BYTE_ELEMENTS:
+            if element in ONE_BYTE_ELEMENTS:
                 self._stay_same(self.at + count)
                 return
             for _ in range(count):

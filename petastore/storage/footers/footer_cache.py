@@ -28,7 +28,6 @@ from petastore.storage.requests.at_once import at_once
 
 __all__ = ["FooterCache"]
 
-_SMALL_FOOTER_BYTES = 16 * 1024
 
 _Key = tuple[str, str, str, int, str]
 
@@ -101,15 +100,9 @@ class FooterCache:
                 return
             self._known[_key(location, footer.file)] = footer
 
-    def knows_small_footer(self, location: Location, file: DataFile) -> bool:
-        """Whether a file is not known to have a footer so large that it is not to be parsed for each row group anew."""
-        footer = self._kept.get(_key(location, file))
-        return footer is None or len(footer.encoded) <= _SMALL_FOOTER_BYTES
-
-    def knows_several_row_groups(self, location: Location, file: DataFile) -> bool:
-        """Whether a file is known to have more than one row group."""
-        footer = self._kept.get(_key(location, file))
-        return footer is not None and footer.metadata.num_row_groups > 1
+    def kept(self, location: Location, file: DataFile) -> Footer | None:
+        """The footer of a file if it is here, without reading it."""
+        return self._kept.get(_key(location, file))
 
     def found(self, location: Location, file: DataFile, whole: bytes) -> Footer:
         """The footer of a file that was read whole, which must be the file that the inventory describes.

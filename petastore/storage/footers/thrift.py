@@ -13,10 +13,12 @@ from typing import Any, TypeAlias
 
 __all__ = [
     "BINARY",
+    "FIXED_BYTES",
     "INTEGER",
     "INTEGERS",
     "LIST",
     "LIST_OF_STRUCTS",
+    "ONE_BYTE_ELEMENTS",
     "PRESENCE",
     "STRUCT",
     "Read",
@@ -42,8 +44,11 @@ BINARY, LIST, _SET, STRUCT = 8, 9, 10, 12
 LIST_OF_STRUCTS = bytes([0xF0 | STRUCT])
 """How a list of structs begins whose length follows."""
 
-_FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # a boolean field lies in its header
-_ONE_BYTE_ELEMENTS = (1, 2, 3)  # in a list a boolean has a byte of its own
+FIXED_BYTES = {1: 0, 2: 0, 3: 1, 7: 8}
+"""Of types that always have as many bytes: how many. A boolean field lies in its header."""
+
+ONE_BYTE_ELEMENTS = (1, 2, 3)
+"""In a list a boolean has a byte of its own."""
 
 
 def read_field(data: bytes, at: int, previous: int) -> tuple[int, int, int]:
@@ -201,8 +206,8 @@ def skip_value(data: bytes, at: int, kind: int) -> int:
         return skip_struct(data, at)
     if kind in (LIST, _SET):
         return _skip_list(data, at)
-    if kind in _FIXED:
-        return at + _FIXED[kind]
+    if kind in FIXED_BYTES:
+        return at + FIXED_BYTES[kind]
     raise ValueError(f"there is no type {kind}")
 
 
@@ -210,7 +215,7 @@ def _present(kind: int) -> Read:
     return lambda data, at: (True, skip_value(data, at, kind))
 
 
-PRESENCE: Mapping[int, Read] = {kind: _present(kind) for kind in (*_FIXED, *INTEGERS, BINARY, LIST, _SET, STRUCT)}
+PRESENCE: Mapping[int, Read] = {kind: _present(kind) for kind in (*FIXED_BYTES, *INTEGERS, BINARY, LIST, _SET, STRUCT)}
 """How `struct_reader` is asked whether a field is there, of whatever type: it gives True."""
 
 
@@ -232,7 +237,7 @@ def skip_struct(data: bytes, at: int) -> int:
 
 def _skip_list(data: bytes, at: int) -> int:
     count, kind, at = read_list_header(data, at)
-    if kind in _ONE_BYTE_ELEMENTS:
+    if kind in ONE_BYTE_ELEMENTS:
         return at + count
     for _ in range(count):
         at = skip_value(data, at, kind)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import threading
+import collections
+import concurrent.futures
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from concurrent.futures import Future
+from typing import Any, TypeAlias, TypeVar
 
-from petastore.storage.requests.under_way import Request, overdue, request_of, seconds_left
+from petastore.storage.requests.under_way import request_of, requests_of, wait_for_answer
 from petastore.threads import Daemon
 
 __all__ = ["at_once"]
@@ -24,6 +26,7 @@ _AT_ONCE_S = 0.005
 
 _Asked = TypeVar("_Asked")
 _Made = TypeVar("_Made")
+_Outcome: TypeAlias = tuple[list[Any], BaseException | None]
 
 
 def at_once(task: Callable[[_Asked], _Made], asked: Sequence[_Asked]) -> Iterator[_Made]:
@@ -59,11 +62,8 @@ class _Work:
     def __init__(self, task: Callable[[Any], Any], runs: Sequence[Sequence[Any]]) -> None:
         self.runs = runs
         self._task = task
-        self._left = iter(range(len(runs)))
-        self._changed = threading.Condition()
-        self._outcomes: dict[int, tuple[list[Any], BaseException | None]] = {}
-        self._given = 0
-        self._ended = False
+        self._left = collections.deque(range(len(runs)))
+        self._outcomes: dict[int, Future[_Outcome]] = {number: Future() for number in range(len(runs))}
         self._threads: list[Daemon] = []
         self._have(1)
 
@@ -74,9 +74,9 @@ class _Work:
 
     def _work(self) -> None:
         while True:
-            with self._changed:
-                number = None if self._ended else next(self._left, None)
-            if number is None:
+            try:
+                number = self._left.popleft()
+            except IndexError:
                 return
             made: list[Any] = []
             problem: BaseException | None = None
@@ -84,36 +84,21 @@ class _Work:
                 made.extend(map(self._task, self.runs[number]))
             except BaseException as raised:  # noqa: BLE001 - it belongs to whoever asks for the result
                 problem = raised
-            with self._changed:
-                self._outcomes[number] = made, problem
-                self._changed.notify_all()
+            self._outcomes[number].set_result((made, problem))
             del made, problem
 
-    def outcome(self, number: int) -> tuple[list[Any], BaseException | None]:
-        """What was made of a run, once it is there, and what ended it early."""
-        with self._changed:
-            is_there = self._changed.wait_for(lambda: number in self._outcomes, _AT_ONCE_S)
-        if not is_there:
+    def outcome(self, number: int) -> _Outcome:
+        """What was made of a run, once it is there, and what ended it early; given once."""
+        outcome = self._outcomes[number]
+        if not concurrent.futures.wait([outcome], _AT_ONCE_S).done:
             self._have(_THREADS)
-        with self._changed:
-            while not self._changed.wait_for(
-                lambda: number in self._outcomes, seconds_left(self._requests(), most=_LOOK_AGAIN_S)
-            ):
-                problem = overdue(self._requests())
-                if problem is not None:
-                    raise problem
-            self._given += 1
-            return self._outcomes.pop(number)
-
-    def _requests(self) -> list[Request]:
-        found = (request_of(thread.ident) for thread in self._threads if thread.ident is not None)
-        return [request for request in found if request is not None]
+        wait_for_answer(outcome, lambda: requests_of(self._threads))
+        return self._outcomes.pop(number).result()
 
     def end(self) -> None:
         """Waits for the threads, but not for those whose request may never be answered."""
-        with self._changed:
-            self._ended = True
-            is_complete = self._given == len(self.runs)
+        is_complete = not self._outcomes
+        self._left.clear()
         patience = time.monotonic() + _GRACE_S
         for thread in self._threads:
             while thread.is_alive() and (

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from petastore.storage.requests.under_way import Request, overdue, request_of, seconds_left, waiting_for
+from petastore.storage.requests.under_way import requests_of, wait_for_answer, waiting_for
 from petastore.threads import Daemon, is_daemon_of_ours
 
 __all__ = ["in_time"]
 
 _T = TypeVar("_T")
-_LONG_S = 3600.0
 
 
 def in_time(call: Callable[[], _T], *, url: str, what: str, limit_s: float | None) -> _T:
@@ -49,7 +47,7 @@ def in_time(call: Callable[[], _T], *, url: str, what: str, limit_s: float | Non
     made: Future[_T] = Future()
     daemon = Daemon("petastore-request", functools.partial(_make, call, made, url, what, limit_s))
     daemon.start()
-    _wait(made, daemon)
+    wait_for_answer(made, lambda: requests_of([daemon]))
     daemon.join()
     try:
         return made.result()
@@ -64,13 +62,3 @@ def _make(call: Callable[[], _T], made: Future[_T], url: str, what: str, limit_s
     except BaseException as problem:  # noqa: BLE001 - it belongs to whoever waits
         made.set_exception(problem)
     del call, made  # as above
-
-
-def _wait(made: Future[Any], daemon: Daemon) -> None:
-    requests: list[Request] = []
-    while not concurrent.futures.wait([made], seconds_left(requests, most=_LONG_S if requests else 0.1)).done:
-        request = None if daemon.ident is None else request_of(daemon.ident)
-        requests = [] if request is None else [request]
-        problem = overdue(requests)
-        if problem is not None:
-            raise problem

@@ -6,12 +6,15 @@ here, though, and go without it.
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from threading import Thread
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from petastore.errors import RequestError, StorageTimeoutError
 
@@ -21,12 +24,17 @@ __all__ = [
     "checked_timeout",
     "overdue",
     "request_of",
+    "requests_of",
     "seconds_left",
+    "wait_for_answer",
     "waiting_for",
 ]
 
 DEFAULT_STORAGE_TIMEOUT_S = 300.0
 """How long storage may take for an answer, unless asked otherwise: what takes longer is not going to come."""
+
+_LOOK_AGAIN_S = 0.1
+"""How often who waits looks what storage is asked for: requests begin without a word to anybody."""
 
 
 def checked_timeout(storage_timeout: object) -> float | None:
@@ -125,6 +133,12 @@ def request_of(thread: int) -> Request | None:
     return _under_way.get(thread)
 
 
+def requests_of(threads: Iterable[Thread]) -> list[Request]:
+    """What some threads wait for, those of them that wait for storage."""
+    found = (request_of(thread.ident or 0) for thread in threads)
+    return [request for request in found if request is not None]
+
+
 def overdue(requests: Iterable[Request]) -> StorageTimeoutError | None:
     """What to raise where one of some requests has taken longer than it may; None where none has."""
     for request in requests:
@@ -140,3 +154,15 @@ def seconds_left(requests: Iterable[Request], *, most: float) -> float:
     """How long none of some requests will be overdue; at most `most`, and at least a millisecond."""
     left = [request.limit_s - request.seconds for request in requests if request.limit_s is not None]
     return max(min([most, *left]), 0.001)
+
+
+def wait_for_answer(made: Future[Any], requests: Callable[[], Iterable[Request]]) -> None:
+    """Waits until a future is done, for as long as storage answers the requests of those who are at it.
+
+    Raises:
+        StorageTimeoutError: One of them has taken longer than it may.
+    """
+    while not concurrent.futures.wait([made], seconds_left(requests(), most=_LOOK_AGAIN_S)).done:
+        problem = overdue(requests())
+        if problem is not None:
+            raise problem

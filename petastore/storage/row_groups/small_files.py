@@ -32,6 +32,9 @@ __all__ = ["SMALL_FILE_BYTES", "in_one", "joined", "small_file_in_parts", "small
 SMALL_FILE_BYTES = 256 * 1024
 """Files of so many bytes are read whole."""
 
+_SMALL_FOOTER_BYTES = 16 * 1024
+"""Of larger footers the file is not parsed for each row group anew."""
+
 _MOST_DECODED_BYTES = 4 * 1024 * 1024
 """Row groups of such files that have more bytes once decompressed, as the footer says, are read column by column."""
 
@@ -57,7 +60,8 @@ def small_file_in_parts(
     """
     if not _are_for_one_go(parts) or not _is_small(location, file, footers):
         return None
-    if location.is_local and footers.knows_several_row_groups(location, file):
+    known = footers.kept(location, file)
+    if location.is_local and known is not None and known.metadata.num_row_groups > 1:
         return None  # it stays open from one to the next, which is cheaper than to read all of it for each
     part = in_one(parts)
     whole, footer = _fetched(location, file, footers)
@@ -132,7 +136,8 @@ def _divided(table: pa.Table, parts: Sequence[Part]) -> Iterator[pa.Table]:
 
 
 def _is_small(location: Location, file: DataFile, footers: FooterCache) -> bool:
-    return file.size <= SMALL_FILE_BYTES and footers.knows_small_footer(location, file)
+    known = footers.kept(location, file) if file.size <= SMALL_FILE_BYTES else None
+    return file.size <= SMALL_FILE_BYTES and (known is None or len(known.encoded) <= _SMALL_FOOTER_BYTES)
 
 
 def _fetched(location: Location, file: DataFile, footers: FooterCache) -> tuple[bytes, Footer]:
