@@ -67,6 +67,21 @@ def test_more_files_stay_open_where_that_is_asked_for(tmp_path: Path) -> None:
     assert open_handles(tmp_path) == 0
 
 
+def test_a_file_stays_open_as_often_as_it_was_read_at_a_time(tmp_path: Path) -> None:
+    names = files_in(tmp_path, 3)
+    location, files = open_location(tmp_path), OpenFiles(most_idle=2)
+    footers = [read_footer(location, name) for name in names]
+    for footer in footers[:2]:
+        with files.reading(location, footer, 0, ASKED), files.reading(location, footer, 0, ASKED):
+            pass
+    assert open_handles(tmp_path) == 4
+    with files.reading(location, footers[2], 0, ASKED):
+        pass
+    assert open_handles(tmp_path) == 3  # the file that was read first is closed
+    files.close()
+    assert open_handles(tmp_path) == 0
+
+
 def test_a_file_that_failed_is_closed(tmp_path: Path) -> None:
     (name,) = files_in(tmp_path, 1)
     location, files = open_location(tmp_path), OpenFiles()
