@@ -173,23 +173,17 @@ class EpochOrder:
         """
         return self.by_lane(positions).in_order()
 
-    def by_lane(
-        self, positions: NDArray[np.int64] | range | LaneRuns, *, read_lanes: range | None = None
-    ) -> GroupedRows:
+    def by_lane(self, positions: NDArray[np.int64] | LaneRuns, *, read_lanes: range | None = None) -> GroupedRows:
         """The rows at some positions, lane after lane, and of each lane in the order of its blocks.
 
         Args:
-            positions: Positions in [0, num_rows), in any order, shape (n,). A range is faster than its numbers, and
-                runs of lanes, if the epoch goes round its lanes, are faster still.
+            positions: Positions in [0, num_rows), in any order, shape (n,). Runs of lanes are faster, if the epoch goes
+                round its lanes.
             read_lanes: The lanes in whose read order (see `read_order_of`) runs are counted; None is those of the runs
                 of lanes.
         """
         if isinstance(positions, LaneRuns):
             return self._along(positions, positions.own if read_lanes is None else read_lanes)
-        if isinstance(positions, range):
-            if self.lanes == 1 and not self._order.shuffle_rows:
-                return self._run_of_line(positions.start, positions.stop)
-            positions = np.arange(positions.start, positions.stop, dtype=np.int64)
         lanes, offsets = self._visits.at(positions)
         if not self._order.shuffle_rows:
             return GroupedRows(*self._on_line(self._lane_starts[lanes] + offsets), None)
