@@ -1,15 +1,19 @@
-"""Passes over a reader, one at a time: what a loader does each time somebody iterates it."""
+"""Passes over a reader, one at a time: what a loader does each time somebody iterates it, and where training stands."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from petastore.errors import RequestError
 from petastore.forks import made_anew_in_children
+from petastore.plan.cursor import Cursor
+from petastore.plan.state import dump_state
+from petastore.readers.batch import Batch
 
-__all__ = ["Passes", "taken_over"]
+__all__ = ["Passes"]
 
 
 class Passes:
@@ -21,6 +25,9 @@ class Passes:
     it for more. Which iterator was forgotten and which is still wanted cannot be known earlier: one that a `break` left
     behind looks just the same.
 
+    What training has received is known by the cursor that each batch carries. Nearly always it is the reader's own; it
+    is kept here where a batch is on its way while training has the one before.
+
     Passes may be started and continued from any threads.
     """
 
@@ -28,19 +35,16 @@ class Passes:
         self._reader = reader
         self.make_anew()
         self._newest = 0
-        self._plan: Any = None
+        self._plan: Any = None  # of the newest pass; whoever moves a reader on purpose gives it another one
+        self._received: Cursor | None = None  # after the last batch that training has, where one is on its way
+        self._begun: Cursor | None = None  # after the one on its way
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
         """No thread is in the reader: those are the parent's."""
         self._lock = threading.Lock()
 
-    @property
-    def newest(self) -> int:
-        """The number of the newest pass that has begun; 0 before any."""
-        return self._newest
-
-    def start(self, batch_size: int) -> Iterator[Any]:
+    def start(self, batch_size: int) -> Iterator[Batch]:
         """The batches of a new pass; the pass begins with the first `next`.
 
         Raises:
@@ -49,23 +53,91 @@ class Passes:
         with self._lock:
             self._newest += 1
             ours = self._newest
-            # Whoever moves a reader on purpose gives it another plan.
-            moved = self._reader.plan is not self._plan
-            if not moved or self._reader.last_row_consumed:
-                self._reader.reset()
-            self._plan = self._reader.plan
+            self._begin_pass()
             batches = iter(self._reader.batches(batch_size))
         while True:
             with self._lock:
                 if ours != self._newest:
-                    raise taken_over()
+                    raise _taken_over()
                 batch = next(batches, None)
             if batch is None:
                 return
             yield batch
 
+    def start_ahead(self, batch_size: int, begin: Callable[[Batch], Callable[[], Any]]) -> Iterator[Any]:
+        """What is made of the batches of a new pass, each of them begun while training has the one before.
 
-def taken_over() -> RequestError:
+        An error in the batch that is on its way is raised when that batch is asked for, after the one before it.
+
+        Args:
+            batch_size: Rows of a batch.
+            begin: Begins to make something of a batch; what it returns finishes that.
+
+        Raises:
+            RequestError: By `next`: a newer pass has taken the reader over.
+        """
+        batches = self.start(batch_size)
+        following = _begun(batches, begin)
+        ours, plan = self._newest, self._reader.plan
+        while following is not None:
+            batch, following = following, None
+            if batch.problem is None:
+                following = _begun(batches, begin)
+            if self._newest != ours or self._reader.plan is not plan:
+                raise _taken_over()
+            if batch.problem is not None:
+                raise batch.problem
+            made = batch.finish()
+            self._received = batch.cursor
+            self._begun = self._reader.cursor
+            del batch
+            yield made
+            del made
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where training stands: after the last batch that it received."""
+        behind = self._behind
+        state: dict[str, Any] = self._reader.state_dict() if behind is None else dump_state(self._plan, behind)
+        return state
+
+    def _begin_pass(self) -> None:
+        """Puts the reader where a pass begins."""
+        reader = self._reader
+        if self._behind is not None:  # the pass after the one that was left, and not after what was on its way
+            reader.load_state_dict(self.state_dict())
+            reader.reset()
+        elif reader.plan is self._plan or reader.last_row_consumed:
+            reader.reset()
+        self._plan, self._received, self._begun = reader.plan, None, None
+
+    @property
+    def _behind(self) -> Cursor | None:
+        """Where training stands, if that is not where the reader does, and nobody has moved the reader since."""
+        is_moved = self._reader.plan is not self._plan or self._reader.cursor != self._begun
+        return None if is_moved or self._received == self._begun else self._received
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Begun:
+    """What is being made of a batch."""
+
+    finish: Callable[[], Any]
+    cursor: Cursor | None
+    """The one of the batch."""
+    problem: Exception | None = None
+    """Why nothing is."""
+
+
+def _begun(batches: Iterator[Batch], begin: Callable[[Batch], Callable[[], Any]]) -> _Begun | None:
+    """What is made of the next batch; None at the end."""
+    try:
+        batch = next(batches, None)
+        return None if batch is None else _Begun(begin(batch), batch.cursor)
+    except Exception as problem:  # noqa: BLE001 (whatever it is, it belongs to that batch, and is raised there)
+        return _Begun(lambda: None, None, problem)
+
+
+def _taken_over() -> RequestError:
     """The error of an iterator whose reader a newer pass has taken over."""
     return RequestError(
         "this iterator has ended because the loader was iterated again, and a reader has one place at a time; finish "

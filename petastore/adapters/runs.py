@@ -90,15 +90,11 @@ def _rows(columns: Columns) -> int:
 
 
 class Handed:
-    """Where each of the last batches that were handed over ends, by its number in the pass. Thread-safe.
+    """Where each of the last batches that were handed over ends, by its number in the pass. Thread-safe."""
 
-    Args:
-        most: How many are remembered; more than are read ahead of training.
-    """
-
-    def __init__(self, most: int = _REMEMBERED) -> None:
+    def __init__(self) -> None:
         self._lock = forks.Lock()
-        self._cursors: collections.deque[Cursor] = collections.deque(maxlen=most)
+        self._cursors: collections.deque[Cursor] = collections.deque(maxlen=_REMEMBERED)
         self._count = 0
 
     def noted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -111,12 +107,6 @@ class Handed:
                 self._cursors.append(batch.cursor)
                 self._count += 1
             yield batch
-
-    @property
-    def newest(self) -> Cursor | None:
-        """Where the last batch ends that was handed over; None before any."""
-        with self._lock:
-            return self._cursors[-1] if self._cursors else None
 
     def cursor_after(self, batches: int) -> Cursor:
         """Where to go on after as many batches of the pass.

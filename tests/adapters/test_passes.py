@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,3 +71,39 @@ def test_a_stopped_reader_says_so(reader: petastore.Reader) -> None:
     reader.stop()
     with pytest.raises(ReaderClosedError):
         next(Passes(reader).start(8))
+
+
+def begun(batch: petastore.Batch) -> Callable[[], list[int]]:
+    return lambda: batch["id"].tolist()
+
+
+@pytest.mark.parametrize("received", [1, 3, 12, 13])
+def test_ahead_of_training_the_state_is_that_of_the_batch_which_training_has(
+    reader: petastore.Reader, received: int
+) -> None:
+    passes = Passes(reader)
+    ahead = passes.start_ahead(8, begun)
+    taken = [next(ahead) for _ in range(received)]
+    assert [number for batch in taken for number in batch] == list(range(min(8 * received, 100)))
+    assert passes.state_dict()["position"] == min(8 * received, 100) % 100
+    assert (reader.state_dict() == passes.state_dict()) is (received == 13)
+    reader.load_state_dict(passes.state_dict())
+    assert ids(passes.start(8)) == list(range(8 * received, 100))
+
+
+def test_without_a_batch_on_its_way_the_state_is_the_readers(reader: petastore.Reader) -> None:
+    passes = Passes(reader)
+    assert passes.state_dict() == reader.state_dict()
+    next(passes.start(8))
+    assert passes.state_dict() == reader.state_dict()
+    assert passes.state_dict()["position"] == 8
+
+
+def test_the_pass_after_one_that_was_left_is_not_counted_from_what_was_on_its_way(reader: petastore.Reader) -> None:
+    passes = Passes(reader)
+    ahead = passes.start_ahead(50, begun)
+    next(ahead)
+    assert ids(passes.start(50)) == list(range(100))
+    assert reader.cursor.first_epoch == 1
+    with pytest.raises(RequestError, match="the loader was iterated again"):
+        next(ahead)

@@ -6,7 +6,6 @@ once will do.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
@@ -20,11 +19,15 @@ from petastore.adapters.torch.cuts import BatchTensors
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions
 from petastore.adapters.torch.tensors import refuse_dtypes
 from petastore.errors import RequestError
+from petastore.plan.cursor import Cursor
 from petastore.plan.order.mix import hashed_permutation, mix
 from petastore.plan.request import whole_number
 from petastore.readers.reader import Reader
 
 __all__ = ["BatchedDataLoader", "InMemBatchedDataLoader"]
+
+_PLACE = ("first_epoch", "epoch", "batch")
+"""What a state says of the next batch."""
 
 
 class BatchedDataLoader(DataLoader[dict[str, Any]]):
@@ -136,7 +139,7 @@ class InMemBatchedDataLoader:
             name: _joined([columns[name] for _, columns in read])
             for name in dict.fromkeys(name for _, columns in read for name in columns)
         }
-        self._next = _Place(0, 0, 0)
+        self._next = Cursor()  # before the next batch; its positions are batches
         self._goes_on = False
 
     @property
@@ -156,17 +159,14 @@ class InMemBatchedDataLoader:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if not self._goes_on:
-            epoch = self._next.epoch + (self._next.batch > 0)
-            self._next = _Place(epoch, epoch, 0)
+            self._next = self._next.next_pass()
         self._goes_on = False
-        first = self._next.first_epoch
-        numbers = itertools.count() if self._num_epochs is None else range(self._num_epochs)
-        for epoch in (first + number for number in numbers):
-            if epoch < self._next.epoch:
-                continue
+        first, begin = self._next.first_epoch, self._next
+        epochs = itertools.count() if self._num_epochs is None else range(first + self._num_epochs)
+        for epoch in itertools.islice(epochs, begin.epoch, None):
             if not self._steps:
                 return
-            yield from self._epoch(first, epoch, self._next.batch)
+            yield from self._epoch(first, epoch, begin.position if epoch == begin.epoch else 0)
 
     def _epoch(self, first_epoch: int, epoch: int, batch: int) -> Iterator[dict[str, Any]]:
         """What an epoch has from a batch on."""
@@ -175,12 +175,13 @@ class InMemBatchedDataLoader:
         for number in range(batch, self._steps):
             picked = torch.from_numpy(order[self._borders[number] : self._borders[number + 1]])
             is_last = number + 1 == self._steps
-            self._next = _Place(first_epoch, epoch + is_last, 0 if is_last else number + 1)
+            self._next = Cursor(epoch + is_last, 0 if is_last else number + 1, first_epoch)
             yield {name: _picked(column, picked) for name, column in self._columns.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Where training stands: after the last batch that was handed out. Small, JSON, and the same on every rank."""
-        return {**self._asked, **dataclasses.asdict(self._next)}
+        place = (self._next.first_epoch, self._next.epoch, self._next.position)
+        return {**self._asked, **dict(zip(_PLACE, place, strict=True))}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next `for` goes on where `state_dict` was called, and ends where that one would have ended.
@@ -193,8 +194,8 @@ class InMemBatchedDataLoader:
                 raise RequestError(
                     f"the state is of a loader with {name}={state.get(name)!r}, but this one has {name}={ours!r}"
                 )
-        places = [whole_number(state.get(field.name), name=field.name, least=0) for field in dataclasses.fields(_Place)]
-        self._next = _Place(*places)
+        first_epoch, epoch, batch = (whole_number(state.get(name), name=name, least=0) for name in _PLACE)
+        self._next = Cursor(epoch, batch, first_epoch)
         self._goes_on = True
 
     def __enter__(self) -> Self:
@@ -204,16 +205,6 @@ class InMemBatchedDataLoader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Nothing is open: the reader was stopped when its rows were there."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Place:
-    """The next batch of a loader."""
-
-    first_epoch: int
-    """The first epoch of the `for` under way."""
-    epoch: int
-    batch: int
 
 
 def _refuse_more_rows(reader: Reader, batch_size: int, rows_capacity: int | None) -> None:

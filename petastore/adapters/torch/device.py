@@ -19,13 +19,9 @@ from typing import Any
 
 import torch
 
-from petastore.adapters.passes import Passes, taken_over
-from petastore.adapters.runs import Handed
 from petastore.errors import RequestError
-from petastore.plan.cursor import Cursor
-from petastore.plan.state import dump_state
 
-__all__ = ["BatchesOnDevice", "Carrier", "device_of"]
+__all__ = ["Carrier", "device_of"]
 
 _ALONE = 64 * 1024
 """Bytes from which a tensor has memory of its own; smaller ones of a batch share some, and are copied in one go."""
@@ -62,98 +58,6 @@ def device_of(asked: Any) -> torch.device | None:
     if device.index is not None and device.index >= found:
         raise RequestError(f"device={asked!r} cannot be: torch finds CUDA devices 0 to {found - 1} here")
     return torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
-
-
-class BatchesOnDevice:
-    """The passes of a loader whose batches are on a device.
-
-    One batch is on its way while the trainer has another, so the reader is one batch further on than the trainer. How
-    many the trainer received is known here, and from the cursors of those that were handed over where it stands:
-    `state_dict` says it, and a new pass begins after it.
-
-    Args:
-        reader: The reader.
-        passes: The passes over it.
-        make: Makes of a reader's batch what the trainer gets, on the host.
-        device: Where to.
-    """
-
-    def __init__(self, reader: Any, passes: Passes, make: Callable[[Any], Any], device: torch.device) -> None:
-        self._reader = reader
-        self._passes = passes
-        self._make = make
-        self._carrier = Carrier(device)
-        self._handed = Handed(most=2)
-        self._received = 0
-        self._plan: Any = None  # of the pass; whoever moves a reader on purpose gives it another one
-
-    def start(self, batch_size: int) -> Iterator[Any]:
-        """The batches of a new pass; the pass begins with the first `next`.
-
-        An error in the batch that is on its way is raised when that batch is asked for, after the one before it.
-
-        Raises:
-            RequestError: By `next`: a newer pass has taken the reader over.
-        """
-        self._step_back()
-        batches = self._handed.noted(self._passes.start(batch_size))
-        following = self._begin(batches)
-        ours, plan = self._passes.newest, self._reader.plan
-        self._plan, received = plan, 0
-        while following is not None:
-            batch, following = following, None
-            if batch.problem is None:
-                following = self._begin(batches)
-            if self._passes.newest != ours or self._reader.plan is not plan:
-                raise taken_over()
-            if batch.problem is not None:
-                raise batch.problem
-            carried = batch.arrive()
-            self._received = received = received + 1
-            del batch
-            yield carried
-            del carried
-        self._received = 0  # all that the reader gave was received
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the trainer stands: after the last batch that it received."""
-        cursor = self._cursor
-        state: dict[str, Any] = self._reader.state_dict() if cursor is None else dump_state(self._plan, cursor)
-        return state
-
-    def _begin(self, batches: Iterator[Any]) -> _Coming | None:
-        """The next batch, on its way; None at the end."""
-        try:
-            batch = next(batches, None)
-            if batch is None:
-                return None
-            return _Coming(self._carrier.begin(self._make(batch)).arrive)
-        except Exception as problem:  # noqa: BLE001 (whatever it is, it belongs to that batch, and is raised there)
-            return _Coming(lambda: None, problem)
-
-    @property
-    def _cursor(self) -> Cursor | None:
-        """After the last batch that the trainer received; None where the reader stands there, or somebody moved it."""
-        if not self._received or self._reader.plan is not self._plan or self._reader.cursor != self._handed.newest:
-            return None
-        return self._handed.cursor_after(self._received)
-
-    def _step_back(self) -> None:
-        """Has a pass that was left early end where the trainer left it, so that the next one is the one after it."""
-        cursor = self._cursor
-        if cursor is not None and cursor != self._handed.newest:
-            self._reader.load_state_dict(self.state_dict())
-            self._reader.reset()
-        self._received = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Coming:
-    """A batch on its way."""
-
-    arrive: Callable[[], Any]
-    problem: Exception | None = None
-    """Why there is none."""
 
 
 class Carrier:

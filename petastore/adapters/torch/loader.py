@@ -15,7 +15,7 @@ from typing_extensions import TypeVar  # torch brings it; of Python's own, defau
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
 from petastore.adapters.torch.cuts import BatchTensors
-from petastore.adapters.torch.device import BatchesOnDevice, device_of
+from petastore.adapters.torch.device import Carrier, device_of
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.tensors import decimal_friendly_collate, refuse_dtypes, rows_as_dicts
 from petastore.errors import RequestError
@@ -185,7 +185,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
             raise RequestError("nulls= is about whole columns, and a collate_fn gets rows; leave one of them out")
         make: Callable[[Any], Any] = BatchTensors(forms, filled) if whole_columns else self._collated_rows
         self._passes, self._make = passes, make
-        self._on_device = None if self.device is None else BatchesOnDevice(reader, passes, make, self.device)
+        self._carrier = None if self.device is None else Carrier(self.device)
 
     def __len__(self) -> int:
         """Batches of one whole `for`, all epochs, on this rank; the same on every rank.
@@ -197,12 +197,13 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
 
     def __iter__(self) -> Iterator[Made]:  # type: ignore[override]
         batch_size = int(self.batch_size or 1)
-        if self._on_device is not None:
-            return self._on_device.start(batch_size)
+        carrier, make = self._carrier, self._make
+        if carrier is not None:
+            return self._passes.start_ahead(batch_size, lambda batch: carrier.begin(make(batch)).arrive)
         if self.pin_memory:
             return iter(self._pinned(batch_size))
         # torch's own loop would cost a third as much again as making the tensors, and there is nothing left for it.
-        return map(self._make, self._passes.start(batch_size))
+        return map(make, self._passes.start(batch_size))
 
     def _pinned(self, batch_size: int) -> torch.utils.data.DataLoader[Any]:
         """A loader of torch that does nothing but pin."""
@@ -211,8 +212,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
 
     def state_dict(self) -> dict[str, Any]:
         """Where training stands: after the last batch that was handed out. Small, JSON, and the same on every rank."""
-        state: dict[str, Any] = (self.reader if self._on_device is None else self._on_device).state_dict()
-        return state
+        return self._passes.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """The next `for` goes on where `state_dict` was called, and ends where that one would have ended.
