@@ -5,6 +5,7 @@ All values are present, times are nanoseconds, and arrays whose shapes differ ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -113,8 +114,15 @@ def ragged_cells(field: UnischemaField, column: NDArray[Any]) -> tuple[list[NDAr
     return cells, shapes
 
 
-def flattened(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def flattened(
+    field: UnischemaField, column: NDArray[Any], empty: Callable[[int, np.dtype[Any]], NDArray[Any]] = np.empty
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The values of all cells one after another, `(values,)` of the field's dtype, and the shape of each cell.
+
+    Args:
+        field: What the schema says of the column.
+        column: One array a row, object array (rows,).
+        empty: Makes the array of values, given how many and their dtype.
 
     Raises:
         DecodeError: As `ragged_cells`.
@@ -126,8 +134,9 @@ def flattened(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[Any]
         ([1, 2, 3], [2, 0, 1])
     """
     cells, shapes = ragged_cells(field, column)
-    nothing = np.empty(0, dtype=field.dtype)
-    flat = np.concatenate([nothing, *(cell.reshape(-1) for cell in cells)], dtype=field.dtype, casting="same_kind")
+    flat = empty(int(shapes.prod(axis=1).sum()), field.dtype)
+    if cells:
+        np.concatenate([cell.reshape(-1) for cell in cells], out=flat, casting="same_kind")
     return flat, shapes
 
 

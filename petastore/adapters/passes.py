@@ -113,8 +113,10 @@ class Passes:
     @property
     def _behind(self) -> Cursor | None:
         """Where training stands, if that is not where the reader does, and nobody has moved the reader since."""
-        is_moved = self._reader.plan is not self._plan or self._reader.cursor != self._begun
-        return None if is_moved or self._received == self._begun else self._received
+        received, begun = self._received, self._begun
+        if received == begun or self._reader.plan is not self._plan or self._reader.cursor != begun:
+            return None
+        return received
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

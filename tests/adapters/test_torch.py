@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from petastore.adapters.torch import DataLoader, decimal_friendly_collate
-from petastore.adapters.torch.cuts import BatchTensors
+from petastore.adapters.torch.tensors import BatchTensors
 from petastore.decoding.decode import Decoded
 from petastore.errors import DecodeError, RequestError
 from petastore.inventory import Inventory

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import flattened, ragged_cells
+from petastore.adapters.columns import flattened
 from petastore.adapters.tensorflow.arrays import aligned, plain, sizes_of, tf_dtype
 from petastore.adapters.tensorflow.tensor_column import TensorColumn
 from petastore.schema.field import UnischemaField
@@ -121,11 +121,5 @@ def column_of_free_rows(field: UnischemaField) -> TensorColumn:
 
 def _flat(field: UnischemaField, column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The values of all cells one after another, and the shape of each cell, `(rows, dimensions)`."""
-    if field.dtype.kind not in "biufc":
-        flat, shapes = flattened(field, column)
-        return plain(field.name, flat), shapes
-    cells, shapes = ragged_cells(field, column)
-    flat = aligned(int(shapes.prod(axis=1).sum()), field.dtype.newbyteorder("="))
-    if cells:
-        np.concatenate([cell.reshape(-1) for cell in cells], out=flat, casting="same_kind")
-    return flat, shapes
+    flat, shapes = flattened(field, column, np.empty if field.dtype == np.dtype(object) else aligned)
+    return plain(field.name, flat), shapes

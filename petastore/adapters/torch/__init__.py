@@ -23,7 +23,7 @@ from petastore.adapters.torch.block_sampler import BlockSampler
 from petastore.adapters.torch.loader import DataLoader
 from petastore.adapters.torch.map_dataset import MapDataset
 from petastore.adapters.torch.reader_dataset import ReaderDataset
-from petastore.adapters.torch.tensors import decimal_friendly_collate
+from petastore.adapters.torch.rows import decimal_friendly_collate
 
 __all__ = [
     "BatchedDataLoader",

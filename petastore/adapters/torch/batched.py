@@ -15,9 +15,8 @@ import numpy as np
 import torch
 
 from petastore.adapters.nulls import Nulls, nulls_of_reader
-from petastore.adapters.torch.cuts import BatchTensors
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions
-from petastore.adapters.torch.tensors import refuse_dtypes
+from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.mix import hashed_permutation, mix

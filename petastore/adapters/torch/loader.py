@@ -14,10 +14,10 @@ from typing_extensions import TypeVar  # torch brings it; of Python's own, defau
 
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
-from petastore.adapters.torch.cuts import BatchTensors
 from petastore.adapters.torch.device import Carrier, device_of
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
-from petastore.adapters.torch.tensors import decimal_friendly_collate, refuse_dtypes, rows_as_dicts
+from petastore.adapters.torch.rows import decimal_friendly_collate, rows_as_dicts
+from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.errors import RequestError
 from petastore.plan.request import Tail
 from petastore.readers.reader import Reader

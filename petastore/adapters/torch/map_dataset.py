@@ -10,7 +10,8 @@ import numpy as np
 import torch
 import torch.utils.data
 
-from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes
+from petastore.adapters.torch.rows import DecodedRows
+from petastore.adapters.torch.tensors import refuse_dtypes
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import RequestError

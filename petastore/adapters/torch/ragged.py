@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import flattened, padded, ragged_cells
+from petastore.adapters.columns import padded, ragged_cells
 from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field, refuse_ragged_windows
 from petastore.adapters.torch.tensors import shareable
 from petastore.schema.field import UnischemaField
@@ -80,14 +80,9 @@ class RaggedColumn:
 
     def _jagged(self, column: NDArray[Any], axis: int) -> torch.Tensor:
         """All cells side by side along their free dimension, in one tensor that is cut by offsets."""
-        if axis == 0:
-            flat, shapes = flattened(self.field, column)
-            sizes = [size for size in self.field.shape if size is not None]
-            packed = flat.reshape(int(shapes[:, 0].sum()), *sizes)
-        else:
-            cells, shapes = ragged_cells(self.field, column)
-            nothing: Any = np.empty([size or 0 for size in self.field.shape], self.field.dtype)
-            packed = np.concatenate([nothing, *cells], axis=axis, dtype=self.field.dtype, casting="same_kind")
+        cells, shapes = ragged_cells(self.field, column)
+        nothing: Any = np.empty([size or 0 for size in self.field.shape], self.field.dtype)
+        packed = np.concatenate([nothing, *cells], axis=axis, dtype=self.field.dtype, casting="same_kind")
         offsets = np.concatenate([[0], np.cumsum(shapes[:, axis])])
         values = torch.from_numpy(shareable(self.field.name, packed))
         return torch.nested.nested_tensor_from_jagged(values, torch.from_numpy(offsets), jagged_dim=axis + 1)

@@ -10,12 +10,12 @@ import torch
 import torch.utils.data
 
 from petastore.adapters.nulls import Nulls, nulls_of_reader
-from petastore.adapters.torch.cuts import BatchTensors
 from petastore.adapters.torch.loader import epochs_of
 from petastore.adapters.torch.map_dataset import opened_dataset
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
+from petastore.adapters.torch.rows import DecodedRows
 from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in
-from petastore.adapters.torch.tensors import DecodedRows, refuse_dtypes
+from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.errors import RequestError

@@ -1,30 +1,31 @@
-"""A reader's columns as tensors that share their memory, and rows collated to the same."""
+"""Batches as tensors that are cut, many at a time, out of the tensors of the columns that a reader made in one go.
+
+The tensors share the memory of the reader's arrays wherever torch can. Making a tensor of an array takes some
+microseconds, and a dataset may have a thousand columns: what a batch costs is kept to one call a stack of columns, in
+which torch makes the views of all of them. Some batches are cut ahead: this is the trainer's thread, and what it does
+at one go it does out of a warm cache.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from typing import Any, Final
+import weakref
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
-import torch.utils.data
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import missing_rows, nanoseconds, present
+from petastore.adapters.columns import nanoseconds, present
+from petastore.adapters.nulls import NullColumn
+from petastore.decoding.decoded import Decoded
 from petastore.errors import RequestError
-from petastore.once import once
+from petastore.readers.batch import Batch, Columns
 
-__all__ = [
-    "DecodedRows",
-    "decimal_friendly_collate",
-    "is_shareable",
-    "refuse_dtypes",
-    "rows_as_dicts",
-    "shareable",
-    "tensor_or_list",
-    "tensors_of",
-]
+__all__ = ["BatchTensors", "ColumnForm", "is_shareable", "refuse_dtypes", "shareable", "tensor_or_list"]
+
+_TENSORS_AT_ONCE = 256
+"""Tensors that are cut at one go, but for a batch that has more: some tens of microseconds."""
 
 _PROMOTED: Final[dict[np.dtype[Any], np.dtype[Any]]] = {
     np.dtype(np.uint16): np.dtype(np.int32),
@@ -32,96 +33,107 @@ _PROMOTED: Final[dict[np.dtype[Any], np.dtype[Any]]] = {
 }
 
 
-def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
-    """One batch from a list of rows: Petastorm's collate function.
+class ColumnForm(Protocol):
+    """What a column becomes that comes as other tensors than its own array."""
 
-    Text, bytes and `Decimal` stay lists; dicts are collated key by key; everything else is what
-    `torch.utils.data.default_collate` makes of it. Arrays whose shapes differ become a list of tensors. The rows that
-    a `MapDataset` decoded together are handed over as the columns that they are, as `DataLoader` has them.
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that are made."""
+
+    def tensors(self, column: NDArray[Any]) -> dict[str, torch.Tensor]:
+        """What becomes of the column of a batch."""
+
+
+class BatchTensors:
+    """Makes dicts of tensors of batches. One for each loop; not thread-safe.
 
     Args:
-        batch: Rows, each a dict from column name to value; or the values of one column. Not empty.
-
-    Raises:
-        DecodeError: A value is None.
+        ragged: By name, columns of free shape that come in another form than a list.
+        nulls: By name, columns whose missing values have something in their place.
 
     Example:
-        >>> rows = [{"id": np.int32(1), "price": Decimal("1.50")}, {"id": np.int32(2), "price": Decimal("2")}]
-        >>> decimal_friendly_collate(rows)
-        {'id': tensor([1, 2], dtype=torch.int32), 'price': [Decimal('1.50'), Decimal('2')]}
+        >>> import numpy as np
+        >>> from petastore.plan.cursor import Cursor
+        >>> from petastore.decoding.decode import Decoded
+        >>> columns = Columns({"id": Decoded(np.arange(5), None), "word": Decoded(np.array(["a"] * 5, object), None)})
+        >>> BatchTensors()(Batch(columns, 2, 4, Cursor()))
+        {'id': tensor([2, 3]), 'word': ['a', 'a']}
     """
-    if isinstance(batch, DecodedRows):
-        return batch.tensors()
-    first = batch[0]
-    if isinstance(first, Mapping):
-        return {key: _collated_column(key, [row[key] for row in batch]) for key in first}
-    if isinstance(first, (str, bytes, Decimal, list)):
-        return list(batch)
-    if isinstance(first, (np.ndarray, torch.Tensor)) and len({value.shape for value in batch}) > 1:
-        return [torch.as_tensor(value) for value in batch]
-    return torch.utils.data.default_collate(list(batch))
+
+    def __init__(
+        self, ragged: Mapping[str, ColumnForm] | None = None, nulls: Mapping[str, NullColumn] | None = None
+    ) -> None:
+        self._ragged = ragged or {}
+        self._nulls = nulls or {}
+        # Weak, so that what was cut up is not kept any longer than its batches.
+        self._tensors: weakref.WeakKeyDictionary[Columns, _Tensors] = weakref.WeakKeyDictionary()
+
+    def __call__(self, batch: Batch) -> dict[str, Any]:
+        """Column name to tensor, or to a list where no tensor holds the column; see `DataLoader`."""
+        tensors = self._tensors.get(batch.source)
+        if tensors is None:
+            tensors = self._tensors[batch.source] = _Tensors(batch.source, self._ragged, self._nulls)
+        return tensors.cut(batch)
 
 
-def _collated_column(key: Any, values: list[Any]) -> Any:
-    if any(value is None for value in values):
-        present(str(key), np.array([value is not None or None for value in values], dtype=object))
-    return decimal_friendly_collate(values)
+class _Tensors:
+    """The tensors of columns that were made in one go; holds their memory, and not the columns."""
+
+    def __init__(self, columns: Columns, ragged: Mapping[str, ColumnForm], nulls: Mapping[str, NullColumn]) -> None:
+        self._ragged = ragged
+        by_name = _filled(columns.by_name, nulls) if nulls else columns.by_name
+        self._names = dict.fromkeys(
+            made for name in by_name for made in (ragged[name].names if name in ragged else (name,))
+        )
+        self._stacks = [(names, torch.from_numpy(stack)) for names, stack in columns.stacks if is_shareable(stack)]
+        stacked = {name for names, _ in self._stacks for name in names}
+        self._single = {
+            name: torch.from_numpy(column.values)
+            for name, column in by_name.items()
+            if name not in stacked and column.missing is None and is_shareable(column.values)
+        }
+        self._others = {
+            name: column for name, column in by_name.items() if name not in stacked and name not in self._single
+        }
+        self._rows = max((len(column.values) for column in by_name.values()), default=0)
+
+        self._ahead = max(_TENSORS_AT_ONCE // max(len(stacked) + len(self._single), 1), 1)
+        self._ready: dict[tuple[int, int], dict[str, Any]] = {}
+
+    def cut(self, batch: Batch) -> dict[str, Any]:
+        tensors = self._ready.pop((batch.first, batch.stop), None)
+        if tensors is None:
+            tensors = self._cut_ahead(batch.first, batch.stop)
+        for name, column in self._others.items():
+            rows = column.rows(batch.first, batch.stop)
+            if name in self._ragged:
+                tensors.update(self._ragged[name].tensors(rows))
+            else:
+                tensors[name] = tensor_or_list(name, rows)
+        return tensors
+
+    def _cut_ahead(self, first: int, stop: int) -> dict[str, Any]:
+        """The batch [first, stop), and as `_ready` those after it, if they are as large; nearly all are."""
+        size = stop - first
+        batches = min((self._rows - first) // size, self._ahead) if size else 1
+        cut = [self._names.copy() for _ in range(batches)]
+        for names, stack in self._stacks:
+            for tensors, columns in zip(
+                cut, torch.split(stack[:, first : first + batches * size], size, 1), strict=True
+            ):
+                tensors.update(zip(names, columns.unbind(0), strict=True))
+        for name, tensor in self._single.items():
+            for tensors, rows in zip(cut, torch.split(tensor[first : first + batches * size], size), strict=True):
+                tensors[name] = rows
+        self._ready = {(first + place * size, stop + place * size): cut[place] for place in range(1, batches)}
+        return cut[0]
 
 
-class DecodedRows(Sequence[dict[str, Any]]):
-    """Rows that were decoded together, as dicts of tensors; made one by one only for those who look at them so."""
-
-    def __init__(self, columns: Mapping[str, NDArray[Any]], num_rows: int) -> None:
-        self._columns = dict(columns)
-        self._num_rows = num_rows
-
-    def __len__(self) -> int:
-        return self._num_rows
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(self._num_rows))]
-        if not -self._num_rows <= index < self._num_rows:
-            raise IndexError(index)
-        return {name: values[index] for name, values in self._values.items()}
-
-    @once
-    def _values(self) -> dict[str, Any]:
-        return {name: _row_tensors(name, column) for name, column in self._columns.items()}
-
-    def tensors(self) -> dict[str, Any]:
-        """The rows as one batch."""
-        return tensors_of(self._columns)
-
-
-def _row_tensors(name: str, column: NDArray[Any]) -> Any:
-    """What has the tensor, or the value, of row i at place i; None where it is missing."""
-    missing = missing_rows(column)
-    if column.dtype == np.dtype(object) or not missing.any():
-        return tensor_or_list(name, column)
-    tensors = torch.from_numpy(shareable(name, np.asarray(column)))
-    return [None if gone else tensor for gone, tensor in zip(missing.tolist(), tensors, strict=True)]
-
-
-def rows_as_dicts(batch: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
-    """The rows of a batch as dicts of NumPy values, None where one is missing."""
-    names = list(batch)
-    columns = [_row_values(name, batch[name]) for name in names]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def _row_values(name: str, column: NDArray[Any]) -> list[Any]:
-    """One NumPy value a row, of the dtypes that tensors have; None where it is missing."""
-    if column.dtype == np.dtype(object):
-        return [shareable(name, cell) if isinstance(cell, np.ndarray) else cell for cell in column]
-    missing = missing_rows(column)
-    values = list(shareable(name, np.asarray(column)))
-    return [None if gone else value for gone, value in zip(missing, values, strict=True)] if missing.any() else values
-
-
-def tensors_of(batch: Any) -> dict[str, Any]:
-    """The columns of a batch as tensors, or lists where no tensor holds them."""
-    return {name: tensor_or_list(name, column) for name, column in batch.items()}
+def _filled(columns: Mapping[str, Decoded], nulls: Mapping[str, NullColumn]) -> dict[str, Decoded]:
+    made: dict[str, Decoded] = {}
+    for name, column in columns.items():
+        made |= nulls[name].decoded(column) if name in nulls else {name: column}
+    return made
 
 
 def tensor_or_list(name: str, column: NDArray[Any]) -> Any:
