@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.adapters.columns import missing_rows
 from petastore.codecs import ScalarCodec
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
@@ -18,7 +19,7 @@ from petastore.readers.by_number.random_access import RandomAccess
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 
-__all__ = ["DecodedRowGroups", "missing_rows", "plain_batch", "plain_schema"]
+__all__ = ["DecodedRowGroups", "plain_batch", "plain_schema"]
 
 _PART_BYTES = 16 * 1024 * 1024
 # What is assumed of a value whose size no schema knows.
@@ -135,17 +136,3 @@ def _cells(values: NDArray[Any], field: UnischemaField) -> pa.Array:
 
 def _encoded(values: NDArray[Any], field: UnischemaField) -> pa.Array:
     return codec_of(field).encode_column(values if field.is_fixed else list(values), field)
-
-
-def missing_rows(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which rows of a column have no value, (rows,).
-
-    Example:
-        >>> missing_rows(np.array(["a", None], object)), missing_rows(np.zeros((2, 3)))
-        (array([False,  True]), array([False, False]))
-    """
-    if isinstance(values, np.ma.MaskedArray):
-        return np.asarray(np.ma.getmaskarray(values).reshape(len(values), -1).any(axis=1))
-    if values.dtype == np.dtype(object):
-        return np.fromiter((value is None for value in values), np.bool_, len(values))
-    return np.zeros(len(values), np.bool_)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from petastore.dataset import open_dataset
 from petastore.errors import RequestError
+from petastore.predicates.column import each_value
 from petastore.schema import Unischema, UnischemaField
-from petastore.spark.decoded import DecodedRowGroups, missing_rows, plain_batch, plain_schema
+from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -114,7 +114,7 @@ class _Rows:
     def __call__(self, group: int) -> Iterator[Any]:
         make = self.groups.schema.row_type._make
         for columns in self.groups.parts(group):
-            yield from map(make, zip(*map(_values, columns.values()), strict=True))
+            yield from map(make, zip(*map(each_value, columns.values()), strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,11 +129,3 @@ class _Batches:
             for group in batch.column(0).to_pylist():
                 for columns in self.groups.parts(group):
                     yield plain_batch(columns, self.plain)
-
-
-def _values(column: Any) -> Iterable[Any]:
-    """The values of a column one by one, None where one is missing."""
-    if not isinstance(column, np.ma.MaskedArray):
-        return cast("Iterable[Any]", column)
-    missing = missing_rows(column).tolist()
-    return (None if absent else value for value, absent in zip(column.data, missing, strict=True))

@@ -41,6 +41,20 @@ def test_rows_with_missing_values_are_found_in_every_kind_of_column() -> None:
     assert missing_rows(np.array([1.0, np.nan])).tolist() == [False, False]
 
 
+@pytest.mark.parametrize(
+    ("values", "missing"),
+    [
+        (np.zeros((2, 3)), [False, False]),
+        (np.ma.MaskedArray(np.zeros((2, 3)), [[True] * 3, [False] * 3]), [True, False]),
+        (np.ma.MaskedArray(np.zeros(2), [False, True]), [False, True]),
+        (np.array([None, "a"], object), [True, False]),
+        (np.zeros((0, 3)), []),
+    ],
+)
+def test_missing_rows_are_found(values: Any, missing: list[bool]) -> None:
+    assert missing_rows(values).tolist() == missing
+
+
 @given(
     times=hnp.arrays(np.int64, 5, elements=st.integers(-(2**62), 2**62)),
     unit=st.sampled_from(["D", "h", "m", "s", "ms", "us", "ns", "ps"]),

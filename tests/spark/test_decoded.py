@@ -16,7 +16,7 @@ from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import DecodeError, RequestError, SchemaError
 from petastore.schema.arrow import storage_schema
 from petastore.spark import decoded
-from petastore.spark.decoded import DecodedRowGroups, missing_rows, plain_batch, plain_schema
+from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
 
 PETASTORM = ["petastorm-0.13.1/Meadow", "petastorm-legacy/0.5.1", "petastorm-legacy/0.7.6"]
 
@@ -81,20 +81,6 @@ def test_missing_values_stay_missing(tmp_path: Path) -> None:
     nothing = dict.fromkeys(full)
     some = {"number": 7, "text": "a", "fixed": [1, 1], "free": [1, 1, 1], "image": [[1, 1], [1, 1]]}
     assert batch.to_pylist() == [nothing, some, nothing]
-
-
-@pytest.mark.parametrize(
-    ("values", "missing"),
-    [
-        (np.zeros((2, 3)), [False, False]),
-        (np.ma.MaskedArray(np.zeros((2, 3)), [[True] * 3, [False] * 3]), [True, False]),
-        (np.ma.MaskedArray(np.zeros(2), [False, True]), [False, True]),
-        (np.array([None, "a"], object), [True, False]),
-        (np.zeros((0, 3)), []),
-    ],
-)
-def test_missing_rows_are_found(values: Any, missing: list[bool]) -> None:
-    assert missing_rows(values).tolist() == missing
 
 
 def test_a_cell_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
