@@ -30,7 +30,7 @@ from petastore.storage.metadata.manifest import (
 )
 from petastore.writers.exclusive import committing
 
-__all__ = ["check_stored", "commit_dataset", "publish"]
+__all__ = ["check_stored", "commit_dataset", "manifest_of", "publish"]
 
 _ATTEMPTS = 5
 
@@ -73,13 +73,22 @@ def commit_dataset(
 
     def change() -> Manifest:
         _forget_ended_writes(location)
-        footers = read_footers(location, list_data_files(location) if files is None else files)
-        for footer in footers:
-            check_stored(footer, schema)
-        partition_fields([footer.file for footer in footers])  # refuses files under different keys
-        return Manifest(inventory_of(footers), dump_document(schema.name, schema), writer)
+        return manifest_of(location, list_data_files(location) if files is None else files, schema, writer=writer)
 
     return publish(location, schema, change)
+
+
+def manifest_of(location: Location, files: Sequence[str], schema: Unischema, *, writer: str) -> Manifest:
+    """The manifest that makes data files a dataset, once each was checked against the schema.
+
+    Raises:
+        SchemaError, MetadataError, StorageError: As `commit_dataset`.
+    """
+    footers = read_footers(location, files)
+    for footer in footers:
+        check_stored(footer, schema)
+    partition_fields([footer.file for footer in footers])  # refuses files under different keys
+    return Manifest(inventory_of(footers), dump_document(schema.name, schema), writer)
 
 
 def _forget_ended_writes(location: Location) -> None:

@@ -15,11 +15,10 @@ from petastore.schema import Unischema
 from petastore.schema.document import dump_document
 from petastore.storage.files.listing import files_beside, is_called_parquet, list_data_files
 from petastore.storage.files.location import Location
-from petastore.storage.files.partitions import partition_fields
-from petastore.storage.footers.footers import inventory_of, is_parquet, parquet_among, read_footers
+from petastore.storage.footers.footers import is_parquet, parquet_among
 from petastore.storage.metadata.manifest import Manifest, read_manifest
 from petastore.storage.requests.at_once import at_once
-from petastore.writers.commit import check_stored, publish
+from petastore.writers.commit import manifest_of, publish
 from petastore.writers.target import schema_difference
 
 __all__ = ["BlockCommit"]
@@ -74,11 +73,7 @@ class BlockCommit:
         return inventory
 
     def _next_manifest(self) -> Manifest:
-        footers = read_footers(self._location, self._files())
-        for footer in footers:
-            check_stored(footer, self._schema)
-        partition_fields([footer.file for footer in footers])  # refuses files under different keys
-        return Manifest(inventory_of(footers), self._document, self._writer)
+        return manifest_of(self._location, self._files(), self._schema, writer=self._writer)
 
     def _files(self) -> list[str]:
         """What the manifest lists and is still there, and what the block added; all Parquet, where there is none."""
