@@ -126,7 +126,7 @@ def keep(
         with kept.lock:
             if kept.is_over:
                 continue  # since it was looked up
-            if kept.dataset is not None and not _is_there(kept):
+            if kept.dataset is not None and kept.parent is not None and not _is_at(kept.parent, kept.name):
                 _end(kept)  # somebody else removed it
                 continue
             if kept.dataset is None:
@@ -138,11 +138,6 @@ def keep(
             user = use(kept.url, kept.dataset)
             kept.users.add(user)
             return user
-
-
-def _is_there(kept: Kept) -> bool:
-    assert kept.parent is not None  # noqa: S101 - it was filled
-    return _is_at(kept.parent, kept.name)
 
 
 def _is_at(parent: Location, name: str) -> bool:
@@ -170,6 +165,11 @@ def _entry_of(df: DataFrame, storing: Storing) -> Kept:
                 return kept
         entries.append(Kept(storing, df, files, os.getpid()))
         return entries[-1]
+
+
+def _of_this_process() -> list[Kept]:
+    with _lock:
+        return [kept for entries in _kept.values() for kept in entries if kept.pid == os.getpid()]
 
 
 def _forget(kept: Kept) -> None:
@@ -254,8 +254,7 @@ def release(url: str, user: Any, *, storage_options: Mapping[str, Any] | None) -
     Raises:
         StorageError: The storage refused.
     """
-    with _lock:
-        mine = [kept for entries in _kept.values() for kept in entries if kept.url == url and kept.pid == os.getpid()]
+    mine = [kept for kept in _of_this_process() if kept.url == url]
     for kept in mine:
         with kept.lock:
             kept.users.discard(user)
@@ -298,9 +297,7 @@ def _remove_abandoned(parent: Location, base: str) -> None:
 @atexit.register
 def _remove_all() -> None:
     """Remove the directories of this process; a forked child leaves those of its parent alone."""
-    with _lock:
-        mine = [kept for entries in _kept.values() for kept in entries if kept.pid == os.getpid()]
-    for kept in mine:
+    for kept in _of_this_process():
         try:
             _end(kept)
         except Exception as problem:  # noqa: BLE001 - the next directory is to be removed, whatever happened to this one

@@ -123,10 +123,14 @@ class Leases:
 
     def __init__(self, renewed_every: float = _RENEWED_EVERY) -> None:
         self._every = renewed_every
+        self.make_anew()
+        forks.made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """Holds none."""
         self._lock = forks.Lock()
         self._held: dict[tuple[str, str], Location] = {}
         self._ended: threading.Event | None = None
-        self._pid = os.getpid()
 
     def take(self, parent: Location, name: str) -> None:
         """Write the lease of a directory that is going to be made, and keep it renewed.
@@ -141,7 +145,6 @@ class Leases:
         create_directory(parent)
         _write(parent, name)
         with self._lock:
-            self._forget_parents_leases()
             self._held[parent.url, name] = parent
             if self._ended is None:
                 self._ended = threading.Event()
@@ -154,17 +157,12 @@ class Leases:
             StorageError: The storage refused.
         """
         with self._lock:
-            self._forget_parents_leases()
             self._held.pop((parent.url, name), None)
             if not self._held and self._ended is not None:
                 self._ended.set()
                 self._ended = None
         with contextlib.suppress(FileMissingError):  # another process removed what it took for abandoned
             delete_file(parent, _file(name))
-
-    def _forget_parents_leases(self) -> None:
-        if self._pid != os.getpid():
-            self._pid, self._held, self._ended = os.getpid(), {}, None
 
     def _renew(self, ended: threading.Event) -> None:
         while not ended.wait(self._every):
