@@ -14,7 +14,6 @@ from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset, open_dataset
 from petastore.errors import CodecError, RequestError
 from petastore.schema.field import UnischemaField
-from petastore.schema.row import row_type
 from petastore.schema.unischema import Unischema
 from petastore.selecting.retired import HdfsDriver, Retired, tell_retired
 from petastore.storage.files.location import open_location
@@ -169,17 +168,12 @@ def make_petastorm_dataset(reader: Any) -> Any:
         MissingExtraError: TensorFlow is not installed.
     """
     from petastore.adapters.tensorflow import make_tf_dataset, with_signed_integers
+    from petastore.adapters.tensorflow.petastorm import as_named_tuples
 
     dataset = with_signed_integers(make_tf_dataset(reader, reader.rows_per_batch if reader.batched_output else None))
     if reader.ngram is not None and not reader.batched_output:
         return dataset.map(functools.partial(_as_window, reader.ngram, reader.row_schema))
-    names = tuple(dataset.element_spec)
-    row = row_type(reader.schema.name if reader.schema.name.isidentifier() else "Row", names)
-
-    def named(columns: dict[str, Any]) -> Any:
-        return row(*(columns[name] for name in names))
-
-    return dataset.map(named)
+    return as_named_tuples(dataset, reader.schema.name if reader.schema.name.isidentifier() else "Row")
 
 
 def tf_tensors(

@@ -7,8 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from petastore.errors import RequestError
+from petastore.schema.row import row_type
 
-__all__ = ["tensors_of_next", "with_signed_integers"]
+__all__ = ["as_named_tuples", "tensors_of_next", "with_signed_integers"]
 
 
 def tensors_of_next(dataset: Any) -> Any:
@@ -33,6 +34,18 @@ def tensors_of_next(dataset: Any) -> Any:
             "the dataset (`for row in make_tf_dataset(reader)`), or build the graph `with tf.Graph().as_default():`"
         )
     return tf.compat.v1.data.make_one_shot_iterator(dataset).get_next()
+
+
+def as_named_tuples(dataset: Any, name: str) -> Any:
+    """The dataset with named tuples of this name in place of dicts.
+
+    Example:
+        >>> as_named_tuples(tf.data.Dataset.from_tensors({"x": 1}), "row").element_spec
+        row(x=TensorSpec(shape=(), dtype=tf.int32, name=None))
+    """
+    names = tuple(dataset.element_spec)
+    row = row_type(name, names)
+    return dataset.map(lambda columns: row(*(columns[name] for name in names)))
 
 
 def with_signed_integers(dataset: Any) -> Any:

@@ -16,7 +16,6 @@ from petastore.errors import DatasetNotFoundError, ReaderClosedError, RequestErr
 from petastore.front import make_batch_reader
 from petastore.plan.request import whole_number
 from petastore.readers.reader import Reader
-from petastore.schema.row import row_type
 from petastore.spark.caching.converter_cache import Storing, keep, release
 from petastore.spark.caching.ranks import warn_of_other_shard
 from petastore.spark.tensor_columns import FloatDtype
@@ -229,11 +228,9 @@ class SparkDatasetConverter:
 
         def adapt(reader: Reader) -> Any:
             from petastore.adapters.tensorflow import make_tf_dataset
+            from petastore.adapters.tensorflow.petastorm import as_named_tuples
 
-            dataset = make_tf_dataset(reader, rows)
-            names = tuple(dataset.element_spec)
-            batch_type = row_type("batch", names)
-            named = dataset.map(lambda batch: batch_type(*(batch[name] for name in names)))
+            named = as_named_tuples(make_tf_dataset(reader, rows), "batch")
             return named if prefetch is None else named.prefetch(prefetch)
 
         return self._reading(arguments, adapt)
