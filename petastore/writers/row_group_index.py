@@ -11,17 +11,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
-from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset, open_dataset
-from petastore.decoding.decode import decode_cells
-from petastore.errors import DecodeError, PetastoreError, RequestError, TransformError
+from petastore.errors import PetastoreError, RequestError, TransformError
 from petastore.indexers import FieldNotNullIndexer, RowGroupIndex, RowGroupIndexerBase
-from petastore.plan.unit import ReadUnit
 from petastore.predicates.column import each_value
+from petastore.readers.by_number.random_access import RandomAccess
 from petastore.storage.metadata.row_group_index import write_indexes
-from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
+from petastore.work.workers import Workers
 
 __all__ = ["build_rowgroup_index"]
 
@@ -108,15 +106,16 @@ def _checked(indexers: Iterable[Any], dataset: Dataset) -> list[Any]:
 
 def _built(dataset: Dataset, indexers: list[Any], workers: Workers) -> Iterator[list[Any]]:
     """Of each row group: copies of the indexers that have seen it."""
-    names = tuple(dict.fromkeys(name for indexer in indexers for name in indexer.column_names))
-    partitions = dataset.partition_values(names)
+    names = dict.fromkeys(name for indexer in indexers for name in indexer.column_names)
+    cells = RandomAccess(dataset, [dataset.schema[name] for name in names], cache_bytes=0)
+    stops = np.cumsum(dataset.inventory.rows)
     empty = copy.deepcopy(indexers)
     pool = workers.pool()
     waiting: deque[Any] = deque()
     try:
-        for group, rows in enumerate(dataset.inventory.rows.tolist()):
+        for group, (rows, stop) in enumerate(zip(dataset.inventory.rows.tolist(), stops.tolist(), strict=True)):
             if rows:
-                task = functools.partial(_look, dataset, group, names, partitions, empty)
+                task = functools.partial(_look, cells, group, range(stop - rows, stop), empty)
                 waiting.append(pool.submit(task, priority=group))
             if len(waiting) > pool.workers:
                 yield waiting.popleft().result()
@@ -127,24 +126,8 @@ def _built(dataset: Dataset, indexers: list[Any], workers: Workers) -> Iterator[
         pool.join()
 
 
-def _look(
-    dataset: Dataset, group: int, names: tuple[str, ...], partitions: Mapping[str, Any], empty: list[Any]
-) -> list[Any]:
-    inventory = dataset.inventory
-    file, ordinal = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
-    rows = int(inventory.rows[group])
-    stored = tuple(name for name in names if name not in partitions)
-    table = dataset.read(ReadUnit(group, file, ordinal, (0, rows), stored))
-    columns = {}
-    for name in names:
-        field = dataset.schema[name]
-        cells = pa.repeat(partitions[name][group], rows) if name in partitions else table.column(name).combine_chunks()
-        try:
-            columns[name] = decode_cells(cells, field, codec_of(field), max_cell_bytes=DEFAULT_MAX_CELL_BYTES).rows(
-                0, rows
-            )
-        except DecodeError as problem:
-            raise problem.at(file=file.path, row_group=ordinal) from problem.__cause__
+def _look(cells: RandomAccess, group: int, rows: range, empty: list[Any]) -> list[Any]:
+    columns = cells.take(np.arange(rows.start, rows.stop))
     built = copy.deepcopy(empty)
     values = {name: each_value(column) for name, column in columns.items()}
     for indexer in built:
@@ -153,7 +136,7 @@ def _look(
             _called(indexer, batch, columns, group)
         else:
             own = {name: values[name] for name in indexer.column_names}
-            decoded = [{name: of_name[row] for name, of_name in own.items()} for row in range(rows)]
+            decoded = [{name: of_name[row] for name, of_name in own.items()} for row in range(len(rows))]
             _called(indexer, indexer.build_index, decoded, group)
     return built
 
