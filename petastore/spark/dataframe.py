@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from petastore.errors import RequestError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 from petastore.spark.columns import encode_batch
-from petastore.writers.encode import encode_rows, in_chunks
+from petastore.writers.encode import check_rows, encode_chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,14 +96,9 @@ def rows_to_dataframe(spark: SparkSession, schema: Unischema, rows: Iterable[Any
         MissingExtraError: pyspark is not installed.
     """
     spark_schema = schema.as_spark_schema()
-    if not isinstance(rows, Iterable) or isinstance(rows, (Mapping, str, bytes)):
-        raise RequestError(f"rows is an iterable of dicts, one a row, but a {type(rows).__name__} was given")
-    batches: list[pa.RecordBatch] = []
-    done = 0
-    for chunk in in_chunks(rows, schema):
-        batches.append(encode_rows(chunk, schema, first_row=done))
-        done += len(chunk)
-    return spark.createDataFrame(pa.Table.from_batches(batches, storage_schema(schema)), spark_schema)
+    check_rows(rows)
+    table = pa.Table.from_batches(encode_chunks(rows, schema), storage_schema(schema))
+    return spark.createDataFrame(table, spark_schema)
 
 
 @dataclasses.dataclass(frozen=True)

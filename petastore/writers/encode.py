@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 
 from petastore.codecs.registry import codec_of
-from petastore.errors import EncodeError
+from petastore.errors import EncodeError, RequestError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 
-__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "encode_rows", "in_chunks"]
+__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "check_rows", "encode_chunks", "encode_rows", "in_chunks"]
 
 CHUNK_BYTES = 16 * 1024 * 1024
 """Rows are encoded together up to about this many bytes of values, so that memory stays bounded."""
@@ -21,6 +21,32 @@ CHUNK_ROWS = 4096
 """Rows are encoded together up to this many."""
 
 _UNKNOWN_BYTES = 64
+
+
+def check_rows(rows: Any) -> None:
+    """Refuses what is no iterable of rows.
+
+    Raises:
+        RequestError: It is none, or one row alone.
+    """
+    if not isinstance(rows, Iterable) or isinstance(rows, (Mapping, str, bytes)):
+        raise RequestError(f"rows is an iterable of dicts, one a row, but a {type(rows).__name__} was given")
+
+
+def encode_chunks(rows: Iterable[Any], schema: Unischema) -> Iterator[pa.RecordBatch]:
+    """Encode any number of rows, `in_chunks`, so that memory stays bounded.
+
+    Args:
+        rows: Dicts or named tuples.
+        schema: What the rows are.
+
+    Raises:
+        EncodeError: As `encode_rows`; by `next`.
+    """
+    done = 0
+    for chunk in in_chunks(rows, schema):
+        yield encode_rows(chunk, schema, first_row=done)
+        done += len(chunk)
 
 
 def encode_rows(rows: Sequence[Mapping[str, Any]], schema: Unischema, *, first_row: int = 0) -> pa.RecordBatch:

@@ -13,10 +13,8 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args
-
-import pyarrow as pa
 
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
@@ -24,7 +22,7 @@ from petastore.schema import Unischema
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footers import read_footers
 from petastore.writers.commit import publish
-from petastore.writers.encode import encode_rows, in_chunks
+from petastore.writers.encode import check_rows, encode_chunks
 from petastore.writers.files import DataFiles
 from petastore.writers.layout import Layout, row_groups
 from petastore.writers.parquet import Compression, writer_options
@@ -97,7 +95,7 @@ def write_dataset(
     files = DataFiles(location, schema, layout, options, first_number=target.first_number)
     try:
         done = 0
-        for group in row_groups(_encoded(rows, schema), layout):
+        for group in row_groups(encode_chunks(rows, schema), layout):
             files.write(group)
             done += group.num_rows
             if progress is not None:
@@ -119,15 +117,7 @@ def _check_request(url: Any, schema: Any, rows: Any, mode: Any) -> None:
         raise RequestError(f"write_dataset takes a Unischema with at least one field, but {schema!r} was given")
     if mode not in get_args(Mode):
         raise RequestError(f"mode={mode!r} is not known; choose one of {', '.join(map(repr, get_args(Mode)))}")
-    if not isinstance(rows, Iterable) or isinstance(rows, (Mapping, str, bytes)):
-        raise RequestError(f"rows is an iterable of dicts, one a row, but a {type(rows).__name__} was given")
-
-
-def _encoded(rows: Iterable[Any], schema: Unischema) -> Iterator[pa.RecordBatch]:
-    first = 0
-    for chunk in in_chunks(rows, schema):
-        yield encode_rows(chunk, schema, first_row=first)
-        first += len(chunk)
+    check_rows(rows)
 
 
 def _writer() -> str:

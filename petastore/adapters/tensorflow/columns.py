@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,10 +39,7 @@ def columns_of_field(
 
 
 def _filled(columns: list[TensorColumn], null: NullColumn) -> list[TensorColumn]:
-    filled = [
-        dataclasses.replace(column, convert=functools.partial(_convert_filled, null, column.convert), is_as_it_is=False)
-        for column in columns
-    ]
+    filled = [_without_missing(column, null) for column in columns]
     if null.mask is None:
         return filled
     length = columns[0].parts[0].shape[1:2] if null.is_windows else ()
@@ -53,10 +48,8 @@ def _filled(columns: list[TensorColumn], null: NullColumn) -> list[TensorColumn]
     return [*filled, mask]
 
 
-def _convert_filled(
-    null: NullColumn, convert: Callable[[NDArray[Any]], Sequence[NDArray[Any]]], column: NDArray[Any]
-) -> Sequence[NDArray[Any]]:
-    return convert(null.filled(column))
+def _without_missing(column: TensorColumn, null: NullColumn) -> TensorColumn:
+    return dataclasses.replace(column, convert=lambda values: column.convert(null.filled(values)), is_as_it_is=False)
 
 
 def _padded(field: UnischemaField, form: Form) -> list[TensorColumn]:

@@ -37,7 +37,6 @@ _BYTES_A_CALL = 4 * 1024 * 1024
 _ROWS_A_CALL = 1024
 _BYTES_OF_A_FREE_VALUE = 64 * 1024
 _BYTES_OF_A_TEXT = 64
-_LARGEST_BATCH = 65_536
 
 
 def make_tf_dataset(
@@ -119,7 +118,7 @@ def make_tf_dataset(
     passes = Passes(reader)
     if batch_size is None:
         dataset = _rows(lambda: _runs_of_rows(reader, passes), columns, reader.stacked_columns)
-        elements_per_epoch = reader.plan.rows_per_epoch(_rows_cut_by_the_reader(reader))
+        elements_per_epoch = reader.num_rows
     else:
         dataset = _batches(lambda: noted(reader, passes, int(batch_size)), columns, reader.stacked_columns)
         elements_per_epoch = reader.steps_per_epoch(int(batch_size))
@@ -183,22 +182,15 @@ def _rows(runs: Callable[[], Iterator[Run]], columns: list[TensorColumn], stacks
 def _runs_of_rows(reader: Any, passes: Passes) -> Iterator[Run]:
     """The rows that iterating the reader gives, in that order, many at a time."""
     # Larger batches would each be ordered lane by lane, and so be mixed worse than the rows one by one.
-    size = _rows_cut_by_the_reader(reader)
     if reader.batched_output:
         forgotten(reader)
-        return runs_of(passes.start(size), most=1)
-    return runs_of(noted(reader, passes, size), most=_rows_a_call(reader))
+        return runs_of(passes.start(reader.rows_per_batch), most=1)
+    return runs_of(noted(reader, passes, reader.rows_per_batch), most=_rows_a_call(reader))
 
 
 def _fields(reader: Any) -> list[UnischemaField]:
     padded = reader.plan.request.tail is Tail.PAD
     return [*reader.schema, *([UnischemaField(VALID_COLUMN, np.bool_)] if padded else [])]
-
-
-def _rows_cut_by_the_reader(reader: Any) -> int:
-    """Rows at a time as the reader itself iterates: one, or the largest row group where it gives column batches."""
-    largest = int(reader.plan.inventory.rows.max(initial=1))
-    return max(min(largest, _LARGEST_BATCH), 1) if reader.batched_output else 1
 
 
 def _rows_a_call(reader: Any) -> int:
