@@ -1,0 +1,156 @@
+"""The loader over a reader in memory: length, passes, options and pinning.
+
+`test_loader_of_datasets.py` reads real datasets.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from petastore.adapters.torch import DataLoader
+from petastore.adapters.torch.rows import decimal_friendly_collate
+from petastore.errors import DecodeError, RequestError
+from petastore.readers.batch import Batch
+from tests.adapters.torch.in_memory import InMemory, ReaderInMemory
+
+
+def test_it_is_a_torch_loader_with_the_attributes_of_one() -> None:
+    loader = DataLoader(ReaderInMemory({"id": np.arange(10)}, num_epochs=2), 4)
+    assert isinstance(loader, torch.utils.data.DataLoader)
+    assert isinstance(loader.dataset, torch.utils.data.IterableDataset)
+    assert (loader.batch_size, loader.num_workers, loader.drop_last, loader.pin_memory) == (4, 0, False, False)
+    assert loader.collate_fn is decimal_friendly_collate
+    assert len(loader) == 6 == len(list(loader))
+    assert len(loader.dataset) == 20 == len(list(loader.dataset))  # type: ignore[arg-type]
+
+
+def test_an_endless_loader_has_no_length_and_says_why() -> None:
+    loader = DataLoader(ReaderInMemory({"id": np.arange(10)}, num_epochs=None), 4)
+    with pytest.raises(TypeError, match="num_epochs=None is endless"):
+        len(loader)
+    batches = iter(loader)
+    assert [next(batches)["id"].tolist() for _ in range(4)][-1] == [0, 1, 2, 3]
+
+
+def test_a_loader_without_rows_has_no_batches() -> None:
+    loader = DataLoader(ReaderInMemory({"id": np.arange(0)}), 4)
+    assert len(loader) == 0 == len(list(loader))
+
+
+def test_each_for_is_a_whole_pass_also_after_a_break() -> None:
+    reader = ReaderInMemory({"id": np.arange(10)})
+    loader = DataLoader(reader, 4)
+    whole = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [batch["id"].tolist() for batch in loader] == whole
+    assert reader.resets == 0
+    for batch in loader:
+        assert batch["id"].tolist() == whole[0]
+        break
+    assert next(iter(loader))["id"].tolist() == whole[0]
+    assert [batch["id"].tolist() for batch in loader] == whole
+    assert reader.resets == 3
+    assert reader.calls == [4] * 4
+
+
+def test_of_two_iterators_at_once_the_older_one_says_so() -> None:
+    loader = DataLoader(ReaderInMemory({"id": np.arange(10)}), 4)
+    older, newer = iter(loader), iter(loader)
+    assert next(older)["id"].tolist() == next(newer)["id"].tolist() == [0, 1, 2, 3]
+    with pytest.raises(RequestError, match="the loader was iterated again"):
+        next(older)
+    assert [batch["id"].tolist() for batch in newer] == [[4, 5, 6, 7], [8, 9]]
+
+
+def test_rows_of_the_dataset_and_batches_of_the_loader_are_one_reader() -> None:
+    loader = DataLoader(ReaderInMemory({"id": np.arange(10)}), 4)
+    rows = iter(loader.dataset)
+    assert next(rows) == {"id": 0}
+    assert len(list(loader)) == 3
+    with pytest.raises(RequestError, match="the loader was iterated again"):
+        list(rows)
+
+
+def test_an_error_of_the_reader_arrives_as_it_is_and_the_next_pass_is_whole() -> None:
+    class Failing(InMemory):
+        def batches(self, n: int) -> Iterator[Batch]:
+            for number, batch in enumerate(super().batches(n)):
+                if number == 1 and self.resets == 0:
+                    raise DecodeError("the png is damaged", column="image")
+                yield batch
+
+    failing: Any = Failing
+    loader = DataLoader(failing({"id": np.arange(10)}), 4)
+    with pytest.raises(DecodeError, match="column 'image': the png is damaged"):
+        list(loader)
+    assert len(list(loader)) == 3
+
+
+def test_the_shuffling_queue_is_accepted_and_says_once_that_it_does_nothing() -> None:
+    reader = ReaderInMemory({"id": np.arange(3)})
+    with pytest.warns(UserWarning, match=r"shuffling_queue_capacity=1000 does nothing.*shuffle_rows=True") as caught:
+        loader = DataLoader(reader, 2, None, 1000)
+    assert [len(batch["id"]) for batch in loader] == [2, 1]
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"num_workers": 2}, r"num_workers=2 cannot be: the reader has its own workers.*workers_count"),
+        ({"shuffle": True}, "shuffle_rows=True"),
+        ({"drop_last": True}, "tail='drop'"),
+        ({"sampler": [1]}, "cur_shard"),
+        ({"batch_size": 0}, "batch_size is a number of rows from 1, but 0 was given"),
+        ({"batch_size": 2.5}, "batch_size"),
+        ({"batch_size": None}, "batch_size"),
+    ],
+)
+def test_options_that_cannot_be_honoured_are_refused_with_what_to_do(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RequestError, match=reason):
+        DataLoader(ReaderInMemory({"id": np.arange(3)}), **options)
+
+
+def test_torchs_options_are_taken_at_their_neutral_value_and_unknown_ones_refused() -> None:
+    reader = ReaderInMemory({"id": np.arange(3)})
+    loader = DataLoader(
+        reader, 2, num_workers=0, shuffle=False, drop_last=False, sampler=None, timeout=0, in_order=True
+    )
+    assert len(loader) == 2
+    with pytest.raises(TypeError, match="no option 'bach_size'"):
+        DataLoader(reader, bach_size=2)  # type: ignore[call-arg]
+
+
+def test_rows_are_not_read_by_worker_processes_of_a_loader_that_was_made_again() -> None:
+    # Some frameworks take a loader apart and build another one from its attributes.
+    loader = DataLoader(ReaderInMemory({"id": np.arange(10)}), 4)
+    again = torch.utils.data.DataLoader(loader.dataset, loader.batch_size, collate_fn=loader.collate_fn)
+    assert [batch["id"].tolist() for batch in again] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    apart = torch.utils.data.DataLoader(loader.dataset, 4, num_workers=1, multiprocessing_context="fork")
+    with pytest.raises(RequestError, match="num_workers is not 0"):
+        list(apart)
+
+
+def test_pinning_is_left_to_torch_which_pins_where_there_is_an_accelerator_and_warns_where_not() -> None:
+    loader = DataLoader(ReaderInMemory({"id": np.arange(3)}), 2, pin_memory=True)
+    assert loader.pin_memory
+    if torch.accelerator.is_available():
+        assert all(batch["id"].is_pinned() for batch in loader)
+    else:
+        with pytest.warns(UserWarning, match="no accelerator is found"):
+            assert [batch["id"].tolist() for batch in loader] == [[0, 1], [2]]
+
+
+def test_without_torch_the_import_says_what_to_install() -> None:
+    script = "import sys; sys.modules['torch'] = None\nimport petastore.adapters.torch"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "MissingExtraError: petastore.adapters.torch needs the package 'torch'" in done.stderr
+    assert "pip install 'petastore[torch]'" in done.stderr

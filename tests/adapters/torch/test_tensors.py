@@ -1,0 +1,123 @@
+"""Columns as tensors: types, shared memory, and batches that are cut ahead."""
+
+from __future__ import annotations
+
+import warnings
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from petastore.adapters.torch import DataLoader
+from petastore.adapters.torch.tensors import BatchTensors
+from petastore.decoding.decode import Decoded
+from petastore.errors import DecodeError, RequestError
+from petastore.plan.cursor import Cursor
+from petastore.readers.batch import Batch, Columns
+from tests.adapters.torch.in_memory import SAME_DTYPE, ReaderInMemory, objects, only_batch
+
+
+@pytest.mark.parametrize("name", SAME_DTYPE)
+def test_a_tensor_has_the_dtype_of_its_column_and_its_memory(name: str) -> None:
+    column = np.arange(6).astype(name).reshape(3, 2)
+    tensor = only_batch(x=column)["x"]
+    assert tensor.dtype is getattr(torch, name)
+    assert np.array_equal(tensor.numpy(), column)
+    assert tensor.data_ptr() == column.ctypes.data
+
+
+@pytest.mark.parametrize(("stored", "promoted"), [("uint16", torch.int32), ("uint32", torch.int64)])
+def test_small_unsigned_integers_are_promoted_and_keep_their_values(stored: str, promoted: torch.dtype) -> None:
+    column = np.array([0, np.iinfo(stored).max], dtype=stored)
+    tensor = only_batch(x=column)["x"]
+    assert tensor.dtype is promoted
+    assert tensor.tolist() == column.tolist()
+
+
+def test_times_become_nanoseconds() -> None:
+    batch = only_batch(
+        at=np.array(["1970-01-01T00:00:01"], dtype="datetime64[us]"), took=np.array([3], dtype="timedelta64[ms]")
+    )
+    assert batch["at"].tolist() == [10**9]
+    assert batch["took"].tolist() == [3 * 10**6]
+    assert batch["at"].dtype is batch["took"].dtype is torch.int64
+
+
+def test_a_time_beyond_64_bits_of_nanoseconds_is_refused() -> None:
+    with pytest.raises(DecodeError, match="column 'at': 3000-01-01 is no whole number of nanoseconds"):
+        only_batch(at=np.array(["3000-01-01"], dtype="datetime64[D]"))
+
+
+def test_text_bytes_and_decimals_stay_python_values() -> None:
+    batch = only_batch(t=objects("ü", None), b=objects(b"\0", b""), d=objects(Decimal("1.50"), Decimal(2)))
+    assert batch == {"t": ["ü", None], "b": [b"\0", b""], "d": [Decimal("1.50"), Decimal(2)]}
+
+
+def test_free_shapes_are_a_list_of_tensors_sharing_memory_and_none_where_missing() -> None:
+    first, second = np.zeros((2, 3), np.uint8), np.ones((0, 3), np.uint16)
+    tensors = only_batch(x=objects(first, second, None))["x"]
+    assert tensors[0].data_ptr() == first.ctypes.data
+    assert (tensors[1].shape, tensors[1].dtype) == ((0, 3), torch.int32)
+    assert tensors[2] is None
+
+
+def test_free_shapes_of_text_are_lists() -> None:
+    assert only_batch(x=objects(objects("a", "b"), np.array(["c"])))["x"] == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.arange(6)[::-1],
+        np.arange(6, dtype=">i4"),
+        np.frombuffer(np.arange(6, dtype="<i2").tobytes(), "<i2"),
+        np.frombuffer(b"\0" + np.arange(6, dtype="<i8").tobytes(), "<i8", offset=1),
+        np.zeros(6, dtype=[("a", "<i4"), ("b", "i1")])["a"],
+    ],
+    ids=["backwards", "big-endian", "read-only", "unaligned", "field of records"],
+)
+def test_an_array_that_torch_cannot_share_is_copied(column: NDArray[Any]) -> None:
+    with warnings.catch_warnings(action="error"):
+        tensor = only_batch(x=column)["x"]
+    assert tensor.tolist() == column.tolist()
+    tensor[0] = 99
+    assert 99 not in column.tolist()
+
+
+def test_missing_numbers_are_refused_with_their_column_and_number() -> None:
+    ages = np.ma.MaskedArray([1, 2, 3], mask=[True, False, True])
+    with pytest.raises(
+        DecodeError, match=r"column 'age': 2 of 3 values are missing.*nulls=.*transform_spec.*schema_fields"
+    ):
+        only_batch(age=ages)
+
+
+def test_a_masked_array_without_missing_values_is_shared() -> None:
+    column = np.arange(3.0)
+    assert only_batch(x=np.ma.MaskedArray(column, mask=[False] * 3))["x"].data_ptr() == column.ctypes.data
+
+
+def test_valid_of_a_padded_batch_is_a_boolean_tensor() -> None:
+    assert only_batch(id=np.arange(2), valid=np.array([True, False]))["valid"].dtype is torch.bool
+
+
+def test_extended_precision_is_refused_when_the_loader_is_made() -> None:
+    with pytest.raises(RequestError, match="column 'x' is float128, and torch has no extended precision"):
+        DataLoader(ReaderInMemory({"x": np.zeros(2, np.longdouble)}))
+
+
+def test_batches_cut_ahead_are_those_that_are_asked_for_whatever_their_sizes() -> None:
+    values = np.arange(40, dtype=np.float32)
+    columns = Columns(
+        {"x": Decoded(values, None), "y": Decoded(values + 1, None), "word": Decoded(values.astype(object), None)},
+        ((("x", "y"), np.stack([values, values + 1])),),
+    )
+    make = BatchTensors()
+    for first, stop in [(0, 10), (10, 20), (10, 20), (20, 27), (27, 27), (27, 34), (3, 5), (34, 40)]:
+        batch = make(Batch(columns, first, stop, Cursor()))
+        assert list(batch) == ["x", "y", "word"]
+        assert batch["x"].tolist() == batch["word"] == values[first:stop].tolist()
+        assert batch["y"].tolist() == (values[first:stop] + 1).tolist()
