@@ -1,0 +1,61 @@
+"""Passes of samplers and datasets: which one follows, and which rank it is for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in, shard_of_this_process
+from petastore.errors import RequestError
+from petastore.plan.cursor import Cursor
+from petastore.plan.request import Shard
+
+
+def test_a_pass_begins_with_the_epoch_that_is_asked_for() -> None:
+    assert beginning(3) == Cursor(epoch=3, position=0, first_epoch=3)
+
+
+@pytest.mark.parametrize("epoch", [2, 4])
+def test_a_loaded_pass_is_gone_on_with_in_its_first_epoch_and_in_the_one_that_it_stands_in(epoch: int) -> None:
+    loaded = Pass(Cursor(4, 17, 2), 5, is_loaded=True)
+    found = loaded_in(loaded, epoch)
+    assert found is loaded
+    assert (found.begin, found.given) == (Cursor(4, 17, epoch), 5)
+
+
+@pytest.mark.parametrize("this_pass", [None, Pass(Cursor(4, 17, 2), 5), Pass(Cursor(4, 17, 2), 5, is_loaded=True)])
+def test_of_another_epoch_and_where_none_was_loaded_a_new_pass_begins(this_pass: Pass | None) -> None:
+    epoch = 3 if this_pass is not None and this_pass.is_loaded else 4
+    assert loaded_in(this_pass, epoch) is None
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, True])
+def test_what_is_no_epoch_is_refused(epoch: int) -> None:
+    with pytest.raises(RequestError, match="epoch="):
+        loaded_in(None, epoch)
+
+
+def test_the_rank_is_what_is_given_or_that_of_torch_distributed_or_the_only_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert shard_of_this_process(None, None) == Shard()
+    assert shard_of_this_process(3, 1) == Shard(1, 3)
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
+    assert shard_of_this_process(None, None) == Shard(2, 4)
+    assert shard_of_this_process(3, 1) == Shard(1, 3)
+
+
+@pytest.mark.parametrize(("num_replicas", "rank"), [(2, None), (None, 0)])
+def test_half_a_rank_is_refused(num_replicas: int | None, rank: int | None) -> None:
+    with pytest.raises(RequestError, match="give both, or neither"):
+        shard_of_this_process(num_replicas, rank)
+
+
+def test_ranks_that_do_not_know_which_they_are_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RequestError, match=r"WORLD_SIZE is 2, but torch.distributed is not initialised"):
+        shard_of_this_process(None, None)
+    assert shard_of_this_process(2, 1) == Shard(1, 2)

@@ -1,0 +1,93 @@
+"""What a block added becomes part of the dataset; what lay there unlisted does not."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+from petastore.errors import DatasetNotFoundError, SchemaError
+from petastore.inventory import Inventory
+from petastore.schema import Unischema, UnischemaField
+from petastore.schema.arrow import storage_schema
+from petastore.spark.writing.additions import BlockCommit
+from petastore.storage.files.location import open_location
+from petastore.storage.metadata.manifest import read_manifest
+
+SCHEMA = Unischema("numbers", [UnischemaField("id", "int64")])
+
+
+def put(path: Path, rows: int = 4, *, rows_per_group: int = 2, schema: Unischema = SCHEMA) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"id": range(rows)}, storage_schema(schema)), path, row_group_size=rows_per_group)
+
+
+def block(folder: Path, *added: str, rows_per_row_group: int | None = None, schema: Unischema = SCHEMA) -> Inventory:
+    """A block that adds files, as Spark would."""
+    commit = BlockCommit(open_location(str(folder)), schema, "a test", rows_per_row_group)
+    commit.begin()
+    for name in added:
+        put(folder / name, schema=schema)
+    return commit.finish()
+
+
+def names(inventory: Inventory) -> list[str]:
+    return [file.path for file in inventory.files]
+
+
+def test_blocks_add_to_what_the_manifest_lists(tmp_path: Path) -> None:
+    assert names(block(tmp_path, "b.parquet")) == ["b.parquet"]
+    assert names(block(tmp_path, "a.parquet")) == ["a.parquet", "b.parquet"]
+    assert petastore.open_dataset(str(tmp_path)).inventory.num_rows == 8
+
+
+def test_what_an_overwrite_deleted_is_no_part_any_more(tmp_path: Path) -> None:
+    block(tmp_path, "a.parquet")
+    commit = BlockCommit(open_location(str(tmp_path)), SCHEMA, "a test", None)
+    commit.begin()
+    (tmp_path / "a.parquet").unlink()
+    put(tmp_path / "b.parquet")
+    assert names(commit.finish()) == ["b.parquet"]
+
+
+def test_files_that_a_block_left_which_raised_stay_out_and_are_named(tmp_path: Path) -> None:
+    block(tmp_path, "a.parquet")
+    put(tmp_path / "left.parquet")
+    with pytest.warns(UserWarning, match=r"1 files lay there that no manifest lists \(left.parquet, …\)"):
+        assert names(block(tmp_path, "b.parquet")) == ["a.parquet", "b.parquet"]
+    manifest = read_manifest(open_location(str(tmp_path)))
+    assert manifest is not None
+    assert names(manifest.inventory) == ["a.parquet", "b.parquet"]
+
+
+def test_without_a_manifest_all_parquet_is_taken(tmp_path: Path) -> None:
+    put(tmp_path / "old.parquet")
+    assert names(block(tmp_path, "new.parquet")) == ["new.parquet", "old.parquet"]
+
+
+def test_a_block_that_wrote_nothing_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError):
+        block(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_another_schema_than_the_one_of_the_dataset_is_refused_and_nothing_is_committed(tmp_path: Path) -> None:
+    block(tmp_path, "a.parquet")
+    other = Unischema("numbers", [UnischemaField("id", "int32")])
+    with pytest.raises(SchemaError, match=r"another schema than the rows written to it: dtype of 'id' is 'int64'"):
+        block(tmp_path, "b.parquet", schema=other)
+    manifest = read_manifest(open_location(str(tmp_path)))
+    assert manifest is not None
+    assert names(manifest.inventory) == ["a.parquet"]
+
+
+def test_row_groups_that_ended_early_are_told_of_once_and_only_those_of_the_block(tmp_path: Path) -> None:
+    with warnings.catch_warnings(action="error"):
+        block(tmp_path, "a.parquet", rows_per_row_group=2)
+    with pytest.warns(UserWarning, match=r"row group 0 of b.parquet has 2 rows, but rows_per_row_group=3 was") as told:
+        block(tmp_path, "b.parquet", rows_per_row_group=3)
+    assert len(told) == 1

@@ -1,0 +1,129 @@
+"""What a write finds where it aims at, and what each mode makes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from petastore import write_dataset
+from petastore.errors import DatasetChangedError, DatasetExistsError, SchemaError
+from petastore.inventory import Inventory
+from petastore.schema import Unischema, UnischemaField
+from petastore.schema.document import dump_document
+from petastore.storage.files.location import open_location
+from petastore.storage.footers.footers import read_footers
+from petastore.storage.metadata.manifest import read_manifest
+from petastore.writers.target import Mode, Target, schema_difference
+from tests.writers.conftest import everything_in
+
+SCHEMA = Unischema("numbers", [UnischemaField("id", "int64")])
+
+
+def write(url: str, first: int, mode: Mode = "append") -> None:
+    write_dataset(url, SCHEMA, [{"id": first}, {"id": first + 1}], mode=mode, rows_per_row_group=1)
+
+
+def target(url: str, mode: Mode) -> Target:
+    return Target(open_location(url), SCHEMA, mode, writer="a test")
+
+
+@pytest.mark.parametrize("mode", ["error", "overwrite", "append"])
+def test_where_nothing_is_each_mode_begins_a_dataset(url: str, mode: Mode) -> None:
+    begun = target(url, mode)
+    assert begun.needs_a_file
+    assert begun.first_number == 0
+    assert len(begun.next_manifest([]).inventory.files) == 0
+
+
+def test_appended_files_are_numbered_after_those_that_are_there(url: str) -> None:
+    write(url, 0)
+    write(url, 2)
+    assert target(url, "append").first_number == 2
+    assert not target(url, "append").needs_a_file
+    assert target(url, "overwrite").first_number == 0
+    assert target(url, "overwrite").needs_a_file
+
+
+def test_the_next_manifest_has_the_old_files_first_only_where_rows_are_appended(url: str) -> None:
+    write(url, 0)
+    location = open_location(url)
+    old = read_manifest(location)
+    assert old is not None
+    footers = read_footers(location, [file.path for file in old.inventory.files])
+    appended = target(url, "append").next_manifest(footers)
+    assert [file.path for file in appended.inventory.files] == [file.path for file in old.inventory.files] * 2
+    assert appended.inventory.rows.tolist() == [1, 1, 1, 1]
+    replaced = target(url, "overwrite").next_manifest(footers)
+    assert (replaced.inventory, replaced.writer) == (old.inventory, "a test")
+    assert replaced.schema_document == dump_document("numbers", SCHEMA)
+
+
+def test_a_place_that_holds_something_is_refused_by_the_name_of_it(url: str) -> None:
+    write(url, 0)
+    with pytest.raises(DatasetExistsError, match=r"is not empty: it holds \S+ \(\d files in all\)"):
+        target(url, "error")
+
+
+@pytest.mark.parametrize(("mode", "error"), [("error", DatasetExistsError), ("overwrite", DatasetChangedError)])
+def test_rows_that_were_committed_meanwhile_are_kept(url: str, mode: Mode, error: type[Exception]) -> None:
+    begun = target(url, mode)
+    write(url, 0)
+    with pytest.raises(error, match="another writer committed a dataset there while this one was being written"):
+        begun.next_manifest([])
+
+
+def test_only_an_overwrite_deletes_what_was_there_and_is_not_listed(url: str) -> None:
+    write(url, 0)
+    location = open_location(url)
+    with location.filesystem.open_output_stream(location.join("notes.txt")) as notes:
+        notes.write(b"mine")
+    old = read_manifest(location)
+    assert old is not None
+    (data,) = (file.path for file in old.inventory.files)
+    steps: list[tuple[Mode, Inventory, set[str]]] = [
+        ("append", Inventory.of_rows([]), {data, "notes.txt"}),
+        ("overwrite", old.inventory, {data, "notes.txt"}),
+        ("overwrite", Inventory.of_rows([]), {"notes.txt"}),
+    ]
+    for mode, inventory, left in steps:
+        target(url, mode).delete_replaced(inventory)
+        assert {data, "notes.txt"}.intersection(everything_in(location)) == left
+
+
+def document(name: str, *fields: dict[str, Any]) -> str:
+    return json.dumps({"name": name, "fields": fields})
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "said"),
+    [
+        (document("a", {"name": "x"}), document("a"), "these rows lack the field 'x'"),
+        (document("a"), document("a", {"name": "x"}), "it lacks the field 'x'"),
+        (
+            document("a", {"name": "x", "dtype": "int8", "nullable": True}),
+            document("a", {"name": "x", "dtype": "int64"}),
+            "dtype of 'x' is 'int8', not 'int64'; nullable of 'x' is True, not None",
+        ),
+        (
+            document("a", {"name": "x"}, {"name": "y"}),
+            document("a", {"name": "y"}, {"name": "x"}),
+            "the fields stand in another order",
+        ),
+    ],
+)
+def test_what_differs_between_schemas_is_said(theirs: str, ours: str, said: str) -> None:
+    assert schema_difference(theirs, ours) == said
+
+
+@pytest.mark.parametrize("damaged", ["", "[]", "{}", '{"name": "a", "fields": [1]}'])
+def test_a_document_that_is_damaged_is_said_to_be(damaged: str) -> None:
+    assert schema_difference(damaged, document("a")).startswith("its schema document is damaged (")
+
+
+def test_another_schema_is_refused_where_rows_are_appended(url: str) -> None:
+    write(url, 0)
+    other = Unischema("numbers", [UnischemaField("id", "int32")])
+    with pytest.raises(SchemaError, match="has another schema than the rows to append: dtype of 'id' is 'int64'"):
+        Target(open_location(url), other, "append", writer="a test")
