@@ -10,8 +10,14 @@ import torch
 import torch.utils.data
 
 from petastore.adapters.torch.map_dataset import MapDataset
-from petastore.adapters.torch.reader_dataset import _refuse_unequal_rows, _worker_plan
-from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in, shard_of_this_process
+from petastore.adapters.torch.sampling_pass import (
+    Pass,
+    beginning,
+    loaded_in,
+    refuse_unequal_rows,
+    shard_of_this_process,
+    worker_plan,
+)
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import Shard, Tail, TailWord, whole_number
@@ -103,7 +109,7 @@ class BlockSampler(torch.utils.data.Sampler[Any]):
             shuffle_memory=whole_number(shuffle_memory, name="shuffle_memory", least=0),
         )
         if self.batch_size is None:
-            _refuse_unequal_rows(self._plan)
+            refuse_unequal_rows(self._plan)
         self._steps = self._plan.steps_per_epoch(self._size)
         self._pass = Pass(Cursor())
 
@@ -147,7 +153,7 @@ class BlockSampler(torch.utils.data.Sampler[Any]):
         from it.
         """
         batches = whole_number(batches, name="batches", least=0)
-        plan = _worker_plan(self._plan, Shard(0, self._workers), self._pass.begin)
+        plan = worker_plan(self._plan, Shard(0, self._workers), self._pass.begin)
         return dump_place(plan, batches, self._size, of_all=True)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

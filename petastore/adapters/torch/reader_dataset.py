@@ -14,7 +14,7 @@ from petastore.adapters.torch.loader import epochs_of
 from petastore.adapters.torch.map_dataset import opened_dataset
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.rows import DecodedRows
-from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in
+from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in, refuse_unequal_rows, worker_plan
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
@@ -139,7 +139,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self.plan = self.dataset.planned(ask, selection)
         """What this rank reads, before it falls to workers."""
         if self.batch_size is None:
-            _refuse_unequal_rows(self.plan)
+            refuse_unequal_rows(self.plan)
         with self._reader(self.dataset, self.plan, threads=1) as reader:
             refuse_dtypes(reader)
             self.schema = reader.schema
@@ -189,7 +189,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
 
     def _plan_of(self, worker: Shard, begin: Cursor) -> WorkerPlan:
         plan = with_lanes_for_workers(self.plan, worker.count, shuffle_memory=self._shuffle_memory)
-        return _worker_plan(plan, worker, begin)
+        return worker_plan(plan, worker, begin)
 
     def set_epoch(self, epoch: int) -> None:
         """The next `for` begins with this epoch; or where a state was loaded, if that is in this epoch.
@@ -258,18 +258,3 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
 def _this_worker() -> Shard:
     info = torch.utils.data.get_worker_info()
     return Shard() if info is None else Shard(info.id, info.num_workers)
-
-
-def _worker_plan(plan: Plan, worker: Shard, begin: Cursor) -> WorkerPlan:
-    return WorkerPlan(plan.inventory, plan.request, plan.selection, worker=worker, begin=begin)
-
-
-def _refuse_unequal_rows(plan: Plan) -> None:
-    """Row by row, torch makes the batches, and one row more on one rank may be one batch more."""
-    ranks = plan.request.shard.count
-    if plan.request.tail is Tail.EVEN and plan.num_rows % ranks:
-        raise RequestError(
-            f"{plan.num_rows:,} rows cannot be shared equally, row by row, by {ranks} ranks, and a rank with one row "
-            "more may have one batch more, for which the others do not wait; give batch_size, which makes whole "
-            "batches and as many on each rank, or tail='drop' or 'wrap'"
-        )

@@ -1,4 +1,4 @@
-"""How far one iteration of a sampler or dataset has come, and which rank this process is."""
+"""How far one iteration of a sampler or dataset has come, and what of it falls to this process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import torch.utils.data
 
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
-from petastore.plan.request import Shard, whole_number
+from petastore.plan.plan import Plan
+from petastore.plan.request import Shard, Tail, whole_number
+from petastore.plan.sharing.workers import WorkerPlan
 
-__all__ = ["Pass", "beginning", "loaded_in", "shard_of_this_process"]
+__all__ = ["Pass", "beginning", "loaded_in", "refuse_unequal_rows", "shard_of_this_process", "worker_plan"]
 
 
 @dataclasses.dataclass
@@ -59,3 +61,23 @@ def shard_of_this_process(num_replicas: int | None, rank: int | None) -> Shard:
             "which rank this is; call torch.distributed.init_process_group first, or give num_replicas and rank"
         )
     return Shard()
+
+
+def worker_plan(plan: Plan, worker: Shard, begin: Cursor) -> WorkerPlan:
+    """What one worker reads of a rank's plan, in a pass that begins at a cursor."""
+    return WorkerPlan(plan.inventory, plan.request, plan.selection, worker=worker, begin=begin)
+
+
+def refuse_unequal_rows(plan: Plan) -> None:
+    """Row by row, torch makes the batches, and one row more on one rank may be one batch more.
+
+    Raises:
+        RequestError: Ranks would have different numbers of rows.
+    """
+    ranks = plan.request.shard.count
+    if plan.request.tail is Tail.EVEN and plan.num_rows % ranks:
+        raise RequestError(
+            f"{plan.num_rows:,} rows cannot be shared equally, row by row, by {ranks} ranks, and a rank with one row "
+            "more may have one batch more, for which the others do not wait; give batch_size, which makes whole "
+            "batches and as many on each rank, or tail='drop' or 'wrap'"
+        )

@@ -5,10 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in, shard_of_this_process
+from petastore.adapters.torch.sampling_pass import (
+    Pass,
+    beginning,
+    loaded_in,
+    refuse_unequal_rows,
+    shard_of_this_process,
+)
 from petastore.errors import RequestError
+from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
-from petastore.plan.request import Shard
+from petastore.plan.plan import Plan
+from petastore.plan.request import Order, ReadRequest, Shard, Tail
 
 
 def test_a_pass_begins_with_the_epoch_that_is_asked_for() -> None:
@@ -59,3 +67,15 @@ def test_ranks_that_do_not_know_which_they_are_are_refused(monkeypatch: pytest.M
     with pytest.raises(RequestError, match=r"WORLD_SIZE is 2, but torch.distributed is not initialised"):
         shard_of_this_process(None, None)
     assert shard_of_this_process(2, 1) == Shard(1, 2)
+
+
+@pytest.mark.parametrize(("rows", "ranks", "tail"), [(10, 2, Tail.EVEN), (11, 1, Tail.EVEN), (11, 2, Tail.WRAP)])
+def test_rows_that_ranks_share_equally_are_given_one_by_one(rows: int, ranks: int, tail: Tail) -> None:
+    order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=ranks, block_rows=1)
+    refuse_unequal_rows(Plan(Inventory.of_rows([rows]), ReadRequest(("id",), order, Shard(0, ranks), 1, tail)))
+
+
+def test_rows_of_which_one_rank_would_have_more_are_refused() -> None:
+    order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=2, block_rows=1)
+    with pytest.raises(RequestError, match="11 rows cannot be shared equally, row by row, by 2 ranks"):
+        refuse_unequal_rows(Plan(Inventory.of_rows([11]), ReadRequest(("id",), order, Shard(0, 2))))
