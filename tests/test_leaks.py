@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from multiprocessing import shared_memory
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,3 +70,16 @@ def test_an_end_in_progress_is_waited_for() -> None:
     timer.start()
     assert leaks.left_since(before) == []
     assert not timer.is_alive()
+
+
+def test_sockets_of_a_spark_session_that_is_kept_are_nobodys_leak(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.core.context import SparkContext
+
+    before = leaks.Running.now()
+    ours, javas = socket.socketpair()
+    with ours, javas:
+        connections = [SimpleNamespace(socket=ours), SimpleNamespace(socket=None)]
+        gateway = SimpleNamespace(_gateway_client=SimpleNamespace(deque=connections))
+        monkeypatch.setattr(SparkContext, "_gateway", gateway)
+        (left,) = leaks.left_since(before, patience=0)
+        assert left.startswith(f"open file {javas.fileno()} -> socket:")

@@ -30,10 +30,10 @@ def pickled_in(folder: Path) -> bytes:
 
 
 def refused(pickled: bytes) -> str:
-    began, modules = time.perf_counter(), set(sys.modules)
+    began, modules = time.thread_time(), set(sys.modules)
     with pytest.raises(MetadataError) as caught:
         petastorm_indexes(pickled, source="a test")
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
     assert set(sys.modules) == modules
     assert len(str(caught.value)) < 500
     return str(caught.value)
@@ -187,8 +187,8 @@ def test_the_index_that_is_taken_apart_above_is_sound() -> None:
 def test_ordinals_that_many_values_share_are_looked_at_once() -> None:
     shared = b"(l(" + b"".join(b"M" + number.to_bytes(2, "little") for number in range(20_000)) + b"ep0\n"
     items = b"".join(b"I%d\ng0\ns" % number for number in range(20_000))
-    began = time.perf_counter()
+    began = time.thread_time()
     found = petastorm_indexes(index_bytes(VALUES + b"S'x'\n" + shared + b"s" + items), source="a test")["i"]
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
     assert len(found.row_groups) == 20_000
     assert len(found.values or ()) == 20_001

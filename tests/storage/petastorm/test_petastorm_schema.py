@@ -253,10 +253,10 @@ PLACES = ["whole", "schema_name", "fields", "field", "field_name", "dtype", "sha
 
 
 def refused(pickled: bytes) -> str:
-    began, modules = time.perf_counter(), set(sys.modules)
+    began, modules = time.thread_time(), set(sys.modules)
     with pytest.raises(MetadataError) as caught:
         schema_of(pickled)
-    assert time.perf_counter() - began < SECONDS
+    assert time.thread_time() - began < SECONDS
     assert set(sys.modules) == modules
     message = str(caught.value)
     assert message.startswith("a test")
