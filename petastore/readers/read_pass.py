@@ -11,8 +11,8 @@ from petastore.plan.cursor import Cursor
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.execution.execution import Execution
 from petastore.readers.execution.handouts import Handout, batches_of
-from petastore.readers.execution.loading import Loads
 from petastore.readers.execution.pacing import beginning_of, pace_of
+from petastore.readers.loaded.loading import Loads
 from petastore.readers.pipeline import Pipeline
 from petastore.readers.shared import End, Shared
 
@@ -101,17 +101,16 @@ class Pass:
         plan, loading, assembly = execution.plan, execution.loading, execution.assembly
         pace = pace_of(execution, batch_size)
         pool = assembly.functions.pool()
-        arena = loading.memory.arena(assembly.layout, plan.room_rows)
-        loads = Loads(execution.source, plan.unit, loading, arena, pool)
+        arena = None if loading.extended else loading.memory.arena(assembly.layout, plan.room_rows)
+        # Row groups that were read together are in memory until the last of them is not needed any more.
+        sizes = plan.inventory.decoded_bytes if execution.workers.memory_budget is None else None
+        loads = Loads(execution.source, plan.unit, loading, arena, pool, sizes)
         pipeline = self._pipeline = Pipeline(
             plan.spans(batch_size, rows_per_span=pace.rows_per_span, after=self.cursor),
-            fetch=loads.load,
+            load=loads.submit,
             begin=beginning_of(execution, batch_size),
             pool=pool,
             ahead=pace.ahead,
-            # Row groups that were fetched together are in memory until the last of them is not needed any more.
-            sizes=plan.inventory.decoded_bytes if execution.workers.memory_budget is None else None,
-            fetch_together=loads.load_together,
         )
         if self._is_stopped:  # meanwhile: `close` saw no pipeline
             pipeline.close()

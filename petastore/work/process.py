@@ -39,6 +39,11 @@ class ProcessPool:
         self._threads = ThreadPool(threads)
         self._cancel_calls = cancel_calls
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._threads.closed
+
     def submit(self, task: Task, *, priority: int) -> Future[Any]:
         """Runs the task on one of the threads, tasks of lower priority number first."""
         return self._threads.submit(task, priority=priority)

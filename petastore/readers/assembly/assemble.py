@@ -11,7 +11,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,9 @@ from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.transform import Transform
+from petastore.work.futures import after
 
-__all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "Assembles", "SpanWork", "then"]
+__all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "Assembles", "SpanWork"]
 
 VALID_COLUMN = "valid"
 """The boolean column that `tail="pad"` adds: False where a row is a repeat."""
@@ -49,7 +50,6 @@ _LARGE_VALUE_BYTES = 16 * 1024
 LoadedRowGroups: TypeAlias = Mapping[int, LoadedRowGroup]
 Task: TypeAlias = Callable[[], None]
 Origin: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.int64]]]
-_Made = TypeVar("_Made")
 
 
 def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -266,7 +266,7 @@ class Assembler:
             return _put_together(span, stacks, made)
         transformed = self.transform(made, span.offsets)
         if isinstance(transformed, Future):
-            return then(transformed, functools.partial(_put_together, span, ()))
+            return after([transformed], lambda: _put_together(span, (), transformed.result()))
         return _put_together(span, (), transformed)
 
     def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
@@ -352,23 +352,6 @@ def _put_together(
     if span.valid is not None:
         columns[VALID_COLUMN] = Decoded(span.valid, None)
     return AssembledSpan(span, Columns(columns, stacks))
-
-
-def then(made: Future[_Made], go_on: Callable[[_Made], AssembledSpan]) -> Future[AssembledSpan]:
-    """The future of what is made of the result of another one."""
-    future: Future[AssembledSpan] = Future()
-
-    def settle(made: Future[_Made]) -> None:
-        if made.cancelled():
-            future.cancel()
-            return
-        try:
-            future.set_result(go_on(made.result()))
-        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
-            future.set_exception(problem)
-
-    made.add_done_callback(settle)
-    return future
 
 
 def _without_idle_mask(column: Decoded) -> Decoded:

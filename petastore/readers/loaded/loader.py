@@ -42,7 +42,7 @@ from petastore.schema.field import UnischemaField
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.dictionaries import MOST_BYTES
 
-__all__ = ["Loading", "Read", "RowGroupLoader", "at_least"]
+__all__ = ["Read", "RowGroupLoader", "at_least"]
 
 Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 
@@ -60,19 +60,8 @@ _FEW_COLUMNS = 4
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class Loading:
-    """The work of reading a row group: tasks in any order and any thread, then `finish`."""
-
-    tasks: Sequence[Callable[[], None]]
-    """At least one; each reads other columns."""
-
-    finish: Callable[[], LoadedRowGroup]
-    """Puts together what the tasks made; called once, when all are done."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class _Made:
-    """What the tasks of an loading have made; each writes under names and numbers of its own."""
+    """What the tasks of a loading have made; each writes under names and numbers of its own."""
 
     stacks: dict[int, NDArray[Any]]
     missing: dict[str, NDArray[np.bool_]]
@@ -106,10 +95,10 @@ class RowGroupLoader:
         self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None
     ) -> LoadedRowGroup:
         """Reads a row group, part by part, in the calling thread; see `loading`."""
-        loading = self.loading(rows, read_order, read, arena)
-        for task in loading.tasks:
+        tasks, finish = self.loading(rows, read_order, read, arena)
+        for task in tasks:
             task()
-        return loading.finish()
+        return finish()
 
     def load_together(self, rows: Sequence[int], read: Read) -> list[LoadedRowGroup]:
         """Reads several small row groups in the order of their files, in the calling thread; a loaded one of each.
@@ -134,7 +123,7 @@ class RowGroupLoader:
 
     def loading(
         self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None, *, most: int = 1
-    ) -> Loading:
+    ) -> tuple[Sequence[Callable[[], None]], Callable[[], LoadedRowGroup]]:
         """The work of reading a row group, part by part.
 
         Args:
@@ -144,6 +133,10 @@ class RowGroupLoader:
             read: Gives the tables of some parts.
             arena: Where the stacks are put, if there is room.
             most: Into how many tasks the work is divided at most; small row groups are not.
+
+        Returns:
+            Tasks, at least one, in any order and any thread, each of which reads other columns; and what puts together
+            what they made, called once, when all are done.
         """
         made = _Made({}, {}, {}, None if arena is None else arena.place(rows))
         pieces = self._divided(rows, most)
@@ -151,7 +144,7 @@ class RowGroupLoader:
             functools.partial(self._take_in, numbers, number == len(pieces) - 1, rows, read_order, read, made)
             for number, numbers in enumerate(pieces)
         ]
-        return Loading(tasks, functools.partial(self._loaded, rows, read_order, made))
+        return tasks, functools.partial(self._loaded, rows, read_order, made)
 
     def _divided(self, rows: int, most: int) -> list[range]:
         """The numbers of the stacks, in runs of about as many bytes."""

@@ -13,11 +13,11 @@ from petastore.plan.mixture.mixture import Mixture
 from petastore.readers.assembly.assemble import Assembler
 from petastore.readers.execution.execution import Assembly, Execution
 from petastore.readers.execution.functions import Functions
-from petastore.readers.execution.loading import Loading
-from petastore.readers.execution.memory import Memory
-from petastore.readers.execution.row_execution import admission_for, handing_out_rows
+from petastore.readers.execution.row_execution import handing_out_rows, loader_for
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.loading import Loading
+from petastore.readers.loaded.memory import Memory
 from petastore.readers.mixed.mixed_datasets import MixedAssembler, MixedDatasets, agreed_schema
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
@@ -77,13 +77,13 @@ def execution_of_mixture(
         datasets=mixed,
         source_column=source_column,
     )
-    loaders = [admission_for(part, workers) for part in parts]
     return Execution(
         source=mixed,
         plan=mixture,
         loading=Loading.of(
-            lambda group: loaders[mixture.source_of(group)],
+            [loader_for(part, workers) for part in parts],
             memory,
+            first_groups=mixture.first_groups[:-1].tolist(),
             # Rows come from a file of each source at least, and from the next one.
             most_idle=4 * len(mixed.datasets),
         ),

@@ -1,0 +1,242 @@
+"""Loading: how the row groups of a pass are read, by one worker or by several, or several small ones together."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.errors import DecodeError
+from petastore.inventory import Inventory
+from petastore.plan.unit import ReadUnit
+from petastore.readers.loaded.arena import Arena
+from petastore.readers.loaded.loader import Read, RowGroupLoader
+from petastore.readers.loaded.memory import Memory
+from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.schema.unischema import Unischema
+from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.open_files import OpenFiles
+from petastore.storage.row_groups.verified import Verified
+from petastore.work import Pool
+from petastore.work.futures import after, settle, together
+
+__all__ = ["Asked", "Loading", "Loads", "Readable", "runs"]
+
+Asked: TypeAlias = tuple[int, NDArray[np.int64] | None]
+"""A row group, by its number, and its rows in the order in which they will be wanted; None is that of the file."""
+
+_MOST_BYTES = 512 * 1024
+"""Bytes of the row groups that one task reads, if they are several."""
+
+_TASKS_A_WORKER = 4
+"""Into so many tasks for each worker the row groups of a span are divided at least."""
+
+
+class Readable(Protocol):
+    """What a reader needs of a dataset: a `Dataset`, or several behind one."""
+
+    @property
+    def url(self) -> str:
+        """Where it lies, for people."""
+
+    @property
+    def schema(self) -> Unischema:
+        """What a row is."""
+
+    @property
+    def inventory(self) -> Inventory:
+        """What exists; row groups are numbered as the plan numbers them."""
+
+    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, files: OpenFiles | None = None) -> Iterator[Any]:
+        """The stored cells of a work item, some columns after the other: `pyarrow.Table`s with one chunk a column."""
+
+    def read_together(self, units: Sequence[ReadUnit], parts: Sequence[Part]) -> Iterator[Any]:
+        """Several small work items with one loader: of each part one table, with the rows of all."""
+
+    def partition_values(self, columns: Sequence[str]) -> Mapping[str, Any]:
+        """Of each partition column among some columns: its cell for each row group, as one `pyarrow.Array`."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Loading:
+    """How row groups are loaded."""
+
+    loaders: tuple[RowGroupLoader, ...]
+    """What takes in row groups, one for each dataset."""
+
+    first_groups: tuple[int, ...]
+    """The number of the first row group of each dataset."""
+
+    memory: Memory
+    """Where they are kept."""
+
+    files_of_pass: Callable[[], OpenFiles]
+    """Makes what keeps files open during a pass."""
+
+    extended: Callable[[int, int, Read], tuple[int, Read]] | None = None
+    """Of a row group, its rows, and what reads it: the same with the rows of others that are loaded behind it. Rows lie
+    as in the files then. None where row groups are loaded as they are."""
+
+    @classmethod
+    def of(
+        cls,
+        loaders: Sequence[RowGroupLoader],
+        memory: Memory,
+        *,
+        first_groups: Sequence[int] = (0,),
+        most_idle: int | None = None,
+    ) -> Loading:
+        """Loading that remembers from pass to pass which files were found right.
+
+        Args:
+            loaders: What takes in row groups, one for each dataset.
+            memory: Where they are kept.
+            first_groups: The number of the first row group of each dataset.
+            most_idle: Files that stay open while nobody reads them; None is as many as usual.
+        """
+        idle = {} if most_idle is None else {"most_idle": most_idle}
+        return cls(
+            tuple(loaders), tuple(first_groups), memory, functools.partial(OpenFiles, verified=Verified(), **idle)
+        )
+
+    def loader_of(self, group: int) -> RowGroupLoader:
+        """What takes in a row group, given its number."""
+        return self.loaders[bisect.bisect_right(self.first_groups, group) - 1]
+
+
+class Loads:
+    """Loads the row groups of one pass. Thread-safe.
+
+    Tasks hold this and not the reader: a worker must never be the last one to hold it, and so end it.
+
+    Args:
+        source: Where row groups are.
+        unit_of: `Plan.unit`.
+        loading: How they are loaded.
+        arena: Where they stand together; None where they are arrays of their own.
+        pool: Whose workers load them.
+        sizes: Of each row group: its bytes. One task loads several small ones; None is none but one.
+    """
+
+    def __init__(
+        self,
+        source: Readable,
+        unit_of: Callable[[int], ReadUnit],
+        loading: Loading,
+        arena: Arena | None,
+        pool: Pool,
+        sizes: NDArray[np.int64] | None,
+    ) -> None:
+        self._source, self._unit_of, self._loading, self._arena = source, unit_of, loading, arena
+        self._pool, self._sizes = pool, sizes
+        self._files = loading.files_of_pass()
+        # Before what waits: somebody is waiting for the rest of a row group that was begun.
+        self._submit = functools.partial(pool.submit, priority=-1)
+
+    def submit(self, asked: Sequence[Asked], *, priority: int) -> dict[int, Future[LoadedRowGroup]]:
+        """Has the pool load row groups, tasks of lower priority number first.
+
+        Returns:
+            Of each row group, by its number: a future of it; cancelled when the pool is closed before.
+        """
+        loaded: dict[int, Future[LoadedRowGroup]] = {}
+        workers = self._pool.workers
+        for run in runs([group for group, _ in asked], self._sizes, workers):
+            if run.stop - run.start == 1:
+                group, read_order = asked[run.start]
+                loaded[group] = self._pool.submit(functools.partial(self.load, group, read_order), priority=priority)
+                continue
+            several = self._pool.submit(functools.partial(self._load_several, asked[run]), priority=priority)
+            for place, (group, _) in enumerate(asked[run]):
+                loaded[group] = after([several], functools.partial(_at_place, several, place))
+        return loaded
+
+    def load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
+        """A row group; a future, for other workers may still be at it."""
+        unit = self._unit_of(group)
+        rows = unit.rows[1]
+        read: Read = functools.partial(self._source.read_in_parts, unit, files=self._files)
+        if self._loading.extended is not None:
+            rows, read = self._loading.extended(group, rows, read)
+            read_order = None
+        loader = self._loading.loader_of(group)
+        tasks, finish = loader.loading(rows, read_order, read, self._arena, most=self._pool.workers)
+        return together([functools.partial(_placed, task, unit) for task in tasks], finish, self._submit)
+
+    def _load_several(self, asked: Sequence[Asked]) -> Sequence[LoadedRowGroup | Future[LoadedRowGroup]]:
+        """Several small row groups: together, if they can be, and else one by one."""
+        made = self._load_together(asked)
+        if made is not None:
+            return made
+        futures: list[Future[LoadedRowGroup]] = [Future() for _ in asked]
+        for (group, read_order), future in zip(asked, futures, strict=True):
+            if self._pool.closed:
+                future.cancel()
+            else:
+                settle(future, functools.partial(self.load, group, read_order))
+        return futures
+
+    def _load_together(self, asked: Sequence[Asked]) -> list[LoadedRowGroup] | None:
+        loaders = {id(loader): loader for loader in (self._loading.loader_of(group) for group, _ in asked)}
+        is_plain = self._arena is None and self._loading.extended is None and len(loaders) == 1
+        if not is_plain or self._pool.closed or any(read_order is not None for _, read_order in asked):
+            return None
+        (loader,) = loaders.values()
+        units = [self._unit_of(group) for group, _ in asked]
+        try:
+            return loader.load_together(
+                [unit.rows[1] for unit in units], functools.partial(self._source.read_together, units)
+            )
+        except Exception:  # noqa: BLE001 - it is raised again by the one that it belongs to, if it stays
+            return None
+
+    def close(self) -> None:
+        """Closes files, as soon as nobody reads them."""
+        self._files.close()
+
+
+def runs(groups: Sequence[int], sizes: NDArray[np.int64] | None, workers: int) -> list[slice]:
+    """How some row groups are divided among tasks: which of them each one reads.
+
+    To hand a small one to a worker would take longer than to read it.
+
+    Args:
+        groups: Numbers of the row groups.
+        sizes: Of each row group of the dataset: its bytes. None is one task for each.
+        workers: How many there are.
+
+    Example:
+        >>> [(run.start, run.stop) for run in runs(range(20), np.full(20, 100), 2)]
+        [(0, 2), (2, 4), (4, 6), (6, 8), (8, 10), (10, 12), (12, 14), (14, 16), (16, 18), (18, 20)]
+        >>> len(runs(range(20), np.full(20, 10**6), 2)), len(runs(range(3), np.full(3, 100), 2))
+        (20, 3)
+    """
+    most = max(len(groups) // (_TASKS_A_WORKER * max(workers, 1)), 1)
+    if most == 1 or sizes is None:
+        return [slice(number, number + 1) for number in range(len(groups))]
+    found: list[slice] = []
+    first = held = 0
+    for number, size in enumerate(sizes[np.asarray(groups)].tolist()):
+        if number > first and (number - first == most or held + size > _MOST_BYTES):
+            found.append(slice(first, number))
+            first, held = number, 0
+        held += size
+    return [*found, slice(first, len(groups))]
+
+
+def _at_place(futures: Future[Any], place: int) -> Any:
+    return futures.result()[place]
+
+
+def _placed(task: Callable[[], None], unit: ReadUnit) -> None:
+    """Runs a task that reads a row group; what it raises says of which file."""
+    try:
+        task()
+    except DecodeError as problem:
+        raise problem.at(file=unit.file.path, row_group=unit.row_group) from problem.__cause__
