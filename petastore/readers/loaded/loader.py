@@ -34,10 +34,12 @@ from petastore.decoding.buffers import Buffers
 from petastore.decoding.cell_sizes import decoded_sizes
 from petastore.decoding.decode import Decoded, decode_cells, decode_into
 from petastore.errors import DecodeError
+from petastore.once import once
 from petastore.readers.loaded.arena import Arena, Place
 from petastore.readers.loaded.layout import Layout, Stack, viewing_face
 from petastore.readers.loaded.moved_cells import are_movable, moved_cells
 from petastore.readers.loaded.row_group import LoadedRowGroup
+from petastore.schema.codec import Codec, ViewingCodec
 from petastore.schema.field import UnischemaField
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.dictionaries import MOST_BYTES
@@ -69,6 +71,62 @@ class _Made:
     place: Place | None
 
 
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class _Column:
+    """A column that files hold, and what its codec can do with its cells."""
+
+    field: UnischemaField
+    codec: Codec
+    viewing: ViewingCodec | None
+    is_decoded_where_it_lies: bool
+
+    @classmethod
+    def of(cls, field: UnischemaField) -> _Column:
+        codec = codec_of(field)
+        return cls(field, codec, viewing_face(codec), hasattr(codec, "decode_bytes"))
+
+    def values(self, chunk: Any) -> Decoded | None:
+        """All values; None where one of them has to be refused, or decoding them is work."""
+        if self.viewing is None or (chunk.null_count and not self.field.nullable):
+            return None
+        viewed = self.viewing.view_column(chunk, self.field)
+        if viewed is not None:
+            return Decoded(viewed, flags_of(chunk.is_null()) if chunk.null_count else None)
+        if not self.field.is_scalar or not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
+            return None
+        try:
+            return decode_cells(chunk, self.field, self.codec, max_cell_bytes=None)
+        except DecodeError:
+            return None
+
+    def put(self, chunk: Any, out: Decoded) -> bool:
+        """All values of a piece of the column into their place; False where one of them has to be refused."""
+        viewed = None if self.viewing is None or chunk.null_count else self.viewing.view_column(chunk, self.field)
+        if viewed is not None:
+            np.copyto(out.values, viewed)
+            return True
+        try:
+            decode_into(chunk, self.field, self.codec, out, max_cell_bytes=None)
+        except DecodeError:
+            return False
+        return True
+
+    def files(self, chunk: Any) -> ByteCells | None:
+        """Where the cells lie; None where they are not to be decoded there."""
+        if chunk.null_count or not self.is_decoded_where_it_lies:
+            return None
+        if not (pa.types.is_binary(chunk.type) or pa.types.is_large_binary(chunk.type)):
+            return None
+        return byte_cells(chunk, self.field)
+
+    def sizes(self, chunk: Any) -> NDArray[np.int64] | None:
+        """Bytes of each value once decoded, shape (rows,); None where that is not known."""
+        try:
+            return decoded_sizes(chunk, self.field, self.codec)
+        except DecodeError:
+            return None  # the column is of another kind; who asks for one of its rows is told
+
+
 @dataclasses.dataclass(frozen=True)
 class RowGroupLoader:
     """Makes loaded of what is read. Thread-safe: what it remembers is the same whoever finds it out."""
@@ -90,6 +148,10 @@ class RowGroupLoader:
 
     known_rows_at_once: dict[str, int] = dataclasses.field(default_factory=dict, kw_only=True)
     """Of columns of text or bytes: how many rows are best read in one go, as the first row group has shown."""
+
+    @once
+    def _columns(self) -> dict[str, _Column]:
+        return {name: _Column.of(field) for name, field in self.fields.items()}
 
     def load(
         self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None
@@ -116,7 +178,7 @@ class RowGroupLoader:
         flags = {name: missing[first:stop] for name, missing in whole.missing.items()}
         missing = {name: of_rows for name, of_rows in flags.items() if of_rows.any()}
         cells = {name: column.slice(first, stop - first) for name, column in whole.cells.items()}
-        lying = {name: _files(cells[name], self.fields[name]) for name in whole.files}
+        lying = {name: self._columns[name].files(cells[name]) for name in whole.files}
         files = {name: where for name, where in lying.items() if where is not None}
         sizes = {name: of_cells[first:stop] for name, of_cells in whole.sizes.items()}
         return LoadedRowGroup(stop - first, None, stacks, missing, cells, files, sizes)
@@ -196,19 +258,12 @@ class RowGroupLoader:
         made.cells.update(cells)
 
     def _loaded(self, rows: int, read_order: NDArray[np.int64] | None, made: _Made) -> LoadedRowGroup:
-        lying = {name: _files(chunk, self.fields[name]) for name, chunk in made.cells.items()}
+        lying = {name: self._columns[name].files(chunk) for name, chunk in made.cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
         stacks = tuple(made.stacks[number] for number in range(len(self.layout.stacks)))
-        measured = {name: self._sizes(name, chunk) for name, chunk in made.cells.items()}
+        measured = {name: self._columns[name].sizes(chunk) for name, chunk in made.cells.items()}
         sizes = {name: of_cells for name, of_cells in measured.items() if of_cells is not None}
         return LoadedRowGroup(rows, read_order, stacks, made.missing, made.cells, files, sizes, made.place)
-
-    def _sizes(self, name: str, chunk: Any) -> NDArray[np.int64] | None:
-        field = self.fields[name]
-        try:
-            return decoded_sizes(chunk, field, codec_of(field))
-        except DecodeError:
-            return None  # the column is of another kind; who asks for one of its rows is told
 
     def _keep_cells(self, parts: Sequence[Part], rows: int, tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
         for part in parts:
@@ -237,7 +292,7 @@ class RowGroupLoader:
         while first < rows and name in self.fields:
             chunk = _only_chunk(next(tables).column(0))
             where = slice(first, first + len(chunk))
-            if name not in cells and not _put(chunk, self.fields[name], Decoded(column[0, where], is_missing[where])):
+            if name not in cells and not self._columns[name].put(chunk, Decoded(column[0, where], is_missing[where])):
                 cells[name] = None
             first = where.stop
         if rows == 0 or name not in self.fields:
@@ -314,7 +369,7 @@ class RowGroupLoader:
             column = None
             if name in self.fields:
                 chunk = _only_chunk(table.column(name))
-                column = _values(chunk, self.fields[name])
+                column = self._columns[name].values(chunk)
                 if column is None:
                     cells[name] = chunk
                 elif column.missing is not None:
@@ -387,44 +442,3 @@ def _check_no_more(tables: Iterator[pa.Table], rows: int) -> None:
 
 def _only_chunk(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _values(chunk: Any, field: UnischemaField) -> Decoded | None:
-    """All values of a column; None where one of them has to be refused, or decoding them is work."""
-    codec = codec_of(field)
-    viewing = viewing_face(codec)
-    if viewing is None or (chunk.null_count and not field.nullable):
-        return None
-    viewed = viewing.view_column(chunk, field)
-    if viewed is not None:
-        return Decoded(viewed, flags_of(chunk.is_null()) if chunk.null_count else None)
-    if not field.is_scalar or not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
-        return None
-    try:
-        return decode_cells(chunk, field, codec, max_cell_bytes=None)
-    except DecodeError:
-        return None
-
-
-def _put(chunk: Any, field: UnischemaField, out: Decoded) -> bool:
-    """All values of a piece of a column into their place; False where one of them has to be refused."""
-    codec = codec_of(field)
-    viewing = viewing_face(codec)
-    viewed = None if viewing is None or chunk.null_count else viewing.view_column(chunk, field)
-    if viewed is not None:
-        np.copyto(out.values, viewed)
-        return True
-    try:
-        decode_into(chunk, field, codec, out, max_cell_bytes=None)
-    except DecodeError:
-        return False
-    return True
-
-
-def _files(chunk: Any, field: UnischemaField) -> ByteCells | None:
-    """Where the cells of a column lie; None where they are not to be decoded there."""
-    if chunk.null_count or not hasattr(codec_of(field), "decode_bytes"):
-        return None
-    if not (pa.types.is_binary(chunk.type) or pa.types.is_large_binary(chunk.type)):
-        return None
-    return byte_cells(chunk, field)

@@ -43,7 +43,7 @@ def execution_of_windows(rows: Execution, ngram: NGram, windows: Windows) -> Exe
     loader_of = rows.loading.loader_of
     heads = heads_of(windows, rows.plan.unit, rows.source.read_in_parts, lambda group: loader_of(group).fields)
     assembler = WindowAssembler(
-        rows=of_rows.assembler.named_otherwise(windows.origin),
+        rows=dataclasses.replace(of_rows.assembler, origin=windows.origin),
         windows=windows,
         places=places,
         schema=schema,
