@@ -34,15 +34,11 @@ class InlinePool:
             future.cancel()
             return future
         future.set_running_or_notify_cancel()
-        try:
-            with working():
-                result = task()
-        except BaseException as problem:
-            future.set_exception(problem)
-            if isinstance(problem, KeyboardInterrupt):  # or the caller would go on with the next task
-                raise
-        else:
-            settle(future, lambda: result)
+        with working():
+            settle(future, task)
+        problem = future.exception() if future.done() and not future.cancelled() else None
+        if isinstance(problem, KeyboardInterrupt):  # or the caller would go on with the next task
+            raise problem
         return future
 
     def requests(self) -> list[Request]:

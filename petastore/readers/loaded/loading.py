@@ -24,7 +24,7 @@ from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.verified import Verified
 from petastore.work import Pool
-from petastore.work.futures import after, settle, together
+from petastore.work.futures import settle, together
 
 __all__ = ["Asked", "Loading", "Loads", "Readable", "runs"]
 
@@ -152,9 +152,10 @@ class Loads:
                 group, read_order = asked[run.start]
                 loaded[group] = self._pool.submit(functools.partial(self.load, group, read_order), priority=priority)
                 continue
-            several = self._pool.submit(functools.partial(self._load_several, asked[run]), priority=priority)
-            for place, (group, _) in enumerate(asked[run]):
-                loaded[group] = after([several], functools.partial(_at_place, several, place))
+            futures: list[Future[LoadedRowGroup]] = [Future() for _ in asked[run]]
+            several = self._pool.submit(functools.partial(self._load_several, asked[run], futures), priority=priority)
+            several.add_done_callback(functools.partial(_cancel_with, futures))
+            loaded.update(zip((group for group, _ in asked[run]), futures, strict=True))
         return loaded
 
     def load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
@@ -169,18 +170,16 @@ class Loads:
         tasks, finish = loader.loading(rows, read_order, read, self._arena, most=self._pool.workers)
         return together([functools.partial(_placed, task, unit) for task in tasks], finish, self._submit)
 
-    def _load_several(self, asked: Sequence[Asked]) -> Sequence[LoadedRowGroup | Future[LoadedRowGroup]]:
+    def _load_several(self, asked: Sequence[Asked], futures: Sequence[Future[LoadedRowGroup]]) -> None:
         """Several small row groups: together, if they can be, and else one by one."""
         made = self._load_together(asked)
-        if made is not None:
-            return made
-        futures: list[Future[LoadedRowGroup]] = [Future() for _ in asked]
-        for (group, read_order), future in zip(asked, futures, strict=True):
-            if self._pool.closed:
-                future.cancel()
+        for place, (group, read_order) in enumerate(asked):
+            if made is not None:
+                futures[place].set_result(made[place])
+            elif self._pool.closed:
+                futures[place].cancel()
             else:
-                settle(future, functools.partial(self.load, group, read_order))
-        return futures
+                settle(futures[place], functools.partial(self.load, group, read_order))
 
     def _load_together(self, asked: Sequence[Asked]) -> list[LoadedRowGroup] | None:
         loaders = {id(loader): loader for loader in (self._loading.loader_of(group) for group, _ in asked)}
@@ -230,8 +229,11 @@ def runs(groups: Sequence[int], sizes: NDArray[np.int64] | None, workers: int) -
     return [*found, slice(first, len(groups))]
 
 
-def _at_place(futures: Future[Any], place: int) -> Any:
-    return futures.result()[place]
+def _cancel_with(futures: Sequence[Future[LoadedRowGroup]], task: Future[None]) -> None:
+    """Cancels what a task was to make, where it was cancelled itself."""
+    if task.cancelled():
+        for future in futures:
+            future.cancel()
 
 
 def _placed(task: Callable[[], None], unit: ReadUnit) -> None:
