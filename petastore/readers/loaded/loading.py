@@ -5,13 +5,14 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.dataset import Dataset
 from petastore.errors import DecodeError
 from petastore.inventory import Inventory
 from petastore.plan.unit import ReadUnit
@@ -20,7 +21,6 @@ from petastore.readers.loaded.loader import Read, RowGroupLoader
 from petastore.readers.loaded.memory import Memory
 from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.unischema import Unischema
-from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.verified import Verified
 from petastore.work import Pool
@@ -53,11 +53,9 @@ class Readable(Protocol):
     def inventory(self) -> Inventory:
         """What exists; row groups are numbered as the plan numbers them."""
 
-    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], *, files: OpenFiles | None = None) -> Iterator[Any]:
-        """The stored cells of a work item, some columns after the other: `pyarrow.Table`s with one chunk a column."""
-
-    def read_together(self, units: Sequence[ReadUnit], parts: Sequence[Part]) -> Iterator[Any]:
-        """Several small work items with one loader: of each part one table, with the rows of all."""
+    @property
+    def datasets(self) -> tuple[Dataset, ...]:
+        """What its row groups are of, in their order."""
 
     def partition_values(self, columns: Sequence[str]) -> Mapping[str, Any]:
         """Of each partition column among some columns: its cell for each row group, as one `pyarrow.Array`."""
@@ -105,9 +103,9 @@ class Loading:
             tuple(loaders), tuple(first_groups), memory, functools.partial(OpenFiles, verified=Verified(), **idle)
         )
 
-    def loader_of(self, group: int) -> RowGroupLoader:
-        """What takes in a row group, given its number."""
-        return self.loaders[bisect.bisect_right(self.first_groups, group) - 1]
+    def source_of(self, group: int) -> int:
+        """Which of the datasets a row group is of, given its number."""
+        return bisect.bisect_right(self.first_groups, group) - 1
 
 
 class Loads:
@@ -133,9 +131,10 @@ class Loads:
         pool: Pool,
         sizes: NDArray[np.int64] | None,
     ) -> None:
-        self._source, self._unit_of, self._loading, self._arena = source, unit_of, loading, arena
+        self._datasets, self._unit_of, self._loading, self._arena = source.datasets, unit_of, loading, arena
         self._pool, self._sizes = pool, sizes
         self._files = loading.files_of_pass()
+        self._reading = [dataset.reading(self._files) for dataset in self._datasets]
         # Before what waits: somebody is waiting for the rest of a row group that was begun.
         self._submit = functools.partial(pool.submit, priority=-1)
 
@@ -161,12 +160,13 @@ class Loads:
     def load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
         """A row group; a future, for other workers may still be at it."""
         unit = self._unit_of(group)
+        source = self._loading.source_of(group)
         rows = unit.rows[1]
-        read: Read = functools.partial(self._source.read_in_parts, unit, files=self._files)
+        read: Read = functools.partial(self._reading[source], unit.file, unit.row_group)
         if self._loading.extended is not None:
             rows, read = self._loading.extended(group, rows, read)
             read_order = None
-        loader = self._loading.loader_of(group)
+        loader = self._loading.loaders[source]
         tasks, finish = loader.loading(rows, read_order, read, self._arena, most=self._pool.workers)
         return together([functools.partial(_placed, task, unit) for task in tasks], finish, self._submit)
 
@@ -182,16 +182,15 @@ class Loads:
                 settle(futures[place], functools.partial(self.load, group, read_order))
 
     def _load_together(self, asked: Sequence[Asked]) -> list[LoadedRowGroup] | None:
-        loaders = {id(loader): loader for loader in (self._loading.loader_of(group) for group, _ in asked)}
-        is_plain = self._arena is None and self._loading.extended is None and len(loaders) == 1
+        sources = {self._loading.source_of(group) for group, _ in asked}
+        is_plain = self._arena is None and self._loading.extended is None and len(sources) == 1
         if not is_plain or self._pool.closed or any(read_order is not None for _, read_order in asked):
             return None
-        (loader,) = loaders.values()
+        (source,) = sources
         units = [self._unit_of(group) for group, _ in asked]
+        read = functools.partial(self._datasets[source].read_together, units)
         try:
-            return loader.load_together(
-                [unit.rows[1] for unit in units], functools.partial(self._source.read_together, units)
-            )
+            return self._loading.loaders[source].load_together([unit.rows[1] for unit in units], read)
         except Exception:  # noqa: BLE001 - it is raised again by the one that it belongs to, if it stays
             return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,9 @@ from petastore.errors import SchemaError
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.mixture.mixture import Mixture
-from petastore.plan.unit import ReadUnit
 from petastore.readers.assembly.encoded import ColumnSource, EncodedColumn
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.storage.row_groups.asked_columns import Part
-from petastore.storage.row_groups.open_files import OpenFiles
 
 __all__ = ["MixedDatasets", "agreed_schema"]
 
@@ -77,17 +74,6 @@ class MixedDatasets:
         return dataclasses.replace(
             self.mixture.inventory, files=tuple(dataclasses.replace(file, path=path) for file, path in files)
         )
-
-    def read_in_parts(
-        self, unit: ReadUnit, parts: Sequence[Part], *, files: OpenFiles | None = None
-    ) -> Iterator[pa.Table]:
-        """The stored cells of a work item of any of the datasets; see `Dataset.read_in_parts`."""
-        dataset = self.datasets[self.mixture.source_of(unit.group)]
-        return dataset.read_in_parts(unit, parts, files=files)
-
-    def read_together(self, units: Sequence[ReadUnit], parts: Sequence[Part]) -> Iterator[pa.Table]:
-        """Several small work items, all of one of the datasets; see `Dataset.read_together`."""
-        return self.datasets[self.mixture.source_of(units[0].group)].read_together(units, parts)
 
     def source_of(self, groups: NDArray[Any]) -> NDArray[np.int64]:
         """The sources of some row groups, shape (n,)."""

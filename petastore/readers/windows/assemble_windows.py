@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +31,7 @@ from petastore.plan.windows.windows import Following, Windows
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, LoadedRowGroups, SpanWork
 from petastore.readers.batch import Columns
 from petastore.readers.loaded.loader import Read, at_least
+from petastore.readers.loaded.loading import Loading, Readable
 from petastore.readers.loaded.recent_row_groups import RecentRowGroups
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
@@ -111,23 +111,21 @@ class RowsBehind:
 
 
 def heads_of(
-    windows: Windows,
-    unit_of: Callable[[int], ReadUnit],
-    read_in_parts: Callable[..., Iterator[Any]],
-    columns_of: Callable[[int], Iterable[str]],
+    windows: Windows, unit_of: Callable[[int], ReadUnit], source: Readable, loading: Loading
 ) -> RecentRowGroups:
     """The first rows of row groups, as far as windows that begin before may need them; the last ones are kept.
 
     Args:
         windows: What may need them.
         unit_of: `Plan.unit`.
-        read_in_parts: `Dataset.read_in_parts`.
-        columns_of: Of a row group: the columns that its file holds.
+        source: Where row groups are.
+        loading: How they are loaded; says which columns their files hold.
     """
 
     def read(group: int) -> pa.Table:
-        first = windows.head(group)
-        (table,) = read_in_parts(unit_of(group), [Part(tuple(columns_of(group)), first=first)])
+        first, unit, source_of = windows.head(group), unit_of(group), loading.source_of(group)
+        parts = [Part(tuple(loading.loaders[source_of].fields), first=first)]
+        (table,) = source.datasets[source_of].reading()(unit.file, unit.row_group, parts)
         return table.slice(0, first)
 
     return RecentRowGroups(read, HEADS_BYTES)

@@ -40,8 +40,7 @@ def execution_of_windows(rows: Execution, ngram: NGram, windows: Windows) -> Exe
         raise RequestError("windows are made of rows, and these are windows already")
     places = _places(ngram, of_rows.schema)
     schema = window_schema(of_rows.schema, places)
-    loader_of = rows.loading.loader_of
-    heads = heads_of(windows, rows.plan.unit, rows.source.read_in_parts, lambda group: loader_of(group).fields)
+    heads = heads_of(windows, rows.plan.unit, rows.source, rows.loading)
     assembler = WindowAssembler(
         rows=dataclasses.replace(of_rows.assembler, origin=windows.origin),
         windows=windows,
