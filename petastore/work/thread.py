@@ -83,6 +83,7 @@ class ThreadPool:
 
     Args:
         workers: Tasks of this pool that run at a time.
+        elsewhere: How much more is worked on at a time for them, by others than threads.
 
     Example:
         >>> pool = ThreadPool(2)
@@ -91,8 +92,10 @@ class ThreadPool:
         >>> pool.close(); pool.join()
     """
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
+    def __init__(self, workers: int, *, elsewhere: int = 0) -> None:
+        self.workers = workers + elsewhere
+        """What is worked on at a time."""
+        self._most = workers
         self.closed = False
         """Whether `close` was called."""
         self._tickets = itertools.count()
@@ -121,7 +124,7 @@ class ThreadPool:
                 future.cancel()
                 return future
             heapq.heappush(self._waiting, (priority, next(self._tickets), future, task))
-            began = self._begun >= self.workers or self._begin_one_more()
+            began = self._begun >= self._most or self._begin_one_more()
         # When the interpreter ends, tasks wait for ever, and so do the daemons that want them; not so the main thread.
         if not began and threading.current_thread() is threading.main_thread():
             self.close()

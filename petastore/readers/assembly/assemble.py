@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeAlias
 
@@ -69,10 +69,6 @@ class AssembledSpan:
         first, stop = self.span.offsets[place : place + 2].tolist()
         return Batch(self.columns, first, stop, self.span.cursor_after(place))
 
-    def batches(self) -> Iterator[Batch]:
-        """All batches in order."""
-        return map(self.batch, range(self.span.num_batches))
-
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SpanWork:
@@ -88,13 +84,6 @@ class SpanWork:
     parts: tuple[Callable[[], SpanWork], ...] = ()
     """In place of both, where the whole would take too much memory: the work of some of its batches after the other,
     each to be begun when it is asked for."""
-
-    def done(self) -> AssembledSpan:
-        """All of it, in the calling thread."""
-        for task in self.tasks:
-            task()
-        made = self.finish()
-        return made.result() if isinstance(made, Future) else made
 
 
 class Assembles(Protocol):
