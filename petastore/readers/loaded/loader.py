@@ -62,13 +62,16 @@ _FEW_COLUMNS = 4
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class _Made:
-    """What the tasks of a loading have made; each writes under names and numbers of its own."""
+class _Loading:
+    """A row group on its way. Each task writes under names and numbers of its own."""
 
-    stacks: dict[int, NDArray[Any]]
-    missing: dict[str, NDArray[np.bool_]]
-    cells: dict[str, Any]
+    rows: int
+    read_order: NDArray[np.int64] | None
+    read: Read
     place: Place | None
+    stacks: dict[int, NDArray[Any]] = dataclasses.field(default_factory=dict)
+    missing: dict[str, NDArray[np.bool_]] = dataclasses.field(default_factory=dict)
+    cells: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -200,13 +203,26 @@ class RowGroupLoader:
             Tasks, at least one, in any order and any thread, each of which reads other columns; and what puts together
             what they made, called once, when all are done.
         """
-        made = _Made({}, {}, {}, None if arena is None else arena.place(rows))
+        loading = _Loading(rows, read_order, read, None if arena is None else arena.place(rows))
         pieces = self._divided(rows, most)
-        tasks = [
-            functools.partial(self._take_in, numbers, number == len(pieces) - 1, rows, read_order, read, made)
-            for number, numbers in enumerate(pieces)
+        # What is kept as cells comes with the last piece.
+        tasks = [functools.partial(self._take_in, piece, (), loading) for piece in pieces[:-1]]
+        tasks.append(functools.partial(self._take_in, pieces[-1], self._stored_cells, loading))
+        return tasks, functools.partial(self._loaded, loading)
+
+    @once
+    def _parts(self) -> list[Part]:
+        """Of each stack: what is read for it."""
+        stored = [tuple(name for name in stack.names if name in self.fields) for stack in self.layout.stacks]
+        return [
+            Part(names, stack.rows_at_once, most_bytes=self.most_bytes)
+            for names, stack in zip(stored, self.layout.stacks, strict=True)
         ]
-        return tasks, functools.partial(self._loaded, rows, read_order, made)
+
+    @once
+    def _stored_cells(self) -> tuple[str, ...]:
+        """Columns that are kept as cells."""
+        return tuple(name for name in self.layout.encoded if name in self.fields)
 
     def _divided(self, rows: int, most: int) -> list[range]:
         """The numbers of the stacks, in runs of about as many bytes."""
@@ -218,52 +234,29 @@ class RowGroupLoader:
         borders = [int(np.searchsorted(ends, ends[-1] * piece / pieces)) for piece in range(1, pieces)]
         return [range(*pair) for pair in itertools.pairwise([0, *borders, len(sizes)])]
 
-    def _take_in(
-        self,
-        numbers: range,
-        with_encoded: bool,
-        rows: int,
-        read_order: NDArray[np.int64] | None,
-        read: Read,
-        made: _Made,
-    ) -> None:
-        stacks = self.layout.stacks[numbers.start : numbers.stop]
-        parts = [
-            Part(
-                tuple(name for name in stack.names if name in self.fields),
-                stack.rows_at_once,
-                most_bytes=self.most_bytes,
-            )
-            for stack in stacks
-        ]
-        encoded = [
-            Part((name,), self.known_rows_at_once.get(name), most_bytes=self.most_bytes)
-            for name in self.layout.encoded
-            if with_encoded and name in self.fields
-        ]
-        cells: dict[str, Any] = {}
-        read_tables = read([*parts, *encoded])
+    def _take_in(self, numbers: range, encoded: Sequence[str], loading: _Loading) -> None:
+        rows, cells = loading.rows, dict[str, Any]()
+        kept = [Part((name,), self.known_rows_at_once.get(name), most_bytes=self.most_bytes) for name in encoded]
+        read_tables = loading.read([*self._parts[numbers.start : numbers.stop], *kept])
         tables = at_least(read_tables, rows)
-        for number, stack in zip(numbers, stacks, strict=True):
-            room = None if made.place is None else made.place.columns(number)
-            made.stacks[number] = (
-                self._stack(stack, next(tables), read_order if stack.in_read_order else None, made.missing, cells, room)
-                if stack.rows_at_once is None
-                else self._piece_by_piece(stack, rows, tables, made.missing, cells, room)
-            )
-        self._keep_cells(encoded, rows, tables, cells)
+        for number in numbers:
+            if self.layout.stacks[number].rows_at_once is None:
+                loading.stacks[number] = self._stack(number, next(tables), loading, cells)
+            else:
+                loading.stacks[number] = self._piece_by_piece(number, tables, loading, cells)
+        self._keep_cells(kept, rows, tables, cells)
         _check_no_more(read_tables, rows)
         again = [Part((name,), most_bytes=self.most_bytes) for name, chunk in cells.items() if chunk is None]
-        self._keep_cells(again, rows, at_least(read(again) if again else iter(()), rows), cells)
-        made.cells.update(cells)
+        self._keep_cells(again, rows, at_least(loading.read(again) if again else iter(()), rows), cells)
+        loading.cells.update(cells)
 
-    def _loaded(self, rows: int, read_order: NDArray[np.int64] | None, made: _Made) -> LoadedRowGroup:
+    def _loaded(self, made: _Loading) -> LoadedRowGroup:
         lying = {name: self._columns[name].files(chunk) for name, chunk in made.cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
         stacks = tuple(made.stacks[number] for number in range(len(self.layout.stacks)))
         measured = {name: self._columns[name].sizes(chunk) for name, chunk in made.cells.items()}
         sizes = {name: of_cells for name, of_cells in measured.items() if of_cells is not None}
-        return LoadedRowGroup(rows, read_order, stacks, made.missing, made.cells, files, sizes, made.place)
+        return LoadedRowGroup(made.rows, made.read_order, stacks, made.missing, made.cells, files, sizes, made.place)
 
     def _keep_cells(self, parts: Sequence[Part], rows: int, tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
         for part in parts:
@@ -276,17 +269,11 @@ class RowGroupLoader:
                 self.known_rows_at_once[name] = max(_BYTES_AT_ONCE * rows // max(cells[name].nbytes, 1), 1)
 
     def _piece_by_piece(
-        self,
-        stack: Stack,
-        rows: int,
-        tables: Iterator[pa.Table],
-        missing: dict[str, NDArray[np.bool_]],
-        cells: dict[str, Any],
-        room: NDArray[Any] | None,
+        self, number: int, tables: Iterator[pa.Table], loading: _Loading, cells: dict[str, Any]
     ) -> NDArray[Any]:
         """A stack of one column of long rows; `cells` says None of it where its cells are to be read once more."""
-        (name,) = stack.names
-        column = self.buffers.empty((1, rows, *stack.shape), stack.dtype) if room is None else room
+        (name,) = self.layout.stacks[number].names
+        rows, column = loading.rows, self._room(number, loading.rows, loading)
         is_missing = np.zeros(rows, dtype=np.bool_)
         first = 0
         while first < rows and name in self.fields:
@@ -298,29 +285,28 @@ class RowGroupLoader:
         if rows == 0 or name not in self.fields:
             next(tables)
         if name not in cells and is_missing.any():
-            missing[name] = is_missing
+            loading.missing[name] = is_missing
         return column
 
-    def _stack(
-        self,
-        stack: Stack,
-        table: pa.Table,
-        read_order: NDArray[np.int64] | None,
-        missing: dict[str, NDArray[np.bool_]],
-        cells: dict[str, Any],
-        room: NDArray[Any] | None,
-    ) -> NDArray[Any]:
+    def _room(self, number: int, rows: int, loading: _Loading) -> NDArray[Any]:
+        """Where so many rows of a stack are put."""
+        if loading.place is not None:
+            return loading.place.columns(number)[:, :rows]
+        stack = self.layout.stacks[number]
+        return self.buffers.empty((len(stack.names), rows, *stack.shape), stack.dtype)
+
+    def _stack(self, number: int, table: pa.Table, loading: _Loading, cells: dict[str, Any]) -> NDArray[Any]:
         """A stack of columns that were read in one go."""
-        kept = table.num_rows if read_order is None else len(read_order)
+        stack = self.layout.stacks[number]
+        read_order = loading.read_order if stack.in_read_order else None
         whole = self._seen_as_one(stack, table)
-        if whole is not None and read_order is None and room is None:
+        if whole is not None and read_order is None and loading.place is None:
             return whole  # Arrow put it together in memory of its own, and it is as wanted
-        shape = (len(stack.names), kept, *stack.shape)
-        columns = self.buffers.empty(shape, stack.dtype) if room is None else room[:, :kept]
+        columns = self._room(number, table.num_rows if read_order is None else len(read_order), loading)
         if whole is not None:
             self._permute(whole, read_order, columns)
         else:
-            found = self._found(stack, table, missing, cells)
+            found = self._found(stack, table, loading.missing, cells)
             for values, out in zip(found, columns, strict=True):
                 _lay(values, read_order, out)
         return columns
