@@ -109,15 +109,16 @@ class EncodedCells:
         Raises:
             DecodeError: `row` is the position among the rows that are wanted.
         """
-        ways: dict[_Way, list[int]] = {}
-        for group in picks.picked.distinct.tolist():
-            ways.setdefault(column.way_of(group, self.loaded[group]), []).append(group)
-        if len(ways) == 1:
-            (way,) = ways
-            self._decode(way, picks, out)
+        groups = picks.picked.distinct.tolist()
+        found = [column.way_of(group, self.loaded[group]) for group in groups]
+        if all(way == found[0] for way in found):  # Arrow types are compared faster than hashed
+            self._decode(found[0], picks, out)
             return
-        for way, groups in ways.items():
-            where = np.flatnonzero(np.isin(picks.groups, groups))
+        ways: dict[_Way, list[int]] = {}
+        for group, way in zip(groups, found, strict=True):
+            ways.setdefault(way, []).append(group)
+        for way, of_way in ways.items():
+            where = np.flatnonzero(np.isin(picks.groups, of_way))
             rows = Picks(GroupedRows(picks.groups[where], picks.rows[where], None))
             missing = None if out.missing is None else np.zeros(len(where), np.bool_)
             made = Decoded(empty_column(way.source.field, len(where)), missing)
