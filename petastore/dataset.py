@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import posixpath
 import secrets
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from petastore.codecs.images.image_hint import ImageDecode
 from petastore.codecs.images.image_hinted import hinted_field
 from petastore.codecs.registry import codec_from_json, codec_of
 from petastore.errors import RequestError, SchemaError
-from petastore.inventory import Inventory
+from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
 from petastore.plan.plan import Plan
@@ -62,7 +63,10 @@ from petastore.storage.row_groups.row_group import read_row_group, read_row_grou
 from petastore.storage.row_groups.small_files import in_one, joined
 from petastore.stored_keys import StoredKey, held_against_directory
 
-__all__ = ["Dataset", "open_dataset"]
+__all__ = ["Dataset", "ReadInParts", "open_dataset"]
+
+ReadInParts: TypeAlias = Callable[[DataFile, int, Sequence[Part]], Iterator[pa.Table]]
+"""Reads parts of a row group: of a file, its number there, and the parts."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -264,38 +268,40 @@ class Dataset:
         if not columns:
             return pa.table({})
         table = read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers)
-        (held,) = self._held(iter([table]), unit)
+        (held,) = held_against_directory(iter([table]), self._stored_keys, unit.file, unit.row_group)
         return held
 
-    def _held(self, tables: Iterator[pa.Table], unit: ReadUnit) -> Iterator[pa.Table]:
-        """The tables; refused where a stored partition key contradicts the directory."""
-        if not self.stored_keys:
-            return tables
-        return held_against_directory(tables, [StoredKey(self.schema[name]) for name in self.stored_keys], unit)
+    @once
+    def _stored_keys(self) -> list[StoredKey]:
+        return [StoredKey(self.schema[name]) for name in self.stored_keys]
 
-    def read_in_parts(
-        self, unit: ReadUnit, parts: Sequence[Part], *, files: OpenFiles | None = None
-    ) -> Iterator[pa.Table]:
-        """The stored cells of a work item, part after part; one chunk a column.
+    @property
+    def datasets(self) -> tuple[Dataset, ...]:
+        """Itself, the only one: what is made of several has them here."""
+        return (self,)
+
+    def reading(self, files: OpenFiles | None = None) -> ReadInParts:
+        """What reads the stored cells of row groups, part after part; bound once for many of them.
 
         Args:
-            unit: What is read; which of its columns is for `parts` to say.
-            parts: What is read of it; no partition columns.
             files: Keeps files open from call to call, and knows which checksums of pages were found right; None closes
-                the file after the last part, and verifies all.
+                each file after the last part, and verifies all.
 
-        Raises:
-            DatasetChangedError: The file is not the one that the inventory describes.
-            DecodeError: Its pages are damaged, or a partition key that the file stores contradicts its directory.
-            StorageError: It cannot be read.
+        Returns:
+            A function of a file, the number of a row group in it, and the parts that are read, none of them of
+            partition columns. It gives their tables, one chunk a column, and raises DatasetChangedError where the file
+            is not the one that the inventory describes, DecodeError where its pages are damaged or a partition key that
+            it stores contradicts its directory, and StorageError where it cannot be read.
         """
-        tables = read_row_group_in_parts(
-            self.location, unit.file, unit.row_group, parts, footers=self.footers, files=files
-        )
-        return self._held(tables, unit)
+        read = functools.partial(read_row_group_in_parts, self.location, footers=self.footers, files=files)
+        return functools.partial(self._held, read) if self.stored_keys else read
+
+    def _held(self, read: ReadInParts, file: DataFile, ordinal: int, parts: Sequence[Part]) -> Iterator[pa.Table]:
+        """The tables; refused where a stored partition key contradicts the directory."""
+        return held_against_directory(read(file, ordinal, parts), self._stored_keys, file, ordinal)
 
     def read_together(self, units: Sequence[ReadUnit], parts: Sequence[Part]) -> Iterator[pa.Table]:
-        """`read_in_parts` of several small work items: of each part one table, with the rows of all.
+        """Several small work items: of each part one table, with the rows of all.
 
         Args:
             units: What is read.
@@ -303,12 +309,13 @@ class Dataset:
 
         Raises:
             pa.ArrowInvalid: They do not have the same types.
-            PetastoreError: One of them cannot be read; as `read_in_parts`.
+            PetastoreError: One of them cannot be read; as `reading`.
         """
         if not parts:
             return iter(())
         if self.stored_keys:
-            return joined((table for unit in units for table in self.read_in_parts(unit, [in_one(parts)])), parts)
+            read, whole = self.reading(), [in_one(parts)]
+            return joined((table for unit in units for table in read(unit.file, unit.row_group, whole)), parts)
         asked = [(unit.file, unit.row_group) for unit in units]
         return read_row_groups_together(self.location, asked, parts, footers=self.footers)
 

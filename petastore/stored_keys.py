@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from petastore.arrow_memory import flags_of
 from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError, SchemaError
-from petastore.plan.unit import ReadUnit
+from petastore.inventory import DataFile
 from petastore.schema.field import UnischemaField
 from petastore.storage.files.partitions import partition_value
 
@@ -110,18 +110,21 @@ def _first(bad: NDArray[np.bool_]) -> int | None:
     return int(np.argmax(bad)) if bad.any() else None
 
 
-def held_against_directory(tables: Iterator[pa.Table], keys: Sequence[StoredKey], unit: ReadUnit) -> Iterator[pa.Table]:
-    """The tables of a work item as they are, each refused where a stored key contradicts the file's directory.
+def held_against_directory(
+    tables: Iterator[pa.Table], keys: Sequence[StoredKey], file: DataFile, row_group: int
+) -> Iterator[pa.Table]:
+    """The tables of a row group as they are, each refused where a stored key contradicts the file's directory.
 
     Args:
         tables: Of each column all rows in the order of the file, in one table or in several.
         keys: The keys that the files store, too.
-        unit: What is read.
+        file: What is read.
+        row_group: Its number there.
 
     Raises:
         DecodeError: The directory and a cell contradict each other; both values and the place are named.
     """
-    said = dict(unit.file.partitions)
+    said = dict(file.partitions)
     rows_before: dict[str, int] = {}
     for table in tables:
         for key in keys:
@@ -137,16 +140,15 @@ def held_against_directory(tables: Iterator[pa.Table], keys: Sequence[StoredKey]
             except DecodeError:
                 continue  # who decodes the column says what is wrong with it
             if row is not None:
-                raise _contradiction(key, said[name], cells.slice(row, 1), unit).at(row=first + row)
+                problem = _contradiction(key, said[name], cells.slice(row, 1))
+                raise problem.at(file=file.path, row_group=row_group, row=first + row)
         yield table
 
 
-def _contradiction(key: StoredKey, text: str | None, cell: pa.Array, unit: ReadUnit) -> DecodeError:
+def _contradiction(key: StoredKey, text: str | None, cell: pa.Array) -> DecodeError:
     directory = "null" if text is None else repr(text)
     return DecodeError(
         f"the cell is {key.shown(cell)}, but the file lies under the partition {key.field.name}={directory}, and which "
         "of the two is right is not known; move the file, write it again, or leave the column out with schema_fields",
         column=key.field.name,
-        file=unit.file.path,
-        row_group=unit.row_group,
     )

@@ -31,24 +31,26 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Protocol
 
 from petastore.errors import ReaderClosedError, WorkerError
 from petastore.forks import made_anew_in_children
 from petastore.plan.plan import Span
 from petastore.readers.assembly.assemble import AssembledSpan, SpanWork
-from petastore.readers.loaded.small_groups import FetchTogether, Run, runs
-from petastore.work.pool import Pool
-from petastore.work.together import flat
-from petastore.work.waiting import wait_for
+from petastore.readers.loaded.loading import Asked
+from petastore.work.futures import after, together, wait_for
+from petastore.work.pool import Pool, Task
 
-__all__ = ["Pipeline"]
+__all__ = ["Load", "Pipeline"]
 
-Fetch = Callable[[int, Any], Any]
 Begin = Callable[[Span, Mapping[int, Any]], SpanWork]
+
+
+class Load(Protocol):
+    """What has the pool load row groups, tasks of lower priority number first; see `Loads.submit`."""
+
+    def __call__(self, asked: Sequence[Asked], /, *, priority: int) -> Mapping[int, Future[Any]]:
+        """Of each row group, by its number: a future of it."""
 
 
 class Pipeline(Iterator[AssembledSpan]):
@@ -58,33 +60,26 @@ class Pipeline(Iterator[AssembledSpan]):
 
     Args:
         spans: The plan's spans; advanced by the pool, one after the other.
-        fetch: Reads a row group, given by its number in the dataset, and in what order its rows will be wanted; gives a
-            future where other workers are still at it.
+        load: Has the pool load row groups.
         begin: Divides the assembly of a span into tasks, given the row groups that it needs.
         pool: Runs both; it is the pipeline's own from now on.
         ahead: Spans that are planned and worked on at a time, the one asked for included; at least 1.
-        sizes: Of each row group of the dataset: its bytes. One task fetches several small ones.
-        fetch_together: Fetches several of them at once, if they can be.
     """
 
     def __init__(
         self,
         spans: Iterator[Span],
         *,
-        fetch: Fetch,
+        load: Load,
         begin: Begin,
         pool: Pool,
         ahead: int,
-        sizes: NDArray[np.int64] | None = None,
-        fetch_together: FetchTogether | None = None,
     ) -> None:
         self._spans = spans
-        self._fetch = fetch
+        self._load = load
         self._begin = begin
         self._pool = pool
         self._ahead = ahead
-        self._sizes = sizes
-        self._fetch_together = fetch_together
         self._tables: dict[int, Future[Any]] = {}
         self._jobs: collections.deque[_SpanJob | _Failed] = collections.deque()
         self._planned = 0
@@ -162,27 +157,18 @@ class Pipeline(Iterator[AssembledSpan]):
         self._have_planned()
 
     def _job(self, span: Span) -> _SpanJob:
-        asked = list(zip(span.fetch, span.read_orders, strict=True))
-        for run in _one_by_one(asked) if self._sizes is None else runs(span.fetch, self._sizes, self._pool.workers):
-            self._submit_run(asked[run])
+        priority, self._planned = self._planned, self._planned + 1
+        fetched = self._load(list(zip(span.fetch, span.read_orders, strict=True)), priority=priority)
+        self._tables.update(fetched)
+        if any(table.cancelled() for table in fetched.values()):  # the interpreter ends, or the consumer left
+            self.close()
         tables = {group: self._tables[group] for group in span.needed.tolist()}
         for group in span.release:
             del self._tables[group]
-        self._planned += 1
-        return _SpanJob(span, tables, self._begin, self._pool, self._planned - 1, self._notify)
+        submit = functools.partial(self._pool.submit, priority=priority)
+        return _SpanJob(span, tables, self._begin, submit, self._notify)
 
-    def _submit_run(self, asked: Sequence[tuple[int, Any]]) -> None:
-        if len(asked) == 1:
-            futures = [flat(self._pool.submit(functools.partial(self._fetch, *asked[0]), priority=self._planned))]
-        else:
-            run = Run(self._fetch, self._fetch_together, asked, lambda: self._closed)
-            futures = run.futures
-            self._pool.submit(run, priority=self._planned).add_done_callback(run.settled)
-        self._tables.update(zip((group for group, _ in asked), futures, strict=True))
-        if futures[0].cancelled():  # the interpreter ends, or the consumer left
-            self.close()
-
-    def _notify(self) -> None:
+    def _notify(self, _made: Future[Any]) -> None:
         with self._changed:
             self._changed.notify_all()
 
@@ -216,10 +202,6 @@ def _told(problem: BaseException) -> BaseException:
     return told
 
 
-def _one_by_one(asked: Sequence[Any]) -> list[slice]:
-    return [slice(number, number + 1) for number in range(len(asked))]
-
-
 class _Failed:
     """A span that could not be planned."""
 
@@ -243,150 +225,59 @@ class _SpanJob:
         span: Span,
         tables: Mapping[int, Future[Any]],
         begin: Begin,
-        pool: Pool,
-        priority: int,
-        notify: Callable[[], None],
+        submit: Callable[[Task], Future[Any]],
+        notify: Callable[[Future[Any]], None],
     ) -> None:
         self._span = span
-        self._tables: Mapping[int, Future[Any]] | None = tables
+        self._tables = tables
         self._begin = begin
-        self._pool = pool
-        self._priority = priority
+        self._submit = submit
         self._notify = notify
-        self._lock = threading.Lock()
-        self._lacking = len(tables)
-        self._left = 0
-        self._work: SpanWork | None = None
         self._parts: collections.deque[Callable[[], SpanWork]] = collections.deque()
-        self._is_making = True
-        self._assembled: AssembledSpan | None = None
-        self._failed: tuple[int, BaseException] | None = None
-        for number, future in enumerate(tables.values()):
-            future.add_done_callback(functools.partial(self._fetched, number - len(tables)))
-        if not tables:  # a rank without rows in these batches
-            self._submit(self._divide)
+        # Of several row groups or tasks that fail the first is told, and so all are waited for.
+        self._made: Future[AssembledSpan | None] = after(tables.values(), functools.partial(submit, self._divided))
+        self._made.add_done_callback(notify)
 
-    def _submit(self, task: Callable[[], None]) -> None:
-        self._pool.submit(task, priority=self._priority)
-
-    def _fetched(self, number: int, table: Future[Any]) -> None:
-        """One more row group is there, or failed; of several that fail the first is told, and so all are waited for."""
-        if table.cancelled():
-            return
-        problem = table.exception()
-        if problem is not None:
-            self._fail(number, problem)
-        with self._lock:
-            self._lacking -= 1
-            complete = self._lacking == 0
-        if complete and self._failed is None:
-            self._submit(self._divide)
-        elif complete:
-            self._notify()
-
-    def _divide(self) -> None:
-        tables, self._tables = self._tables or {}, None
-        try:
-            work = self._begin(self._span, {group: table.result() for group, table in tables.items()})
-        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
-            self._fail(-1, problem)
-            self._notify()
-            return
+    def _divided(self) -> Future[AssembledSpan] | None:
+        tables, self._tables = self._tables, {}
+        work = self._begin(self._span, {group: table.result() for group, table in tables.items()})
         # The span lets go of its row groups before it is handed over: they are the pipeline's to keep, or nobody's.
         del tables
-        if work.parts:
-            self._parts.extend(work.parts)
-            self._is_making = False
-            self._notify()
-        else:
-            self._carry_out(work)
+        self._parts.extend(work.parts)
+        return None if work.parts else together(work.tasks, work.finish, self._submit)
+
+    def _made_of(self, part: Callable[[], SpanWork]) -> Future[AssembledSpan]:
+        work = part()
+        return together(work.tasks, work.finish, self._submit)
 
     def is_done_now(self) -> bool:
         """Whether there is something to hand over; what is made in parts goes on now that it is asked for."""
-        if self._parts and not self._is_making and self._failed is None:
-            self._is_making = True
-            self._submit(functools.partial(self._make, self._parts.popleft()))
-        return self.is_done
-
-    def _make(self, part: Callable[[], SpanWork]) -> None:
-        try:
-            work = part()
-        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
-            self._fail(-1, problem)
-            self._notify()
-        else:
-            self._carry_out(work)
-
-    def _carry_out(self, work: SpanWork) -> None:
-        self._work = work
-        self._left = len(work.tasks)
-        if not work.tasks:
-            self._finish()
-            return
-        for number in range(1, len(work.tasks)):
-            self._submit(functools.partial(self._run, number))
-        self._run(0)
-
-    def _run(self, number: int) -> None:
-        work = self._work
-        assert work is not None  # noqa: S101 - tasks are begun by _divide, which sets it
-        try:
-            if self._failed is None or number < self._failed[0]:
-                work.tasks[number]()
-        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
-            self._fail(number, problem)
-        del work
-        with self._lock:
-            self._left -= 1
-            complete = self._left == 0
-        if complete:
-            self._finish()
-
-    def _finish(self) -> None:
-        work, self._work = self._work, None
-        try:
-            if self._failed is None and work is not None:
-                work.tasks.clear()
-                assembled = work.finish()
-                if isinstance(assembled, Future):
-                    assembled.add_done_callback(self._assembled_elsewhere)
-                    return
-                self._assembled = assembled
-        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
-            self._fail(-1, problem)
-        self._notify()
-
-    def _assembled_elsewhere(self, assembled: Future[AssembledSpan]) -> None:
-        if assembled.cancelled():  # the pipeline was closed, and nobody waits any more
-            return
-        problem = assembled.exception()
-        if problem is None:
-            self._assembled = assembled.result()
-        else:
-            self._fail(-1, problem)
-        self._notify()
-
-    def _fail(self, number: int, problem: BaseException) -> None:
-        """Of several problems the one that comes first in the order of tasks is told, whoever was first to meet one."""
-        with self._lock:
-            if self._failed is None or number < self._failed[0]:
-                self._failed = number, _told(problem)
+        if self._parts and _has_nothing(self._made):
+            self._made = self._submit(functools.partial(self._made_of, self._parts.popleft()))
+            self._made.add_done_callback(self._notify)
+        return self._made.done()
 
     @property
     def has_more(self) -> bool:
         """Whether parts of the span are left to be made."""
         return bool(self._parts)
 
-    @property
-    def is_done(self) -> bool:
-        return self._assembled is not None or (self._failed is not None and self._left == 0 == self._lacking)
-
     def result(self) -> AssembledSpan:
         """What was assembled, once: row groups that stay at hand know the jobs that waited for them."""
-        if self._failed is not None:
-            raise self._failed[1]
-        if self._assembled is None:
+        made, self._made = self._made, _NOTHING
+        if made.cancelled():
             raise ReaderClosedError("the reader was stopped before this batch was assembled")
-        assembled, self._assembled = self._assembled, None
-        self._is_making = False
+        problem = made.exception()
+        if problem is not None:
+            raise _told(problem)
+        assembled = made.result()
+        assert assembled is not None  # noqa: S101 - what is made in parts is asked for again
         return assembled
+
+
+_NOTHING: Future[AssembledSpan | None] = Future()
+_NOTHING.set_result(None)
+
+
+def _has_nothing(made: Future[AssembledSpan | None]) -> bool:
+    return made.done() and not made.cancelled() and made.exception() is None and made.result() is None

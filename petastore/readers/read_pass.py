@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import threading
+import weakref
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -10,11 +13,10 @@ from petastore.errors import ReaderClosedError
 from petastore.plan.cursor import Cursor
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.execution.execution import Execution
-from petastore.readers.execution.handouts import Handout, batches_of
-from petastore.readers.execution.loading import Loads
+from petastore.readers.execution.handouts import Handout, Shared, batches_of
 from petastore.readers.execution.pacing import beginning_of, pace_of
+from petastore.readers.loaded.loading import Loads
 from petastore.readers.pipeline import Pipeline
-from petastore.readers.shared import End, Shared
 
 __all__ = ["STOPPED", "Pass"]
 
@@ -42,7 +44,7 @@ class Pass:
         self._received = begin
         self._handout: Handout | None = None  # the last one, whatever it gives
         self._pipeline: Pipeline | None = None
-        self._end: End | None = None
+        self._end: _End | None = None
         self._is_stopped = False
 
     @property
@@ -68,7 +70,7 @@ class Pass:
     def items(self) -> Shared[Any]:
         """What iterating the reader gives, from the cursor on; shared by the threads that iterate it."""
         handing_out = self._execution.handing_out
-        return Shared(self.handouts(handing_out.rows, handing_out.handout))
+        return Shared(functools.partial(self.handouts, handing_out.rows, handing_out.handout))
 
     def batches(self, batch_size: int) -> Generator[Handout]:
         """Batches of this size, span after span, from the cursor on."""
@@ -81,45 +83,19 @@ class Pass:
             batch_size: Rows of a batch.
             hand_out: Makes of a span what is handed out of it.
         """
-        for span in self._spans(batch_size):
-            self._received = self.cursor
-            self._handout = hand_out(span)
-            del span  # the consumer's now
-            yield self._handout
-        self.let_go()
-
-    def let_go(self) -> None:
-        """Notes what was received, and holds no rows any more."""
-        self._received, self._handout = self.cursor, None
-
-    def _spans(self, batch_size: int) -> Generator[AssembledSpan]:
-        """Assembled spans; the pipeline ends with the last one, or when the caller leaves."""
         if self._is_stopped:
             raise ReaderClosedError(STOPPED)
         self.end()
-        execution = self._execution
-        plan, loading, assembly = execution.plan, execution.loading, execution.assembly
-        pace = pace_of(execution, batch_size)
-        pool = assembly.functions.pool()
-        arena = loading.memory.arena(assembly.layout, plan.room_rows)
-        loads = Loads(execution.source, plan.unit, loading, arena, pool)
-        pipeline = self._pipeline = Pipeline(
-            plan.spans(batch_size, rows_per_span=pace.rows_per_span, after=self.cursor),
-            fetch=loads.load,
-            begin=beginning_of(execution, batch_size),
-            pool=pool,
-            ahead=pace.ahead,
-            # Row groups that were fetched together are in memory until the last of them is not needed any more.
-            sizes=plan.inventory.decoded_bytes if execution.workers.memory_budget is None else None,
-            fetch_together=loads.load_together,
-        )
-        if self._is_stopped:  # meanwhile: `close` saw no pipeline
-            pipeline.close()
+        pipeline, loads = self._begun(batch_size)
         try:
-            yield from pipeline
+            for span in pipeline:
+                self._received = self.cursor
+                self._handout = hand_out(span)
+                del span  # the consumer's now
+                yield self._handout
             pipeline.join()
             self.is_over = True
-        except GeneratorExit:
+        except GeneratorExit:  # the caller leaves
             pipeline.close()
             pipeline.join()
             raise
@@ -127,6 +103,32 @@ class Pass:
             # Who is woken by `close` waits for no task that still runs; `end` does.
             pipeline.close()
             loads.close()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Notes what was received, and holds no rows any more."""
+        self._received, self._handout = self.cursor, None
+
+    def _begun(self, batch_size: int) -> tuple[Pipeline, Loads]:
+        """The pipeline of what follows the cursor, and what loads its row groups."""
+        execution = self._execution
+        plan, loading, assembly = execution.plan, execution.loading, execution.assembly
+        pace = pace_of(execution, batch_size)
+        pool = assembly.functions.pool()
+        arena = None if loading.extended else loading.memory.arena(assembly.layout, plan.room_rows)
+        # Row groups that were read together are in memory until the last of them is not needed any more.
+        sizes = plan.inventory.decoded_bytes if execution.workers.memory_budget is None else None
+        loads = Loads(execution.source, plan.unit, loading, arena, pool, sizes)
+        pipeline = self._pipeline = Pipeline(
+            plan.spans(batch_size, rows_per_span=pace.rows_per_span, after=self.cursor),
+            load=loads.submit,
+            begin=beginning_of(execution, batch_size),
+            pool=pool,
+            ahead=pace.ahead,
+        )
+        if self._is_stopped:  # meanwhile: `close` saw no pipeline
+            pipeline.close()
+        return pipeline, loads
 
     def close(self) -> None:
         """Gives nothing more, and wakes whoever waits, with `ReaderClosedError`. May be called again, by any thread."""
@@ -144,10 +146,36 @@ class Pass:
 
     def tell_end(self) -> None:
         """Tells the calling thread that the pass is over."""
-        self._end = self._end or End()
+        self._end = self._end or _End()
         self._end.tell()
 
     @property
     def end_is_news(self) -> bool:
         """Whether the pass is over and the calling thread, which meant to share it, does not know."""
         return self._end is not None and self._end.is_news
+
+
+class _End:
+    """The end of a pass over what threads share: who was told of it, and who still has to be.
+
+    A loop that begins after the end begins the next pass. But a thread that ran before the end and meant to share the
+    pass may begin its loop too late, when others have taken all there was: its loop is empty, rather than a second pass
+    through the same rows. The thread that began the others is believed to mean another pass once they are gone, and so
+    are threads of a framework's own, which hand loops from one to the other.
+    """
+
+    def __init__(self) -> None:
+        self._alive = weakref.WeakSet(threading.enumerate())
+        self._told: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+    def tell(self) -> None:
+        """Tells the calling thread."""
+        self._told.add(threading.current_thread())
+
+    @property
+    def is_news(self) -> bool:
+        """Whether the calling thread comes late for the pass that has ended, and does not know it."""
+        me = threading.current_thread()
+        if me in self._told or me not in self._alive or isinstance(me, threading._DummyThread):  # noqa: SLF001
+            return False
+        return me is not threading.main_thread() or any(thread.is_alive() for thread in self._told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,10 +15,10 @@ from petastore.plan.request import Shard
 from petastore.plan.state import dump_state, resume
 from petastore.readers.batch import Batch
 from petastore.readers.execution.execution import AnyPlan, Build, Readable
+from petastore.readers.execution.handouts import Shared
 from petastore.readers.execution.pacing import budget_of, pace_of
 from petastore.readers.execution.row_execution import execution_of_rows
 from petastore.readers.read_pass import STOPPED, Pass
-from petastore.readers.shared import Shared
 from petastore.schema.row import Row
 from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import Workers
@@ -152,10 +152,8 @@ class Reader:
         pace_of(self._execution, batch_size)
         self._own = self._pass.items()  # rows that are asked for later follow these batches
 
-        def handouts() -> Generator[Any]:
-            yield from self._pass.batches(batch_size)  # of the pass that is under way when the first one is taken
-
-        batches: Shared[Batch] = Shared(handouts())
+        # Of the pass that is under way when the first one is taken.
+        batches: Shared[Batch] = Shared(lambda: self._pass.batches(batch_size))
         self._asked_for = weakref.ref(batches)  # who forgets them ends them
         return batches
 

@@ -43,7 +43,7 @@ from petastore.selecting.shared_scan import SharedScan
 from petastore.selecting.truth import true_rows
 from petastore.storage.footers.statistics import read_statistics
 from petastore.work import Pool
-from petastore.work.waiting import in_order
+from petastore.work.futures import in_order
 from petastore.work.workers import Workers
 
 __all__ = ["select_rows"]

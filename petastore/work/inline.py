@@ -7,6 +7,7 @@ from typing import Any
 
 from petastore.storage.requests.under_way import Request
 from petastore.threads import working
+from petastore.work.futures import settle
 from petastore.work.pool import Task
 
 __all__ = ["InlinePool"]
@@ -23,24 +24,21 @@ class InlinePool:
     workers = 0
 
     def __init__(self) -> None:
-        self._closed = False
+        self.closed = False
+        """Whether `close` was called."""
 
     def submit(self, task: Task, *, priority: int) -> Future[Any]:  # noqa: ARG002 - the promise of a pool
         """Runs the task before it returns."""
         future: Future[Any] = Future()
-        if self._closed:
+        if self.closed:
             future.cancel()
             return future
         future.set_running_or_notify_cancel()
-        try:
-            with working():
-                result = task()
-        except BaseException as problem:
-            future.set_exception(problem)
-            if isinstance(problem, KeyboardInterrupt):  # or the caller would go on with the next task
-                raise
-        else:
-            future.set_result(result)
+        with working():
+            settle(future, task)
+        problem = future.exception() if future.done() and not future.cancelled() else None
+        if isinstance(problem, KeyboardInterrupt):  # or the caller would go on with the next task
+            raise problem
         return future
 
     def requests(self) -> list[Request]:
@@ -49,7 +47,7 @@ class InlinePool:
 
     def close(self) -> None:
         """Cancels whatever is submitted from now on."""
-        self._closed = True
+        self.closed = True
 
     def join(self) -> None:
         """Nothing runs between calls."""

@@ -21,11 +21,17 @@ class Pool(Protocol):
         """Tasks that run at a time; 0 where they run in the thread that submits them."""
         ...
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called: tasks that run may leave what nobody wants any more."""
+        ...
+
     def submit(self, task: Task, *, priority: int) -> Future[Any]:
         """Runs a task some time, tasks of lower priority number first.
 
         Returns:
-            Its future: the result, or what the task raised; cancelled when the pool is closed before it ran.
+            Its future: the result, or what the task raised; of a task that gives a future, the result of that. It is
+            cancelled when the pool is closed before the task ran.
         """
         ...
 

@@ -7,17 +7,13 @@ function has to do to rows is given to worker processes (`petastore.transforming
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any
 
-from petastore.storage.requests.under_way import Request
-from petastore.work.pool import Task
 from petastore.work.thread import ThreadPool
 
 __all__ = ["ProcessPool"]
 
 
-class ProcessPool:
+class ProcessPool(ThreadPool):
     """The threads of a reader whose functions run in processes.
 
     Thread-safe.
@@ -35,24 +31,15 @@ class ProcessPool:
     """
 
     def __init__(self, threads: int, processes: int, *, cancel_calls: Callable[[], None]) -> None:
-        self.workers = threads + processes
-        self._threads = ThreadPool(threads)
         self._cancel_calls = cancel_calls
-
-    def submit(self, task: Task, *, priority: int) -> Future[Any]:
-        """Runs the task on one of the threads, tasks of lower priority number first."""
-        return self._threads.submit(task, priority=priority)
-
-    def requests(self) -> list[Request]:
-        """The requests to storage that tasks in threads wait for."""
-        return self._threads.requests()
+        super().__init__(threads, elsewhere=processes)
 
     def close(self) -> None:
         """Cancels the tasks and calls that wait; those that run go on to their end."""
-        self._threads.close()
+        super().close()
         self._cancel_calls()
 
     def join(self) -> None:
         """Waits for the tasks that run, then gives the threads back. The processes stay for the next pass."""
-        self._threads.join()
+        super().join()
         self._cancel_calls()  # those that the last tasks made

@@ -22,6 +22,7 @@ from petastore.errors import AbandonedThreadWarning
 from petastore.forks import made_anew_in_children
 from petastore.storage.requests.under_way import Request, request_of
 from petastore.threads import Threads, interpreter_ends
+from petastore.work.futures import settle
 from petastore.work.pool import Task
 
 __all__ = ["ThreadPool", "available_cpus"]
@@ -82,6 +83,7 @@ class ThreadPool:
 
     Args:
         workers: Tasks of this pool that run at a time.
+        elsewhere: How much more is worked on at a time for them, by others than threads.
 
     Example:
         >>> pool = ThreadPool(2)
@@ -90,8 +92,12 @@ class ThreadPool:
         >>> pool.close(); pool.join()
     """
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
+    def __init__(self, workers: int, *, elsewhere: int = 0) -> None:
+        self.workers = workers + elsewhere
+        """What is worked on at a time."""
+        self._most = workers
+        self.closed = False
+        """Whether `close` was called."""
         self._tickets = itertools.count()
         self._begin_without_threads()
         self._threads = _shared.lease()
@@ -101,24 +107,24 @@ class ThreadPool:
     def make_anew(self) -> None:
         """Nothing runs, nothing waits, and nothing will: the threads are the parent's."""
         self._begin_without_threads()
-        self._closed = True
+        self.closed = True
 
     def _begin_without_threads(self) -> None:
         self._changed = threading.Condition()
         self._waiting: list[tuple[int, int, Future[Any], Task]] = []
         self._begun = 0  # threads that run tasks of this pool, or are about to
         self._running: set[int] = set()  # those that do, by their identifiers
-        self._closed = self._is_leasing = False
+        self.closed = self._is_leasing = False
 
     def submit(self, task: Task, *, priority: int) -> Future[Any]:
         """Runs the task on one of the threads, tasks of lower priority number first."""
         future: Future[Any] = Future()
         with self._changed:
-            if self._closed:
+            if self.closed:
                 future.cancel()
                 return future
             heapq.heappush(self._waiting, (priority, next(self._tickets), future, task))
-            began = self._begun >= self.workers or self._begin_one_more()
+            began = self._begun >= self._most or self._begin_one_more()
         # When the interpreter ends, tasks wait for ever, and so do the daemons that want them; not so the main thread.
         if not began and threading.current_thread() is threading.main_thread():
             self.close()
@@ -144,11 +150,11 @@ class ThreadPool:
                     return
                 _, _, future, task = heapq.heappop(self._waiting)
             if future.set_running_or_notify_cancel():
-                _settle(future, task)
+                settle(future, task)
             del future, task  # or a thread that waits for work would keep the last result alive
 
     def _give_threads_back(self, *, once_idle: bool) -> None:
-        if self._closed and self._is_leasing and not (once_idle and self._begun):
+        if self.closed and self._is_leasing and not (once_idle and self._begun):
             self._is_leasing = False
             _shared.give_back()
 
@@ -161,7 +167,7 @@ class ThreadPool:
     def close(self) -> None:
         """Cancels the tasks that wait; those that run go on to their end."""
         with self._changed:
-            self._closed = True
+            self.closed = True
             waiting, self._waiting = self._waiting, []
             self._give_threads_back(once_idle=True)
         for _, _, future, _ in waiting:
@@ -202,12 +208,3 @@ def _warn_of(requests: list[Request]) -> None:
         AbandonedThreadWarning,
         stacklevel=2,
     )
-
-
-def _settle(future: Future[Any], task: Task) -> None:
-    try:
-        result = task()
-    except BaseException as problem:  # noqa: BLE001 - whatever it is, it belongs to whoever asks for the result
-        future.set_exception(problem)
-    else:
-        future.set_result(result)

@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Span
 from petastore.readers.assembly.assemble import AssembledSpan, SpanWork
 from petastore.readers.batch import Columns
-from petastore.readers.pipeline import Pipeline
+from petastore.readers.loaded.loading import Asked
+from petastore.readers.pipeline import Load, Pipeline
 from petastore.work import InlinePool, Pool, ThreadPool
+from petastore.work.futures import after
 
 POOLS: list[Callable[[], Pool]] = [InlinePool, lambda: ThreadPool(1), lambda: ThreadPool(4)]
 every_pool = pytest.mark.parametrize("make_pool", POOLS, ids=["inline", "one thread", "four threads"])
@@ -34,8 +37,22 @@ def spans(groups: int = 20) -> Iterator[Span]:
     return plan.spans(3, rows_per_span=3)
 
 
+def one_by_one(pool: Pool, fetch: Callable[[int], Any]) -> Load:
+    """Loads each row group by itself."""
+
+    def load(asked: Sequence[Asked], /, *, priority: int) -> dict[int, Future[Any]]:
+        return {group: pool.submit(functools.partial(fetch, group), priority=priority) for group, _ in asked}
+
+    return load
+
+
+def at_hand(asked: Sequence[Asked], /, *, priority: int) -> dict[int, Future[Any]]:
+    """Row groups that are there at once."""
+    return {group: after([], functools.partial(int, group)) for group, _ in asked}
+
+
 def pipeline(pool: Pool, *, fetch: Callable[[int], Any] = lambda group: group, ahead: int = 5) -> Pipeline:
-    return Pipeline(spans(), fetch=lambda group, _: fetch(group), begin=without_tasks, pool=pool, ahead=ahead)
+    return Pipeline(spans(), load=one_by_one(pool, fetch), begin=without_tasks, pool=pool, ahead=ahead)
 
 
 def without_tasks(span: Span, _: object) -> SpanWork:
@@ -80,7 +97,7 @@ def test_a_stop_iteration_of_a_stage_does_not_end_the_loop(make_pool: Callable[[
         if here == stage and number == 3:
             raise StopIteration("of somebody's next()")
 
-    def fetch(group: int, _: object) -> int:
+    def fetch(group: int) -> int:
         at("fetch", group)
         return group
 
@@ -94,7 +111,8 @@ def test_a_stop_iteration_of_a_stage_does_not_end_the_loop(make_pool: Callable[[
 
         return SpanWork([lambda: at("task", number)], finish)
 
-    line = Pipeline(spans(), fetch=fetch, begin=begin, pool=make_pool(), ahead=5)
+    pool = make_pool()
+    line = Pipeline(spans(), load=one_by_one(pool, fetch), begin=begin, pool=pool, ahead=5)
     with pytest.raises(WorkerError, match=r"a task ended with StopIteration.*rows are lacking") as caught:
         collections.deque(line, maxlen=0)
     assert isinstance(caught.value.__cause__, StopIteration)
@@ -115,7 +133,7 @@ def test_a_span_is_finished_when_all_of_its_tasks_are_done(make_pool: Callable[[
 
         return SpanWork([functools.partial(mine.add, number) for number in range(4)], finish)
 
-    line = Pipeline(spans(), fetch=lambda group, _: group, begin=begin, pool=make_pool(), ahead=5)
+    line = Pipeline(spans(), load=at_hand, begin=begin, pool=make_pool(), ahead=5)
     assert first_rows(list(line)) == [(int(span.groups[0]), int(span.rows[0])) for span in spans()]
     line.join()
 
@@ -128,7 +146,7 @@ def test_a_span_that_was_handed_over_is_not_kept(make_pool: Callable[[], Pool]) 
     go_on = threading.Event()
     pool = make_pool()
 
-    def fetch(group: int, _: object) -> int:
+    def fetch(group: int) -> int:
         if pool.workers:
             go_on.wait(60)
         return group
@@ -139,7 +157,7 @@ def test_a_span_that_was_handed_over_is_not_kept(make_pool: Callable[[], Pool]) 
                 go_on.set()  # four spans wait for the row group by now
             yield span
 
-    line = Pipeline(waiting_for_it(), fetch=fetch, begin=without_tasks, pool=pool, ahead=5)
+    line = Pipeline(waiting_for_it(), load=one_by_one(pool, fetch), begin=without_tasks, pool=pool, ahead=5)
     handed_over = [weakref.ref(next(line).columns) for _ in range(20)]
     assert [columns() for columns in handed_over[:-1]] == [None] * 19
     line.close()
@@ -156,7 +174,7 @@ def test_of_several_tasks_that_fail_the_first_is_told(make_pool: Callable[[], Po
             [functools.partial(fails, number) for number in range(6)], lambda: AssembledSpan(span, Columns({}))
         )
 
-    line = Pipeline(spans(), fetch=lambda group, _: group, begin=begin, pool=make_pool(), ahead=1)
+    line = Pipeline(spans(), load=at_hand, begin=begin, pool=make_pool(), ahead=1)
     with pytest.raises(ZeroDivisionError, match="task 0"):
         next(line)
     line.join()
@@ -168,7 +186,7 @@ def test_what_cannot_be_put_together_arrives_too(make_pool: Callable[[], Pool]) 
         raise ZeroDivisionError("finish")
 
     pool = make_pool()
-    line = Pipeline(spans(), fetch=lambda g, _: g, begin=lambda _, __: SpanWork([], finish), pool=pool, ahead=2)
+    line = Pipeline(spans(), load=at_hand, begin=lambda _, __: SpanWork([], finish), pool=pool, ahead=2)
     with pytest.raises(ZeroDivisionError, match="finish"):
         next(line)
     line.join()
@@ -242,9 +260,11 @@ def test_an_interpreter_ends_with_a_reader_half_way() -> None:
         "from petastore.readers.batch import Columns\n"
         "from petastore.readers.pipeline import Pipeline\n"
         "from petastore.work import ThreadPool\n"
+        "from petastore.work.futures import after\n"
         "order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)\n"
         "plan = Plan(Inventory.of_rows([4] * 1000), ReadRequest(('id',), order, epochs=None))\n"
-        "line = Pipeline(plan.spans(3, rows_per_span=3), fetch=lambda group, turns: group,\n"
+        "line = Pipeline(plan.spans(3, rows_per_span=3),\n"
+        "                load=lambda asked, priority: {group: after([], int) for group, _ in asked},\n"
         "                begin=lambda span, tables: SpanWork([], lambda: AssembledSpan(span, Columns({}))),\n"
         "                pool=ThreadPool(4), ahead=5)\n"
         "next(line)\n"
@@ -296,7 +316,7 @@ def test_of_several_row_groups_that_fail_the_first_is_told(make_pool: Callable[[
     order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
     plan = Plan(Inventory.of_rows([2] * 4), ReadRequest(("id",), order))
     line = Pipeline(
-        plan.spans(8, rows_per_span=8), fetch=lambda group, _: fetch(group), begin=without_tasks, pool=pool, ahead=2
+        plan.spans(8, rows_per_span=8), load=one_by_one(pool, fetch), begin=without_tasks, pool=pool, ahead=2
     )
     with pytest.raises(ZeroDivisionError, match="row group 0"):
         next(line)

@@ -20,6 +20,7 @@ from petastore import Unischema, UnischemaField, col, make_batch_reader, make_re
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.dataset import Dataset
 from petastore.errors import DatasetChangedError, DecodeError, NoDataAvailableError, RequestError, TransformError
+from petastore.inventory import DataFile
 from petastore.plan import ReadUnit, Selection
 from petastore.plan.request import TailWord
 from petastore.readers import Workers
@@ -74,19 +75,26 @@ def partitioned(tmp_path: Path) -> str:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[ReadUnit]:
     """What is read of data pages, from here on."""
     seen: list[ReadUnit] = []
-    read, read_in_parts = Dataset.read, Dataset.read_in_parts
+    read, reading = Dataset.read, Dataset.reading
 
     def noted(self: Dataset, unit: ReadUnit) -> Any:
         seen.append(unit)
         return read(self, unit)
 
-    def noted_in_parts(self: Dataset, unit: ReadUnit, parts: Sequence[Part], **options: Any) -> Any:
-        assert {name for part in parts for name in part.columns} <= set(unit.columns)
-        seen.append(unit)
-        return read_in_parts(self, unit, parts, **options)
+    def noted_reading(self: Dataset, *arguments: Any) -> Any:
+        read_in_parts = reading(self, *arguments)
+
+        def noted_in_parts(file: DataFile, ordinal: int, parts: Sequence[Part]) -> Any:
+            inventory, columns = self.inventory, tuple(name for part in parts for name in part.columns)
+            is_it = (inventory.file == inventory.files.index(file)) & (inventory.ordinal == ordinal)
+            group = int(np.flatnonzero(is_it)[0])
+            seen.append(ReadUnit(group, file, ordinal, (0, int(inventory.rows[group])), columns))
+            return read_in_parts(file, ordinal, parts)
+
+        return noted_in_parts
 
     monkeypatch.setattr(Dataset, "read", noted)
-    monkeypatch.setattr(Dataset, "read_in_parts", noted_in_parts)
+    monkeypatch.setattr(Dataset, "reading", noted_reading)
     return seen
 
 

@@ -228,18 +228,25 @@ def test_other_columns_are_not_read_where_a_predicate_includes_no_row(
 ) -> None:
     decided: list[tuple[int, tuple[str, ...]]] = []
     decoded: list[tuple[int, set[str]]] = []
-    read, read_in_parts = Dataset.read, Dataset.read_in_parts
+    read, reading = Dataset.read, Dataset.reading
 
     def noted(self: Dataset, unit: ReadUnit) -> Any:
         decided.append((unit.group, unit.columns))
         return read(self, unit)
 
-    def noted_in_parts(self: Dataset, unit: ReadUnit, parts: Any, **options: Any) -> Any:
-        decoded.append((unit.group, {name for part in parts for name in part.columns}))
-        return read_in_parts(self, unit, parts, **options)
+    def noted_reading(self: Dataset, *arguments: Any) -> Any:
+        read_in_parts = reading(self, *arguments)
+
+        def noted_in_parts(file: Any, ordinal: int, parts: Any) -> Any:
+            of_file = self.inventory.file == self.inventory.files.index(file)
+            group = int(np.flatnonzero(of_file & (self.inventory.ordinal == ordinal))[0])
+            decoded.append((group, {name for part in parts for name in part.columns}))
+            return read_in_parts(file, ordinal, parts)
+
+        return noted_in_parts
 
     monkeypatch.setattr(Dataset, "read", noted)
-    monkeypatch.setattr(Dataset, "read_in_parts", noted_in_parts)
+    monkeypatch.setattr(Dataset, "reading", noted_reading)
     with make_reader(url, ["id", "pose"], predicate=in_intersection([2], "labels"), seed=0) as reader:
         assert len(list(reader)) == 25
     assert sorted(decided) == [(group, ("labels",)) for group in range(13)]

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
 
 from petastore.testing.pool_laws import PoolLaws
 from petastore.work import InlinePool, Pool, ProcessPool, ThreadPool
@@ -109,3 +114,27 @@ def test_pools_share_threads_and_the_last_one_ends_them() -> None:
     second.close()
     second.join()
     assert threads_of_petastore() == []
+
+
+@pytest.mark.parametrize("make_pool", [InlinePool, lambda: ThreadPool(1)], ids=["inline", "one thread"])
+def test_the_future_of_a_task_that_gives_a_future_is_of_what_that_gives(make_pool: Callable[[], Pool]) -> None:
+    pool = make_pool()
+    inner: Future[int] = Future()
+    made = pool.submit(lambda: inner, priority=0)
+    inner.set_result(7)
+    assert made.result(10) == 7
+    pool.close()
+    pool.join()
+
+
+@pytest.mark.parametrize("is_passed_on", [False, True])
+def test_who_interrupts_a_task_in_the_callers_thread_interrupts_the_caller(is_passed_on: bool) -> None:
+    def interrupted() -> Any:
+        if is_passed_on:
+            inner: Future[Any] = Future()
+            inner.set_exception(KeyboardInterrupt())
+            return inner
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        InlinePool().submit(interrupted, priority=0)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from petastore.errors import DecodeError
 from petastore.inventory import Inventory
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
-from petastore.readers.assembly.encoded import decode_encoded, decode_partition_values
+from petastore.readers.assembly.encoded import EncodedCells, EncodedColumn, Origin
 from petastore.readers.assembly.gather import Picks
 from petastore.readers.batch import Batch, Columns
 from petastore.readers.loaded.arena import Arena
@@ -31,8 +31,9 @@ from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.transform import Transform
+from petastore.work.futures import after
 
-__all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "Assembles", "SpanWork", "then"]
+__all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "Assembles", "SpanTransform", "SpanWork", "of_spans"]
 
 VALID_COLUMN = "valid"
 """The boolean column that `tail="pad"` adds: False where a row is a repeat."""
@@ -48,8 +49,8 @@ _LARGE_VALUE_BYTES = 16 * 1024
 
 LoadedRowGroups: TypeAlias = Mapping[int, LoadedRowGroup]
 Task: TypeAlias = Callable[[], None]
-Origin: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.int64]]]
-_Made = TypeVar("_Made")
+SpanTransform: TypeAlias = Callable[[dict[str, Decoded], Span], "dict[str, Decoded] | Future[dict[str, Decoded]]"]
+"""Makes of the columns of a span the columns after a transform; they are a new dict."""
 
 
 def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -68,10 +69,6 @@ class AssembledSpan:
         first, stop = self.span.offsets[place : place + 2].tolist()
         return Batch(self.columns, first, stop, self.span.cursor_after(place))
 
-    def batches(self) -> Iterator[Batch]:
-        """All batches in order."""
-        return map(self.batch, range(self.span.num_batches))
-
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SpanWork:
@@ -87,13 +84,6 @@ class SpanWork:
     parts: tuple[Callable[[], SpanWork], ...] = ()
     """In place of both, where the whole would take too much memory: the work of some of its batches after the other,
     each to be begun when it is asked for."""
-
-    def done(self) -> AssembledSpan:
-        """All of it, in the calling thread."""
-        for task in self.tasks:
-            task()
-        made = self.finish()
-        return made.result() if isinstance(made, Future) else made
 
 
 class Assembles(Protocol):
@@ -119,11 +109,11 @@ class Assembler:
     schema: Unischema
     """The fields that come out."""
 
-    partition_values: Mapping[str, Any]
-    """Of each partition column that is read: a `pyarrow.Array` with its value for each row group of the dataset."""
+    columns: Mapping[str, EncodedColumn]
+    """Of each field that is read: how the datasets that rows come from have it."""
 
-    transform: Transform | None
-    """What the user's function makes of the columns, here or in other processes."""
+    transform: SpanTransform | None
+    """What the user's functions make of the columns, here or in other processes."""
 
     layout: Layout
     """How row groups at hand are kept."""
@@ -136,10 +126,6 @@ class Assembler:
 
     origin: Origin = dataclasses.field(default=_where_they_are, kw_only=True)
     """Where rows lie in the dataset that are named otherwise in row groups at hand."""
-
-    def named_otherwise(self, origin: Origin) -> Assembler:
-        """The same, of rows that are named otherwise in row groups at hand; `origin` says where they lie."""
-        return dataclasses.replace(self, origin=origin)
 
     def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
         """The work of a span.
@@ -202,28 +188,20 @@ class Assembler:
                 tasks.append(task_of(number, out))
             for name, values in zip(names, whole, strict=True):
                 if name in encoded:
-                    tasks += self.encoded_tasks(self.view[name], span, loaded, columns)
+                    tasks += self._encoded_tasks(self.view[name], span, loaded, columns)
                 else:
                     of_rows = _missing(name, span, loaded) if name in missing else None
                     columns[name] = Decoded(values, of_rows)
             if encoded.isdisjoint(names) and missing.isdisjoint(names):
                 stacks.append((names, whole))
         for name in self.layout.encoded:
-            if name in self.view:
-                tasks += self.encoded_tasks(self.view[name], span, loaded, columns)
+            tasks += self._encoded_tasks(self.view[name], span, loaded, columns)
         return tasks
 
-    def encoded_tasks(
+    def _encoded_tasks(
         self, field: UnischemaField, span: Span, loaded: LoadedRowGroups, columns: dict[str, Decoded]
     ) -> list[Task]:
-        """The tasks that make one column that is not stacked in all of the row groups.
-
-        Args:
-            field: The column.
-            span: What is wanted.
-            loaded: The row groups that the span needs.
-            columns: Where the column is put.
-        """
+        """The tasks that make one column that is not stacked in all of the row groups, and put it there."""
         rows = span.num_rows
         values = empty_column(field, rows, self.buffers, most_rows=span.most_rows)
         missing = None if values.dtype == np.dtype(object) else np.zeros(rows, dtype=np.bool_)
@@ -243,12 +221,8 @@ class Assembler:
         picks = Picks(GroupedRows(span.groups[where], span.rows[where], None))
         out = Decoded(column.values[where], None if column.missing is None else column.missing[where])
         try:
-            if field.name in self.partition_values:
-                groups, rows = self.origin(picks.groups, picks.rows)
-                of_rows = Picks(GroupedRows(groups, rows, None))
-                decode_partition_values(self.partition_values[field.name], field, of_rows, out)
-            else:
-                decode_encoded(field, picks, loaded, self.layout, out, max_cell_bytes=self.max_cell_bytes)
+            cells = EncodedCells(loaded, self.layout, self.origin, self.max_cell_bytes)
+            cells.decode(self.columns[field.name], picks, out)
         except DecodeError as problem:
             raise self._placed(problem, picks) from problem.__cause__
 
@@ -264,9 +238,9 @@ class Assembler:
         made = {name: _without_idle_mask(columns[name]) for name in self.view.fields}
         if self.transform is None:
             return _put_together(span, stacks, made)
-        transformed = self.transform(made, span.offsets)
+        transformed = self.transform(made, span)
         if isinstance(transformed, Future):
-            return then(transformed, functools.partial(_put_together, span, ()))
+            return after([transformed], lambda: _put_together(span, (), transformed.result()))
         return _put_together(span, (), transformed)
 
     def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
@@ -278,12 +252,17 @@ class Assembler:
         return problem
 
 
+def of_spans(transform: Transform | None) -> SpanTransform | None:
+    """A transform of columns, and where their batches begin, as one of spans."""
+    return None if transform is None else lambda columns, span: transform(columns, span.offsets)
+
+
 def _tasks_of_stacks(picks: Picks, loaded: LoadedRowGroups, layout: Layout) -> Callable[[int, NDArray[Any]], Task]:
     """What makes, of the number of a stack and of where its values go, the task that puts them there."""
     arena = _arena_of(loaded)
     if arena is not None and not picks.are_few_runs:
         return _from_arena(picks, loaded, layout, arena)
-    in_file = picks.placed({}) if all(row_group.comes_as_in_file for row_group in loaded.values()) else picks
+    in_file = picks.placed({}) if all(row_group.read_order is None for row_group in loaded.values()) else picks
     in_read_order = in_file
     if layout.reorders_rows:
         known = picks.come_in_long_runs
@@ -352,23 +331,6 @@ def _put_together(
     if span.valid is not None:
         columns[VALID_COLUMN] = Decoded(span.valid, None)
     return AssembledSpan(span, Columns(columns, stacks))
-
-
-def then(made: Future[_Made], go_on: Callable[[_Made], AssembledSpan]) -> Future[AssembledSpan]:
-    """The future of what is made of the result of another one."""
-    future: Future[AssembledSpan] = Future()
-
-    def settle(made: Future[_Made]) -> None:
-        if made.cancelled():
-            future.cancel()
-            return
-        try:
-            future.set_result(go_on(made.result()))
-        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
-            future.set_exception(problem)
-
-    made.add_done_callback(settle)
-    return future
 
 
 def _without_idle_mask(column: Decoded) -> Decoded:

@@ -1,14 +1,16 @@
 """Columns that are not stacked: cells as they are stored, decoded for the rows of a batch where they are wanted.
 
-Of four ways the first that fits is taken: partition values, of which each row group has one; files, decoded where they
-lie; cells, brought together as one Arrow column; and, where some row groups have the column stacked and others do not,
-row group by row group.
+Of four ways the first that fits is taken: partition values, of which each row group has one; stacks, which some row
+groups have of a column and others not; files, decoded where they lie; and cells, brought together as one Arrow column.
+Rows that are decoded alike are decoded in one go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+import bisect
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,119 +18,161 @@ from numpy.typing import NDArray
 from petastore.arrow_memory import arrow_numbers
 from petastore.codecs.registry import codec_of
 from petastore.decoding.cell_sizes import measuring_face, refuse_large_cells, refuse_large_values
-from petastore.decoding.decode import Decoded, decode_cells, decode_into
+from petastore.decoding.decode import Decoded, decode_into, empty_column
 from petastore.errors import DecodeError
+from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.readers.assembly.gather import Picks
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.codec import BytesCodec
 from petastore.schema.field import UnischemaField
 
-__all__ = ["decode_encoded", "decode_partition_values"]
+__all__ = ["ColumnSource", "EncodedCells", "EncodedColumn", "Origin"]
+
+Origin: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.int64]]]
 
 
-def decode_partition_values(values: Any, field: UnischemaField, picks: Picks, out: Decoded) -> None:
-    """The rows of a partition column.
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class ColumnSource:
+    """How one dataset has a column."""
 
-    Args:
-        values: A `pyarrow.Array` with the stored value of each row group of the dataset.
-        field: The column.
-        picks: The rows that are wanted.
-        out: Is written.
+    field: UnischemaField
+    """The column, with the codec of the dataset."""
 
-    Raises:
-        DecodeError: `row` is the position among the rows that are wanted.
-    """
-    decode_into(values.take(arrow_numbers(picks.groups)), field, codec_of(field), out, max_cell_bytes=None)
+    partition_values: Any = None
+    """A `pyarrow.Array` with the stored value of each row group, of all datasets; None where files hold the column."""
 
 
-def decode_encoded(
-    field: UnischemaField,
-    picks: Picks,
-    loaded: Mapping[int, LoadedRowGroup],
-    layout: Layout,
-    out: Decoded,
-    *,
-    max_cell_bytes: int | None,
-) -> None:
-    """The rows of a column that is not stacked in all of the row groups.
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class EncodedColumn:
+    """How the datasets that are read as one have a column; mostly there is one."""
 
-    Args:
-        field: The column.
-        picks: The rows that are wanted.
-        loaded: The row groups that they are of.
-        layout: How these are kept.
-        out: Is written.
-        max_cell_bytes: Bytes that a cell may take once it is decoded; None is no limit.
+    sources: tuple[ColumnSource, ...]
+    """One for each dataset; the same object for those that have it alike."""
 
-    Raises:
-        DecodeError: `row` is the position among the rows that are wanted.
-    """
-    name, groups = field.name, picks.picked.distinct.tolist()
-    _refuse_large(field, picks, loaded, max_cell_bytes)
-    if all(name in loaded[group].files for group in groups):
-        files = {group: loaded[group].files[name] for group in groups}
+    first_groups: Sequence[int] = (0,)
+    """The number of the first row group of each dataset."""
+
+    @classmethod
+    def of(cls, field: UnischemaField, partition_values: Any = None) -> Self:
+        """A column of one dataset."""
+        return cls((ColumnSource(field, partition_values),))
+
+    @property
+    def has_partition_values(self) -> bool:
+        """Whether any of the datasets does not have it in its files."""
+        return any(source.partition_values is not None for source in self.sources)
+
+    def way_of(self, group: int, row_group: LoadedRowGroup) -> _Way:
+        """How the cells of a row group are decoded."""
+        source = self.sources[bisect.bisect_right(self.first_groups, group) - 1]
+        if source.partition_values is not None:
+            return _Way(source, None)
+        cells = row_group.cells.get(source.field.name)
+        return _Way(source, None if cells is None else cells.type)
+
+
+class _Way(NamedTuple):
+    """How cells are decoded."""
+
+    source: ColumnSource
+    """What has them."""
+
+    stored: Any
+    """Their Arrow type; None where they are stacked, or values of partitions."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class EncodedCells:
+    """The cells of row groups at hand, to be decoded. Thread-safe."""
+
+    loaded: Mapping[int, LoadedRowGroup]
+    """The row groups."""
+
+    layout: Layout
+    """How they are kept."""
+
+    origin: Origin
+    """Where rows lie in the datasets that are named otherwise in row groups at hand."""
+
+    max_cell_bytes: int | None
+    """Bytes that a cell may take once it is decoded; None is no limit."""
+
+    def decode(self, column: EncodedColumn, picks: Picks, out: Decoded) -> None:
+        """The rows of a column that is not stacked in all of the row groups.
+
+        Args:
+            column: The column.
+            picks: The rows that are wanted, in order.
+            out: Is written.
+
+        Raises:
+            DecodeError: `row` is the position among the rows that are wanted.
+        """
+        groups = picks.picked.distinct.tolist()
+        found = [column.way_of(group, self.loaded[group]) for group in groups]
+        if all(way == found[0] for way in found):  # Arrow types are compared faster than hashed
+            self._decode(found[0], picks, out)
+            return
+        ways: dict[_Way, list[int]] = {}
+        for group, way in zip(groups, found, strict=True):
+            ways.setdefault(way, []).append(group)
+        for way, of_way in ways.items():
+            where = np.flatnonzero(np.isin(picks.groups, of_way))
+            rows = Picks(GroupedRows(picks.groups[where], picks.rows[where], None))
+            missing = None if out.missing is None else np.zeros(len(where), np.bool_)
+            made = Decoded(empty_column(way.source.field, len(where)), missing)
+            try:
+                self._decode(way, rows, made)
+            except DecodeError as problem:
+                problem.row = None if problem.row is None else int(where[problem.row])
+                raise
+            out.values[where] = made.values
+            if out.missing is not None:
+                out.missing[where] = missing
+
+    def _decode(self, way: _Way, picks: Picks, out: Decoded) -> None:
+        """Rows that are decoded alike."""
+        field, codec = way.source.field, codec_of(way.source.field)
+        if way.source.partition_values is not None:
+            groups, _ = self.origin(picks.groups, picks.rows)
+            values = way.source.partition_values.take(arrow_numbers(groups))
+            decode_into(values, field, codec, out, max_cell_bytes=None)
+            return
+        if way.stored is None:
+            self._take_stacked(field.name, picks, out)
+            return
+        of_groups = {group: self.loaded[group] for group in picks.picked.distinct.tolist()}
+        self._refuse_large(field, picks, of_groups)
+        if not all(field.name in row_group.files for row_group in of_groups.values()):
+            cells = picks.cells({group: row_group.cells[field.name] for group, row_group in of_groups.items()})
+            decode_into(cells, field, codec, out, max_cell_bytes=self.max_cell_bytes)
+            return
+        files = {group: row_group.files[field.name] for group, row_group in of_groups.items()}
         found = [files[group][row] for group, row in zip(picks.groups.tolist(), picks.rows.tolist(), strict=True)]
         try:
-            codec = codec_of(field)
             cast("BytesCodec", codec).decode_bytes(found, field, out.values)
             if out.values.dtype.hasobject and measuring_face(codec) is None:
-                refuse_large_values(out.values, field, max_cell_bytes)
+                refuse_large_values(out.values, field, self.max_cell_bytes)
         except DecodeError as problem:
-            raise problem.at(column=name) from problem.__cause__
-    elif all(name in loaded[group].cells for group in groups):
-        cells = picks.cells({group: loaded[group].cells[name] for group in groups})
-        decode_into(cells, field, codec_of(field), out, max_cell_bytes=max_cell_bytes)
-    else:
-        _group_by_group(field, picks, loaded, layout, out, max_cell_bytes)
+            raise problem.at(column=field.name) from problem.__cause__
 
+    def _refuse_large(self, field: UnischemaField, picks: Picks, of_groups: Mapping[int, LoadedRowGroup]) -> None:
+        name, most = field.name, self.max_cell_bytes
+        if most is None or all(row_group.largest.get(name, 0) <= most for row_group in of_groups.values()):
+            return
+        sizes = np.zeros(picks.picked.num_rows, np.int64)
+        for group, where in picks.by_group:
+            if name in of_groups[group].sizes:
+                sizes[where] = of_groups[group].sizes[name][picks.rows[where]]
+        refuse_large_cells(sizes, field, most)
 
-def _refuse_large(
-    field: UnischemaField, picks: Picks, loaded: Mapping[int, LoadedRowGroup], max_cell_bytes: int | None
-) -> None:
-    name = field.name
-    groups = picks.picked.distinct.tolist()
-    if max_cell_bytes is None or all(loaded[group].largest.get(name, 0) <= max_cell_bytes for group in groups):
-        return
-    sizes = np.zeros(picks.picked.num_rows, np.int64)
-    for group, where in picks.by_group:
-        if name in loaded[group].sizes:
-            sizes[where] = loaded[group].sizes[name][picks.rows[where]]
-    refuse_large_cells(sizes, field, max_cell_bytes)
-
-
-def _group_by_group(
-    field: UnischemaField,
-    picks: Picks,
-    loaded: Mapping[int, LoadedRowGroup],
-    layout: Layout,
-    out: Decoded,
-    max_cell_bytes: int | None,
-) -> None:
-    for group, where in picks.by_group:
-        rows, row_group = picks.rows[where], loaded[group]
-        if field.name in row_group.cells:
-            made = _cells(field, row_group.cells[field.name], rows, where, max_cell_bytes)
-        else:
-            made = _stacked(field.name, row_group, layout, rows)
-        out.values[where] = made.values
-        if out.missing is not None and made.missing is not None:
-            out.missing[where] = made.missing
-
-
-def _cells(
-    field: UnischemaField, column: Any, rows: NDArray[np.int64], where: NDArray[np.int64], max_cell_bytes: int | None
-) -> Decoded:
-    try:
-        return decode_cells(column.take(arrow_numbers(rows)), field, codec_of(field), max_cell_bytes=max_cell_bytes)
-    except DecodeError as problem:
-        problem.row = None if problem.row is None else int(where[problem.row])
-        raise
-
-
-def _stacked(name: str, row_group: LoadedRowGroup, layout: Layout, rows: NDArray[np.int64]) -> Decoded:
-    number, place = layout.places[name]
-    missing = row_group.missing.get(name)
-    moved = row_group.places if layout.stacks[number].in_read_order else None
-    at = rows if moved is None else moved[rows]
-    return Decoded(row_group.stacks[number][place][at], None if missing is None else missing[rows])
+    def _take_stacked(self, name: str, picks: Picks, out: Decoded) -> None:
+        """Rows of row groups that have the column stacked."""
+        number, place = self.layout.places[name]
+        for group, where in picks.by_group:
+            rows, row_group = picks.rows[where], self.loaded[group]
+            moved = row_group.places if self.layout.stacks[number].in_read_order else None
+            out.values[where] = row_group.stacks[number][place][rows if moved is None else moved[rows]]
+            if out.missing is not None and name in row_group.missing:
+                out.missing[where] = row_group.missing[name][rows]

@@ -20,9 +20,9 @@ from petastore.plan.windows.windows import Windows
 from petastore.readers.assembly.assemble import VALID_COLUMN, Assembles
 from petastore.readers.execution.functions import Functions
 from petastore.readers.execution.handing_out import HandingOut
-from petastore.readers.execution.loading import Loading, Readable
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.loading import Loading, Readable
 from petastore.schema.unischema import Unischema
 from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import Workers

@@ -10,19 +10,24 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterator
-from typing import Any
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.decoding.decode import Decoded
+from petastore.errors import ReaderClosedError
+from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Span
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Batch
 
-__all__ = ["Handout", "batches_of", "rows_of", "windows_of"]
+__all__ = ["Handout", "Shared", "batches_of", "rows_of", "windows_of"]
+
+_Item = TypeVar("_Item")
 
 
 class Handout:
@@ -95,3 +100,72 @@ def _values(column: Decoded) -> Any:
     if column.missing is None:
         return column.values
     return [None if gone else value for gone, value in zip(column.missing.tolist(), column.values, strict=True)]
+
+
+class Shared(Iterator[_Item]):
+    """The items of handout after handout, asked for by one thread or by several at once.
+
+    While a handout is at hand, nothing stands between a thread and its iterator; one thread at a time gets the next
+    handout, and the others wait for it. Where it has begun, it raises `ReaderClosedError` in a forked child: what it
+    gives, the parent gets.
+
+    Args:
+        begin: Called for the first item. Gives iterables whose iterators are written in C, and are the same each time;
+            the generator is its own.
+
+    Example:
+        >>> shared = Shared(lambda: (iter([10, 11][number:]) for number in range(2)))
+        >>> list(shared)
+        [10, 11, 11]
+    """
+
+    def __init__(self, begin: Callable[[], Generator[Iterable[_Item]]]) -> None:
+        self.at_hand: Iterator[_Item] = iter(())
+        """What is left of the handout that was got last."""
+        self._begin = begin
+        self._handouts: Generator[Iterable[_Item]] | None = None
+        self._turn = threading.Lock()
+        self._over: str | None = None
+        made_anew_in_children(self)
+
+    def __next__(self) -> _Item:
+        for item in self.at_hand:
+            return item
+        return self.next_of_next()
+
+    def next_of_next(self) -> _Item:
+        """The next item when there is none at hand."""
+        with self._turn:
+            for item in self.at_hand:  # another thread was here first
+                return item
+            if self._handouts is None:
+                self._handouts = self._begin()
+            while self._over is None:
+                self.at_hand = iter(next(self._handouts))
+                if self._over is not None:  # meanwhile
+                    break
+                for item in self.at_hand:
+                    return item
+            self.at_hand = iter(())
+            raise ReaderClosedError(self._over)
+
+    def end(self, why: str) -> None:
+        """Gives nothing more, but raises `ReaderClosedError` with these words; waits for nobody."""
+        self._over = why
+        self.at_hand = iter(())
+
+    def make_anew(self) -> None:
+        """Gives nothing more, if it has begun. The generator is kept: to end it may need what is not made anew yet."""
+        self._turn = threading.Lock()
+        if self._handouts is not None:
+            self.end(
+                "this was being read when the process was forked, and its rows go to the parent: in the child, call "
+                "reset() of the reader, or open another one"
+            )
+
+    def close(self) -> None:
+        """Ends the generator early, once no other thread is in it."""
+        with self._turn:
+            self.at_hand = iter(())
+            if self._handouts is not None:
+                self._handouts.close()

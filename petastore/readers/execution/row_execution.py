@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from petastore.readers.assembly.assemble import Assembler
+from collections.abc import Collection
+
+from petastore.readers.assembly.assemble import Assembler, of_spans
+from petastore.readers.assembly.encoded import EncodedColumn
 from petastore.readers.execution.execution import AnyPlan, Assembly, Execution
 from petastore.readers.execution.functions import Functions
 from petastore.readers.execution.handing_out import GivesBatches, GivesRows, HandingOut, most_rows
-from petastore.readers.execution.loading import Loading, Readable
-from petastore.readers.execution.memory import Memory
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.loader import RowGroupLoader
+from petastore.readers.loaded.loading import Loading, Readable
+from petastore.readers.loaded.memory import Memory
 from petastore.schema.unischema import Unischema
 from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import Workers
 
-__all__ = ["admission_for", "execution_of_rows", "handing_out_rows"]
+__all__ = ["execution_of_rows", "handing_out_rows", "loader_for"]
 
 
 def execution_of_rows(
@@ -49,17 +52,16 @@ def execution_of_rows(
         inventory=dataset.inventory,
         view=view,
         schema=schema,
-        partition_values=partition_values,
-        transform=transformed,
+        columns={field.name: EncodedColumn.of(field, partition_values.get(field.name)) for field in view},
+        transform=of_spans(transformed),
         layout=layout,
         buffers=memory.buffers,
         max_cell_bytes=workers.max_cell_bytes,
     )
-    loader = admission_for(assembler, workers)
     return Execution(
         source=dataset,
         plan=plan,
-        loading=Loading.of(lambda _group: loader, memory),
+        loading=Loading.of([loader_for(view, partition_values, assembler, workers)], memory),
         assembly=Assembly(
             assembler=assembler,
             view=view,
@@ -76,9 +78,18 @@ def execution_of_rows(
     )
 
 
-def admission_for(assembler: Assembler, workers: Workers) -> RowGroupLoader:
-    """What takes in row groups of the dataset of an assembler."""
-    stored = {field.name: field for field in assembler.view if field.name not in assembler.partition_values}
+def loader_for(
+    view: Unischema, partition_values: Collection[str], assembler: Assembler, workers: Workers
+) -> RowGroupLoader:
+    """What takes in row groups for an assembler.
+
+    Args:
+        view: The fields that are read, with the codecs of the dataset.
+        partition_values: Those that are not read from files.
+        assembler: What makes batches of the row groups.
+        workers: Who does the work.
+    """
+    stored = {field.name: field for field in view if field.name not in partition_values}
     return RowGroupLoader(assembler.layout, stored, assembler.buffers, most_bytes=workers.most_copied_bytes)
 
 

@@ -113,7 +113,7 @@ class Footprint:
 
         What footers say of a whole row group, less what its fixed fields take, is divided evenly among the others.
         """
-        encoded = sum(name in self.view for name in self.layout.encoded)
+        encoded = len(self.layout.encoded)
         stacked = {name for stack in self.layout.stacks for name in stack.names}
         others = [field for field in self.stored if field.name not in stacked and not _is_number(field)]
         if not encoded:

@@ -36,7 +36,7 @@ _STACKED = "biufcmM"
 """Kinds of dtypes whose values have one size."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Stack:
     """Columns of one dtype and shape that lie in one array `(columns, rows, *shape)`."""
 
@@ -46,12 +46,12 @@ class Stack:
     in_read_order: bool = False
     """Whether its rows lie in the order in which they are going to be wanted, or else as in the file."""
 
-    @property
+    @once
     def row_bytes(self) -> int:
         """Bytes of a row of one of the columns."""
         return self.dtype.itemsize * math.prod(self.shape)
 
-    @property
+    @once
     def rows_at_once(self) -> int | None:
         """Rows that are best read in one go; None for all rows of a row group."""
         return None if self.row_bytes <= _CACHE_LINE else max(_PART_BYTES // self.row_bytes, 1)
@@ -81,7 +81,7 @@ class Layout:
             name: (number, place) for number, stack in enumerate(self.stacks) for place, name in enumerate(stack.names)
         }
 
-    @property
+    @once
     def reorders_rows(self) -> bool:
         """Whether any stack has its rows in read order."""
         return any(stack.in_read_order for stack in self.stacks)

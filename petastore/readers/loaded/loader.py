@@ -43,7 +43,7 @@ from petastore.schema.field import UnischemaField
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.dictionaries import MOST_BYTES
 
-__all__ = ["Loading", "Read", "RowGroupLoader", "at_least"]
+__all__ = ["Read", "RowGroupLoader", "at_least"]
 
 Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 
@@ -61,24 +61,65 @@ _FEW_COLUMNS = 4
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class Loading:
-    """The work of reading a row group: tasks in any order and any thread, then `finish`."""
+class _Loading:
+    """A row group on its way. Each task writes under names and numbers of its own."""
 
-    tasks: Sequence[Callable[[], None]]
-    """At least one; each reads other columns."""
-
-    finish: Callable[[], LoadedRowGroup]
-    """Puts together what the tasks made; called once, when all are done."""
+    rows: int
+    read_order: NDArray[np.int64] | None
+    read: Read
+    place: Place | None
+    stacks: dict[int, NDArray[Any]] = dataclasses.field(default_factory=dict)
+    missing: dict[str, NDArray[np.bool_]] = dataclasses.field(default_factory=dict)
+    cells: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
-class _Made:
-    """What the tasks of an loading have made; each writes under names and numbers of its own."""
+class _Column:
+    """A column that files hold: what its codec makes of its cells."""
 
-    stacks: dict[int, NDArray[Any]]
-    missing: dict[str, NDArray[np.bool_]]
-    cells: dict[str, Any]
-    place: Place | None
+    bound: BoundCodec
+
+    def values(self, chunk: Any) -> Decoded | None:
+        """All values; None where one of them has to be refused, or decoding them is work."""
+        field, view = self.bound.field, self.bound.view
+        if view is None or (chunk.null_count and not field.nullable):
+            return None
+        viewed = view(chunk)
+        if viewed is not None:
+            return Decoded(viewed, flags_of(chunk.is_null()) if chunk.null_count else None)
+        if not field.is_scalar or not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
+            return None
+        try:
+            return decode_cells(chunk, field, self.bound.codec, max_cell_bytes=None)
+        except DecodeError:
+            return None
+
+    def put(self, chunk: Any, out: Decoded) -> bool:
+        """All values of a piece of the column into their place; False where one of them has to be refused."""
+        viewed = None if self.bound.view is None or chunk.null_count else self.bound.view(chunk)
+        if viewed is not None:
+            np.copyto(out.values, viewed)
+            return True
+        try:
+            decode_into(chunk, self.bound.field, self.bound.codec, out, max_cell_bytes=None)
+        except DecodeError:
+            return False
+        return True
+
+    def files(self, chunk: Any) -> ByteCells | None:
+        """Where the cells lie; None where they are not to be decoded there."""
+        if chunk.null_count or not self.bound.takes_bytes:
+            return None
+        if not (pa.types.is_binary(chunk.type) or pa.types.is_large_binary(chunk.type)):
+            return None
+        return byte_cells(chunk, self.bound.field)
+
+    def sizes(self, chunk: Any) -> NDArray[np.int64] | None:
+        """Bytes of each value once decoded, shape (rows,); None where that is not known."""
+        try:
+            return decoded_sizes(chunk, self.bound.field, self.bound.codec)
+        except DecodeError:
+            return None  # the column is of another kind; who asks for one of its rows is told
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,18 +145,17 @@ class RowGroupLoader:
     """Of columns of text or bytes: how many rows are best read in one go, as the first row group has shown."""
 
     @once
-    def columns(self) -> dict[str, BoundCodec]:
-        """Each of the fields with its codec."""
-        return {name: BoundCodec.of(field) for name, field in self.fields.items()}
+    def _columns(self) -> dict[str, _Column]:
+        return {name: _Column(BoundCodec.of(field)) for name, field in self.fields.items()}
 
     def load(
         self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None
     ) -> LoadedRowGroup:
         """Reads a row group, part by part, in the calling thread; see `loading`."""
-        loading = self.loading(rows, read_order, read, arena)
-        for task in loading.tasks:
+        tasks, finish = self.loading(rows, read_order, read, arena)
+        for task in tasks:
             task()
-        return loading.finish()
+        return finish()
 
     def load_together(self, rows: Sequence[int], read: Read) -> list[LoadedRowGroup]:
         """Reads several small row groups in the order of their files, in the calling thread; a loaded one of each.
@@ -133,14 +173,14 @@ class RowGroupLoader:
         flags = {name: missing[first:stop] for name, missing in whole.missing.items()}
         missing = {name: of_rows for name, of_rows in flags.items() if of_rows.any()}
         cells = {name: column.slice(first, stop - first) for name, column in whole.cells.items()}
-        lying = {name: _files(cells[name], self.columns[name]) for name in whole.files}
+        lying = {name: self._columns[name].files(cells[name]) for name in whole.files}
         files = {name: where for name, where in lying.items() if where is not None}
         sizes = {name: of_cells[first:stop] for name, of_cells in whole.sizes.items()}
         return LoadedRowGroup(stop - first, None, stacks, missing, cells, files, sizes)
 
     def loading(
         self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None, *, most: int = 1
-    ) -> Loading:
+    ) -> tuple[Sequence[Callable[[], None]], Callable[[], LoadedRowGroup]]:
         """The work of reading a row group, part by part.
 
         Args:
@@ -150,14 +190,31 @@ class RowGroupLoader:
             read: Gives the tables of some parts.
             arena: Where the stacks are put, if there is room.
             most: Into how many tasks the work is divided at most; small row groups are not.
+
+        Returns:
+            Tasks, at least one, in any order and any thread, each of which reads other columns; and what puts together
+            what they made, called once, when all are done.
         """
-        made = _Made({}, {}, {}, None if arena is None else arena.place(rows))
+        loading = _Loading(rows, read_order, read, None if arena is None else arena.place(rows))
         pieces = self._divided(rows, most)
-        tasks = [
-            functools.partial(self._take_in, numbers, number == len(pieces) - 1, rows, read_order, read, made)
-            for number, numbers in enumerate(pieces)
+        # What is kept as cells comes with the last piece.
+        tasks = [functools.partial(self._take_in, piece, (), loading) for piece in pieces[:-1]]
+        tasks.append(functools.partial(self._take_in, pieces[-1], self._stored_cells, loading))
+        return tasks, functools.partial(self._loaded, loading)
+
+    @once
+    def _parts(self) -> list[Part]:
+        """Of each stack: what is read for it."""
+        stored = [tuple(name for name in stack.names if name in self.fields) for stack in self.layout.stacks]
+        return [
+            Part(names, stack.rows_at_once, most_bytes=self.most_bytes)
+            for names, stack in zip(stored, self.layout.stacks, strict=True)
         ]
-        return Loading(tasks, functools.partial(self._loaded, rows, read_order, made))
+
+    @once
+    def _stored_cells(self) -> tuple[str, ...]:
+        """Columns that are kept as cells."""
+        return tuple(name for name in self.layout.encoded if name in self.fields)
 
     def _divided(self, rows: int, most: int) -> list[range]:
         """The numbers of the stacks, in runs of about as many bytes."""
@@ -169,59 +226,29 @@ class RowGroupLoader:
         borders = [int(np.searchsorted(ends, ends[-1] * piece / pieces)) for piece in range(1, pieces)]
         return [range(*pair) for pair in itertools.pairwise([0, *borders, len(sizes)])]
 
-    def _take_in(
-        self,
-        numbers: range,
-        with_encoded: bool,
-        rows: int,
-        read_order: NDArray[np.int64] | None,
-        read: Read,
-        made: _Made,
-    ) -> None:
-        stacks = self.layout.stacks[numbers.start : numbers.stop]
-        parts = [
-            Part(
-                tuple(name for name in stack.names if name in self.fields),
-                stack.rows_at_once,
-                most_bytes=self.most_bytes,
-            )
-            for stack in stacks
-        ]
-        encoded = [
-            Part((name,), self.known_rows_at_once.get(name), most_bytes=self.most_bytes)
-            for name in self.layout.encoded
-            if with_encoded and name in self.fields
-        ]
-        cells: dict[str, Any] = {}
-        read_tables = read([*parts, *encoded])
+    def _take_in(self, numbers: range, encoded: Sequence[str], loading: _Loading) -> None:
+        rows, cells = loading.rows, dict[str, Any]()
+        kept = [Part((name,), self.known_rows_at_once.get(name), most_bytes=self.most_bytes) for name in encoded]
+        read_tables = loading.read([*self._parts[numbers.start : numbers.stop], *kept])
         tables = at_least(read_tables, rows)
-        for number, stack in zip(numbers, stacks, strict=True):
-            room = None if made.place is None else made.place.columns(number)
-            made.stacks[number] = (
-                self._stack(stack, next(tables), read_order if stack.in_read_order else None, made.missing, cells, room)
-                if stack.rows_at_once is None
-                else self._piece_by_piece(stack, rows, tables, made.missing, cells, room)
-            )
-        self._keep_cells(encoded, rows, tables, cells)
+        for number in numbers:
+            if self.layout.stacks[number].rows_at_once is None:
+                loading.stacks[number] = self._stack(number, next(tables), loading, cells)
+            else:
+                loading.stacks[number] = self._piece_by_piece(number, tables, loading, cells)
+        self._keep_cells(kept, rows, tables, cells)
         _check_no_more(read_tables, rows)
         again = [Part((name,), most_bytes=self.most_bytes) for name, chunk in cells.items() if chunk is None]
-        self._keep_cells(again, rows, at_least(read(again) if again else iter(()), rows), cells)
-        made.cells.update(cells)
+        self._keep_cells(again, rows, at_least(loading.read(again) if again else iter(()), rows), cells)
+        loading.cells.update(cells)
 
-    def _loaded(self, rows: int, read_order: NDArray[np.int64] | None, made: _Made) -> LoadedRowGroup:
-        lying = {name: _files(chunk, self.columns[name]) for name, chunk in made.cells.items()}
+    def _loaded(self, made: _Loading) -> LoadedRowGroup:
+        lying = {name: self._columns[name].files(chunk) for name, chunk in made.cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
         stacks = tuple(made.stacks[number] for number in range(len(self.layout.stacks)))
-        measured = {name: self._sizes(name, chunk) for name, chunk in made.cells.items()}
+        measured = {name: self._columns[name].sizes(chunk) for name, chunk in made.cells.items()}
         sizes = {name: of_cells for name, of_cells in measured.items() if of_cells is not None}
-        return LoadedRowGroup(rows, read_order, stacks, made.missing, made.cells, files, sizes, made.place)
-
-    def _sizes(self, name: str, chunk: Any) -> NDArray[np.int64] | None:
-        column = self.columns[name]
-        try:
-            return decoded_sizes(chunk, column.field, column.codec)
-        except DecodeError:
-            return None  # the column is of another kind; who asks for one of its rows is told
+        return LoadedRowGroup(made.rows, made.read_order, stacks, made.missing, made.cells, files, sizes, made.place)
 
     def _keep_cells(self, parts: Sequence[Part], rows: int, tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
         for part in parts:
@@ -234,51 +261,44 @@ class RowGroupLoader:
                 self.known_rows_at_once[name] = max(_BYTES_AT_ONCE * rows // max(cells[name].nbytes, 1), 1)
 
     def _piece_by_piece(
-        self,
-        stack: Stack,
-        rows: int,
-        tables: Iterator[pa.Table],
-        missing: dict[str, NDArray[np.bool_]],
-        cells: dict[str, Any],
-        room: NDArray[Any] | None,
+        self, number: int, tables: Iterator[pa.Table], loading: _Loading, cells: dict[str, Any]
     ) -> NDArray[Any]:
         """A stack of one column of long rows; `cells` says None of it where its cells are to be read once more."""
-        (name,) = stack.names
-        column = self.buffers.empty((1, rows, *stack.shape), stack.dtype) if room is None else room
+        (name,) = self.layout.stacks[number].names
+        rows, column = loading.rows, self._room(number, loading.rows, loading)
         is_missing = np.zeros(rows, dtype=np.bool_)
         first = 0
         while first < rows and name in self.fields:
             chunk = _only_chunk(next(tables).column(0))
             where = slice(first, first + len(chunk))
-            if name not in cells and not _put(chunk, self.columns[name], Decoded(column[0, where], is_missing[where])):
+            if name not in cells and not self._columns[name].put(chunk, Decoded(column[0, where], is_missing[where])):
                 cells[name] = None
             first = where.stop
         if rows == 0 or name not in self.fields:
             next(tables)
         if name not in cells and is_missing.any():
-            missing[name] = is_missing
+            loading.missing[name] = is_missing
         return column
 
-    def _stack(
-        self,
-        stack: Stack,
-        table: pa.Table,
-        read_order: NDArray[np.int64] | None,
-        missing: dict[str, NDArray[np.bool_]],
-        cells: dict[str, Any],
-        room: NDArray[Any] | None,
-    ) -> NDArray[Any]:
+    def _room(self, number: int, rows: int, loading: _Loading) -> NDArray[Any]:
+        """Where so many rows of a stack are put."""
+        if loading.place is not None:
+            return loading.place.columns(number)[:, :rows]
+        stack = self.layout.stacks[number]
+        return self.buffers.empty((len(stack.names), rows, *stack.shape), stack.dtype)
+
+    def _stack(self, number: int, table: pa.Table, loading: _Loading, cells: dict[str, Any]) -> NDArray[Any]:
         """A stack of columns that were read in one go."""
-        kept = table.num_rows if read_order is None else len(read_order)
+        stack = self.layout.stacks[number]
+        read_order = loading.read_order if stack.in_read_order else None
         whole = self._seen_as_one(stack, table)
-        if whole is not None and read_order is None and room is None:
+        if whole is not None and read_order is None and loading.place is None:
             return whole  # Arrow put it together in memory of its own, and it is as wanted
-        shape = (len(stack.names), kept, *stack.shape)
-        columns = self.buffers.empty(shape, stack.dtype) if room is None else room[:, :kept]
+        columns = self._room(number, table.num_rows if read_order is None else len(read_order), loading)
         if whole is not None:
             self._permute(whole, read_order, columns)
         else:
-            found = self._found(stack, table, missing, cells)
+            found = self._found(stack, table, loading.missing, cells)
             for values, out in zip(found, columns, strict=True):
                 _lay(values, read_order, out)
         return columns
@@ -305,7 +325,7 @@ class RowGroupLoader:
             return None
         known = self.known_as_one.get(stack)
         if known is None or not table.schema.equals(known):
-            if not _is_one(stack, table.schema, self.columns):
+            if not _is_one(stack, table.schema, self._columns):
                 return None
             self.known_as_one[stack] = table.schema
         if table.num_rows == 0:
@@ -327,7 +347,7 @@ class RowGroupLoader:
             column = None
             if name in self.fields:
                 chunk = _only_chunk(table.column(name))
-                column = _values(chunk, self.columns[name])
+                column = self._columns[name].values(chunk)
                 if column is None:
                     cells[name] = chunk
                 elif column.missing is not None:
@@ -345,13 +365,13 @@ def _lay(values: NDArray[Any] | None, read_order: NDArray[np.int64] | None, out:
         np.take(values, read_order, axis=0, out=out, mode="clip")
 
 
-def _is_one(stack: Stack, schema: pa.Schema, columns: Mapping[str, BoundCodec]) -> bool:
+def _is_one(stack: Stack, schema: pa.Schema, columns: Mapping[str, _Column]) -> bool:
     """Whether the columns of a stack are numbers that are stored just as they are declared."""
     if stack.shape or stack.dtype.kind not in "iuf" or schema.names != list(stack.names):
         return False
     stored = pa.from_numpy_dtype(stack.dtype)
     return all(kind == stored for kind in schema.types) and all(
-        isinstance(columns[name].codec, (PlainCodec, ScalarCodec)) for name in stack.names
+        isinstance(columns[name].bound.codec, (PlainCodec, ScalarCodec)) for name in stack.names
     )
 
 
@@ -400,41 +420,3 @@ def _check_no_more(tables: Iterator[pa.Table], rows: int) -> None:
 
 def _only_chunk(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _values(chunk: Any, column: BoundCodec) -> Decoded | None:
-    """All values of a column; None where one of them has to be refused, or decoding them is work."""
-    field = column.field
-    if column.view is None or (chunk.null_count and not field.nullable):
-        return None
-    viewed = column.view(chunk)
-    if viewed is not None:
-        return Decoded(viewed, flags_of(chunk.is_null()) if chunk.null_count else None)
-    if not field.is_scalar or not (pa.types.is_primitive(chunk.type) or pa.types.is_boolean(chunk.type)):
-        return None
-    try:
-        return decode_cells(chunk, field, column.codec, max_cell_bytes=None)
-    except DecodeError:
-        return None
-
-
-def _put(chunk: Any, column: BoundCodec, out: Decoded) -> bool:
-    """All values of a piece of a column into their place; False where one of them has to be refused."""
-    viewed = None if column.view is None or chunk.null_count else column.view(chunk)
-    if viewed is not None:
-        np.copyto(out.values, viewed)
-        return True
-    try:
-        decode_into(chunk, column.field, column.codec, out, max_cell_bytes=None)
-    except DecodeError:
-        return False
-    return True
-
-
-def _files(chunk: Any, column: BoundCodec) -> ByteCells | None:
-    """Where the cells of a column lie; None where they are not to be decoded there."""
-    if chunk.null_count or not column.takes_bytes:
-        return None
-    if not (pa.types.is_binary(chunk.type) or pa.types.is_large_binary(chunk.type)):
-        return None
-    return byte_cells(chunk, column.field)

@@ -45,11 +45,6 @@ class LoadedRowGroup:
     place: Place | None = None
     """Where the stacks stand in an arena; None where they are arrays of their own."""
 
-    @property
-    def comes_as_in_file(self) -> bool:
-        """Whether the plan comes to its rows in the order of the file."""
-        return self.read_order is None
-
     @once
     def largest(self) -> Mapping[str, int]:
         """Of those columns whose values differ in size: bytes of the largest one."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,30 +13,15 @@ from numpy.typing import NDArray
 
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
-from petastore.decoding.decode import Decoded, empty_column
 from petastore.errors import SchemaError
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.mixture.mixture import Mixture
-from petastore.plan.order.grouped_rows import GroupedRows
-from petastore.plan.plan import Span
-from petastore.plan.unit import ReadUnit
-from petastore.readers.assembly.assemble import (
-    VALID_COLUMN,
-    AssembledSpan,
-    Assembler,
-    LoadedRowGroups,
-    Origin,
-    SpanWork,
-    Task,
-)
-from petastore.readers.batch import Columns
+from petastore.readers.assembly.encoded import ColumnSource, EncodedColumn
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.storage.row_groups.asked_columns import Part
-from petastore.storage.row_groups.open_files import OpenFiles
 
-__all__ = ["MixedAssembler", "MixedDatasets", "agreed_schema"]
+__all__ = ["MixedDatasets", "agreed_schema"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,17 +75,6 @@ class MixedDatasets:
             self.mixture.inventory, files=tuple(dataclasses.replace(file, path=path) for file, path in files)
         )
 
-    def read_in_parts(
-        self, unit: ReadUnit, parts: Sequence[Part], *, files: OpenFiles | None = None
-    ) -> Iterator[pa.Table]:
-        """The stored cells of a work item of any of the datasets; see `Dataset.read_in_parts`."""
-        dataset = self.datasets[self.mixture.source_of(unit.group)]
-        return dataset.read_in_parts(unit, parts, files=files)
-
-    def read_together(self, units: Sequence[ReadUnit], parts: Sequence[Part]) -> Iterator[pa.Table]:
-        """Several small work items, all of one of the datasets; see `Dataset.read_together`."""
-        return self.datasets[self.mixture.source_of(units[0].group)].read_together(units, parts)
-
     def source_of(self, groups: NDArray[Any]) -> NDArray[np.int64]:
         """The sources of some row groups, shape (n,)."""
         return np.searchsorted(self.mixture.first_groups, groups, side="right") - 1
@@ -113,14 +88,44 @@ class MixedDatasets:
             if all(name in part and part[name].type == parts[0][name].type for part in parts)
         }
 
-    def own_partition_values(self, source: int) -> dict[str, pa.Array]:
-        """The partition columns of one dataset, with nulls for the row groups of the others."""
-        first, stop = self.mixture.first_groups[source : source + 2].tolist()
-        after = int(self.mixture.first_groups[-1]) - stop
-        return {
-            name: pa.concat_arrays([pa.nulls(first, values.type), values, pa.nulls(after, values.type)])
-            for name, values in self.datasets[source].partition_values(tuple(self.views[source].fields)).items()
-        }
+    @once
+    def own_partition_values(self) -> list[dict[str, pa.Array]]:
+        """Of each dataset: its partition columns, with nulls for the row groups of the others, if they have others."""
+        of_all = self.partition_values(self.mixture.request.columns)
+        found = []
+        borders = itertools.pairwise(self.mixture.first_groups.tolist())
+        for dataset, view, (first, stop) in zip(self.datasets, self.views, borders, strict=True):
+            after = int(self.mixture.first_groups[-1]) - stop
+            own = dataset.partition_values(tuple(view.fields)).items()
+            found.append({name: of_all.get(name, _between(first, values, after)) for name, values in own})
+        return found
+
+    @once
+    def columns(self) -> dict[str, EncodedColumn]:
+        """How the datasets have each field that is read."""
+        first_groups = self.mixture.first_groups[:-1].tolist()
+        return {field.name: EncodedColumn(self._sources_of(field), first_groups) for field in self.schema}
+
+    def _sources_of(self, field: UnischemaField) -> tuple[ColumnSource, ...]:
+        """How each dataset has a field; the same object for those that have it alike."""
+        own = [view[field.name] for view in self.views]
+        fields = [field] * len(own) if all(codec_of(one) == codec_of(field) for one in own) else own
+        known: dict[tuple[int, int], ColumnSource] = {}
+        values = [of_dataset.get(field.name) for of_dataset in self.own_partition_values]
+        return tuple(
+            known.setdefault((id(one), id(of_groups)), ColumnSource(one, of_groups))
+            for one, of_groups in zip(fields, values, strict=True)
+        )
+
+    def column_of_sources(self, name: str) -> EncodedColumn:
+        """A column that says which source a row is of, as if each row group had it as a value of its directory."""
+        counts = np.diff(self.mixture.first_groups)
+        numbers = pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))
+        return EncodedColumn.of(UnischemaField(name, np.int32), numbers)
+
+
+def _between(before: int, values: pa.Array, after: int) -> pa.Array:
+    return pa.concat_arrays([pa.nulls(before, values.type), values, pa.nulls(after, values.type)])
 
 
 def agreed_schema(schemas: Sequence[Unischema], urls: Sequence[str]) -> Unischema:
@@ -159,123 +164,3 @@ def agreed_schema(schemas: Sequence[Unischema], urls: Sequence[str]) -> Unischem
             for field in first
         ],
     )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class MixedAssembler(Assembler):
-    """Makes spans of several datasets.
-
-    A column that all of them store alike is gathered and decoded in one go; else it is made for each source, and what
-    comes out is put together.
-    """
-
-    parts: tuple[Assembler, ...]
-    """One for each source, with its own codecs and, where `is_apart`, its own transform."""
-
-    is_apart: bool
-    """Whether sources are transformed by functions of their own."""
-
-    datasets: MixedDatasets
-    """Says which source a row group is of."""
-
-    source_column: str | None
-    """The column that says which source a row is of."""
-
-    def named_otherwise(self, origin: Origin) -> MixedAssembler:
-        """The same, of rows that are named otherwise; see `Assembler.named_otherwise`."""
-        parts = tuple(part.named_otherwise(origin) for part in self.parts)
-        return dataclasses.replace(self, origin=origin, parts=parts)
-
-    def begin(self, span: Span, loaded: LoadedRowGroups) -> SpanWork:
-        """The work of a span; see `Assembler.begin`."""
-        if not self.is_apart or span.num_rows == 0:
-            return super().begin(span, loaded)
-        columns: dict[str, Decoded] = {}
-
-        def assembled(part: Assembler, own: Span) -> Mapping[str, Decoded]:
-            return part.begin(own, {group: loaded[group] for group in own.needed.tolist()}).done().columns.by_name
-
-        def assemble_apart() -> None:
-            pieces = self._of_sources(span, assembled)
-            for field in self.schema:
-                columns[field.name] = (
-                    self._sources(span)
-                    if field.name == self.source_column
-                    else _merged(field, span.num_rows, [(where, made[field.name]) for where, made in pieces])
-                )
-
-        def finish() -> AssembledSpan:
-            valid = {} if span.valid is None else {VALID_COLUMN: Decoded(span.valid, None)}
-            return AssembledSpan(span, Columns(columns | valid))
-
-        return SpanWork([assemble_apart], finish)
-
-    def encoded_tasks(
-        self, field: UnischemaField, span: Span, loaded: LoadedRowGroups, columns: dict[str, Decoded]
-    ) -> list[Task]:
-        """The tasks that make one column; see `Assembler.encoded_tasks`."""
-        if field.name == self.source_column:
-            columns[field.name] = self._sources(span)
-            return []
-        if self._is_stored_alike(field, loaded):
-            return super().encoded_tasks(field, span, loaded, columns)
-
-        def decoded(part: Assembler, own: Span) -> Decoded:
-            own_loaded = {group: loaded[group] for group in own.needed.tolist()}
-            made: dict[str, Decoded] = {}
-            for task in part.encoded_tasks(part.view[field.name], own, own_loaded, made):
-                task()
-            return made[field.name]
-
-        def merge() -> None:
-            columns[field.name] = _merged(field, span.num_rows, self._of_sources(span, decoded))
-
-        return [merge]
-
-    def _sources(self, span: Span) -> Decoded:
-        return Decoded(self.datasets.source_of(span.groups).astype(np.int32), None)
-
-    def _is_stored_alike(self, field: UnischemaField, loaded: LoadedRowGroups) -> bool:
-        if field.name not in self._of_one_codec:
-            return False
-        if field.name in self.partition_values:
-            return True
-        if any(field.name in part.partition_values for part in self.parts):
-            return False
-        cells = [row_group.cells[field.name] for row_group in loaded.values() if field.name in row_group.cells]
-        return all(other.type.equals(cells[0].type) for other in cells[1:])
-
-    @once
-    def _of_one_codec(self) -> set[str]:
-        return {
-            field.name
-            for field in self.parts[0].view
-            if all(codec_of(part.view[field.name]) == codec_of(field) for part in self.parts)
-        }
-
-    def _of_sources(self, span: Span, make: Callable[[Assembler, Span], Any]) -> list[tuple[NDArray[np.int64], Any]]:
-        """Of each source that the span has rows of: where they stand in the span, and what is made of them."""
-        sources = self.datasets.source_of(span.groups)
-        pieces = []
-        for source in np.unique(sources).tolist():
-            where = np.flatnonzero(sources == source)
-            own = dataclasses.replace(
-                span,
-                picked=GroupedRows(span.groups[where], span.rows[where], None),
-                offsets=np.searchsorted(where, span.offsets),
-                valid=None,
-                needed=np.unique(span.groups[where]),
-            )
-            pieces.append((where, make(self.parts[source], own)))
-        return pieces
-
-
-def _merged(field: UnischemaField, rows: int, pieces: Sequence[tuple[NDArray[np.int64], Decoded]]) -> Decoded:
-    """The rows of several sources put together."""
-    values = empty_column(field, rows)
-    missing = None if all(part.missing is None for _, part in pieces) else np.zeros(rows, dtype=np.bool_)
-    for where, part in pieces:
-        values[where] = part.values
-        if missing is not None and part.missing is not None:
-            missing[where] = part.missing
-    return Decoded(values, missing)

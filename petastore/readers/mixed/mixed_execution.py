@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from petastore.errors import RequestError
 from petastore.plan.mixture.mixture import Mixture
-from petastore.readers.assembly.assemble import Assembler
+from petastore.readers.assembly.assemble import Assembler, SpanTransform, of_spans
 from petastore.readers.execution.execution import Assembly, Execution
 from petastore.readers.execution.functions import Functions
-from petastore.readers.execution.loading import Loading
-from petastore.readers.execution.memory import Memory
-from petastore.readers.execution.row_execution import admission_for, handing_out_rows
+from petastore.readers.execution.row_execution import handing_out_rows, loader_for
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
-from petastore.readers.mixed.mixed_datasets import MixedAssembler, MixedDatasets, agreed_schema
+from petastore.readers.loaded.loading import Loading
+from petastore.readers.loaded.memory import Memory
+from petastore.readers.mixed.mixed_datasets import MixedDatasets, agreed_schema
+from petastore.readers.mixed.own_transforms import OwnTransforms
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.transform import TransformSpec
@@ -58,32 +57,36 @@ def execution_of_mixture(
     is_apart = any(transform is not each[0] for transform in each)
     transform = None if is_apart else each[0]
     functions = Functions.of(each, workers=workers, batched=batched)
-    partition_values = [mixed.own_partition_values(source) for source in range(len(each))]
-    layout = _layout(mixed, {name for own in partition_values for name in own}, source_column)
-    parts = _assemblers(mixed, partition_values, each if is_apart else [None] * len(each), functions, layout, memory)
-    view = _with_source(agreed_schema([part.schema for part in parts], mixed.urls), source_column)
-    schema, transformed = functions.transform(transform, view, mixed, memory.buffers)
-    assembler = MixedAssembler(
+    view, columns = mixed.schema, mixed.columns
+    transformed: SpanTransform | None
+    if is_apart:
+        schema, transformed = _transformed_apart(mixed, each, functions, memory, source_column)
+    else:
+        view = _with_source(view, source_column)
+        if source_column is not None:
+            columns = columns | {source_column: mixed.column_of_sources(source_column)}
+        schema, of_all = functions.transform(transform, view, mixed, memory.buffers)
+        transformed = of_spans(of_all)
+    apart = {name for name, column in columns.items() if column.has_partition_values}
+    layout = Layout.of(view, rows=int(mixture.inventory.rows.max(initial=1)), apart=apart)
+    assembler = Assembler(
         inventory=mixed.inventory,
         view=view,
         schema=schema,
-        partition_values=mixed.partition_values(mixture.request.columns),
+        columns=columns,
         transform=transformed,
         layout=layout,
         buffers=memory.buffers,
         max_cell_bytes=workers.max_cell_bytes,
-        parts=parts,
-        is_apart=is_apart,
-        datasets=mixed,
-        source_column=source_column,
     )
-    loaders = [admission_for(part, workers) for part in parts]
+    of_datasets = zip(mixed.views, mixed.own_partition_values, strict=True)
     return Execution(
         source=mixed,
         plan=mixture,
         loading=Loading.of(
-            lambda group: loaders[mixture.source_of(group)],
+            [loader_for(own, values, assembler, workers) for own, values in of_datasets],
             memory,
+            first_groups=mixture.first_groups[:-1].tolist(),
             # Rows come from a file of each source at least, and from the next one.
             most_idle=4 * len(mixed.datasets),
         ),
@@ -94,7 +97,7 @@ def execution_of_mixture(
             layout=layout,
             footprint=Footprint(view, mixed.schema, layout, mixture.inventory),
             functions=functions,
-            gives_stacks=transform is None,
+            gives_stacks=transformed is None,
         ),
         handing_out=handing_out_rows(schema, mixture, batched=batched),
         workers=workers,
@@ -103,38 +106,18 @@ def execution_of_mixture(
     )
 
 
-def _layout(mixed: MixedDatasets, apart: set[str], source_column: str | None) -> Layout:
-    """How row groups of all sources are kept."""
-    layout = Layout.of(mixed.schema, rows=int(mixed.mixture.inventory.rows.max(initial=1)), apart=apart)
-    return layout if source_column is None else dataclasses.replace(layout, encoded=(*layout.encoded, source_column))
-
-
-def _assemblers(
+def _transformed_apart(
     mixed: MixedDatasets,
-    partition_values: Sequence[Mapping[str, Any]],
-    transforms: Sequence[TransformSpec | None],
+    specs: Sequence[TransformSpec | None],
     functions: Functions,
-    layout: Layout,
     memory: Memory,
-) -> tuple[Assembler, ...]:
-    """What makes the rows of each source alone."""
-    made = []
-    of_sources = zip(mixed.datasets, mixed.views, partition_values, transforms, strict=True)
-    for dataset, view, own_values, spec in of_sources:
-        schema, transformed = functions.transform(spec, view, dataset, memory.buffers)
-        made.append(
-            Assembler(
-                inventory=mixed.inventory,
-                view=view,
-                schema=schema,
-                partition_values=own_values,
-                transform=transformed,
-                layout=layout,
-                buffers=memory.buffers,
-                max_cell_bytes=functions.workers.max_cell_bytes,
-            )
-        )
-    return tuple(made)
+    source_column: str | None,
+) -> tuple[Unischema, OwnTransforms]:
+    """The schema after the transforms of all sources, and what does to columns what they ask for."""
+    of_sources = zip(specs, mixed.views, mixed.datasets, strict=True)
+    made = [functions.transform(spec, view, dataset, memory.buffers) for spec, view, dataset in of_sources]
+    schema = _with_source(agreed_schema([schema for schema, _ in made], mixed.urls), source_column)
+    return schema, OwnTransforms(mixed, tuple(transform for _, transform in made), schema, source_column)
 
 
 def _with_source(schema: Unischema, name: str | None) -> Unischema:

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,16 +28,17 @@ from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.plan.unit import ReadUnit
 from petastore.plan.windows.windows import Following, Windows
-from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, LoadedRowGroups, SpanWork, then
+from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler, LoadedRowGroups, SpanWork
 from petastore.readers.batch import Columns
-from petastore.readers.loaded.arena import Arena
-from petastore.readers.loaded.loader import Loading, Read, RowGroupLoader, at_least
+from petastore.readers.loaded.loader import Read, at_least
+from petastore.readers.loaded.loading import Loading, Readable
 from petastore.readers.loaded.recent_row_groups import RecentRowGroups
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.storage.row_groups.asked_columns import Part
+from petastore.work.futures import after
 
-__all__ = ["HEADS_BYTES", "ExtendedLoader", "WindowAssembler", "heads_of", "window_schema"]
+__all__ = ["HEADS_BYTES", "RowsBehind", "WindowAssembler", "heads_of", "window_schema"]
 
 HEADS_BYTES = 16 * 1024 * 1024
 """Bytes of first rows of row groups that are kept; one row group's, where these are more."""
@@ -68,27 +68,25 @@ def window_schema(rows: Unischema, places: Mapping[str, Sequence[int]]) -> Unisc
 
 
 @dataclasses.dataclass(frozen=True)
-class ExtendedLoader(RowGroupLoader):
-    """Takes in one row group with the rows that follow it. Thread-safe: holds no state."""
+class RowsBehind:
+    """Reads row groups with the rows that follow them. Thread-safe: holds no state."""
 
-    following: tuple[Following, ...]
-    """The rows that follow."""
+    windows: Windows
+    """Which rows follow."""
 
     heads: RecentRowGroups
     """The first rows of row groups, with all columns that the files hold."""
 
-    def loading(
-        self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None, *, most: int = 1
-    ) -> Loading:
-        """The work of reading a row group and what follows; rows lie as in the files. See `RowGroupLoader.loading`."""
-        # Turns are those of the rows with which windows begin, and all rows are needed; windows gather for themselves.
-        del read_order, arena
-        if not self.following:
-            return super().loading(rows, None, read, most=most)
-        extended = rows + sum(len(rest.rows) for rest in self.following)
-        return super().loading(extended, None, functools.partial(self._extended, rows, read), most=most)
+    def extended(self, group: int, rows: int, read: Read) -> tuple[int, Read]:
+        """How many rows a row group has with those that follow, and what reads them; see `Loading.extended`."""
+        following = self.windows.following(group)
+        if not following:
+            return rows, read
+        return rows + self.windows.num_following(group), functools.partial(self._extended, following, rows, read)
 
-    def _extended(self, rows: int, read: Read, parts: Sequence[Part]) -> Iterator[pa.Table]:
+    def _extended(
+        self, following: Sequence[Following], rows: int, read: Read, parts: Sequence[Part]
+    ) -> Iterator[pa.Table]:
         """The tables of the row group's parts, each followed by those of the rows that follow."""
         left = read(parts)
         tables = at_least(left, rows)
@@ -100,7 +98,7 @@ class ExtendedLoader(RowGroupLoader):
                 found += own[-1].num_rows
                 if part.rows_at_once is not None:
                     yield own[-1]
-            after = [self._rest(rest, part) for rest in self.following]
+            after = [self._rest(rest, part) for rest in following]
             if part.rows_at_once is not None:
                 yield from after
             else:
@@ -113,23 +111,21 @@ class ExtendedLoader(RowGroupLoader):
 
 
 def heads_of(
-    windows: Windows,
-    unit_of: Callable[[int], ReadUnit],
-    read_in_parts: Callable[..., Iterator[Any]],
-    columns_of: Callable[[int], Iterable[str]],
+    windows: Windows, unit_of: Callable[[int], ReadUnit], source: Readable, loading: Loading
 ) -> RecentRowGroups:
     """The first rows of row groups, as far as windows that begin before may need them; the last ones are kept.
 
     Args:
         windows: What may need them.
         unit_of: `Plan.unit`.
-        read_in_parts: `Dataset.read_in_parts`.
-        columns_of: Of a row group: the columns that its file holds.
+        source: Where row groups are.
+        loading: How they are loaded; says which columns their files hold.
     """
 
     def read(group: int) -> pa.Table:
-        first = windows.head(group)
-        (table,) = read_in_parts(unit_of(group), [Part(tuple(columns_of(group)), first=first)])
+        first, unit, source_of = windows.head(group), unit_of(group), loading.source_of(group)
+        parts = [Part(tuple(loading.loaders[source_of].fields), first=first)]
+        (table,) = source.datasets[source_of].reading()(unit.file, unit.row_group, parts)
         return table.slice(0, first)
 
     return RecentRowGroups(read, HEADS_BYTES)
@@ -191,8 +187,9 @@ class WindowAssembler:
         finish: Callable[[], AssembledSpan | Future[AssembledSpan]],
     ) -> AssembledSpan | Future[AssembledSpan]:
         made = finish()
-        lay = functools.partial(self._laid, span, place_of)
-        return then(made, lay) if isinstance(made, Future) else lay(made)
+        if isinstance(made, Future):
+            return after([made], lambda: self._laid(span, place_of, made.result()))
+        return self._laid(span, place_of, made)
 
     def _laid(self, span: Span, place_of: NDArray[np.int64], rows: AssembledSpan) -> AssembledSpan:
         columns = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,7 @@ from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Ass
 from petastore.readers.execution.execution import Execution, WindowsOfRows
 from petastore.readers.execution.handing_out import GivesBatches, HandingOut, most_rows
 from petastore.readers.execution.handouts import Handout, windows_of
-from petastore.readers.loaded.loader import RowGroupLoader
-from petastore.readers.windows.assemble_windows import ExtendedLoader, WindowAssembler, heads_of, window_schema
+from petastore.readers.windows.assemble_windows import RowsBehind, WindowAssembler, heads_of, window_schema
 from petastore.readers.windows.window_footprint import footprint_of_windows
 from petastore.schema.unischema import Unischema
 
@@ -41,8 +40,9 @@ def execution_of_windows(rows: Execution, ngram: NGram, windows: Windows) -> Exe
         raise RequestError("windows are made of rows, and these are windows already")
     places = _places(ngram, of_rows.schema)
     schema = window_schema(of_rows.schema, places)
+    heads = heads_of(windows, rows.plan.unit, rows.source, rows.loading)
     assembler = WindowAssembler(
-        rows=of_rows.assembler.named_otherwise(windows.origin),
+        rows=dataclasses.replace(of_rows.assembler, origin=windows.origin),
         windows=windows,
         places=places,
         schema=schema,
@@ -50,7 +50,7 @@ def execution_of_windows(rows: Execution, ngram: NGram, windows: Windows) -> Exe
     )
     return dataclasses.replace(
         rows,
-        loading=dataclasses.replace(rows.loading, loader_of=_extended_admissions(rows, windows)),
+        loading=dataclasses.replace(rows.loading, extended=RowsBehind(windows, heads).extended),
         assembly=dataclasses.replace(
             of_rows,
             assembler=assembler,
@@ -61,25 +61,6 @@ def execution_of_windows(rows: Execution, ngram: NGram, windows: Windows) -> Exe
         handing_out=_handing_out(rows, ngram, schema),
         windows=WindowsOfRows(ngram, windows, of_rows.schema),
     )
-
-
-def _extended_admissions(rows: Execution, windows: Windows) -> Callable[[int], RowGroupLoader]:
-    """What takes in row groups with the rows that follow them."""
-    loader_of = rows.loading.loader_of
-    heads = heads_of(windows, rows.plan.unit, rows.source.read_in_parts, lambda group: loader_of(group).fields)
-
-    def of_group(group: int) -> RowGroupLoader:
-        plain = loader_of(group)
-        return ExtendedLoader(
-            plain.layout,
-            plain.fields,
-            plain.buffers,
-            windows.following(group),
-            heads,
-            most_bytes=plain.most_bytes,
-        )
-
-    return of_group
 
 
 def _handing_out(rows: Execution, ngram: NGram, schema: Unischema) -> HandingOut:

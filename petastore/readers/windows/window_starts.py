@@ -30,7 +30,7 @@ from petastore.plan.windows.windows import WindowStarts
 from petastore.schema.field import UnischemaField
 from petastore.selecting.remembered import RememberedSelections, selection_directory, selection_of
 from petastore.selecting.selection_file import as_kept
-from petastore.work.waiting import in_order
+from petastore.work.futures import in_order
 from petastore.work.workers import Workers
 
 __all__ = ["select_window_starts"]

@@ -17,7 +17,7 @@ import petastore
 from petastore.codecs import NdarrayCodec
 from petastore.decoding.buffers import Buffers
 from petastore.plan.plan import Plan
-from petastore.readers.execution import memory
+from petastore.readers.loaded import memory
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.layout import Layout
 from petastore.schema.field import UnischemaField

@@ -180,11 +180,11 @@ def test_a_row_group_that_several_tasks_read_is_the_same(monkeypatch: pytest.Mon
     monkeypatch.setattr(admission_module, "_PIECE_BYTES", 100)
     taken, turns = loader(), np.array([7, 3, 0])
     whole = taken.load(50, turns, reading(table(50)))
-    loading = taken.loading(50, turns, reading(table(50)), most=most)
-    assert len(loading.tasks) == min(most, len(taken.layout.stacks))
-    for task in reversed(loading.tasks):
+    tasks, finish = taken.loading(50, turns, reading(table(50)), most=most)
+    assert len(tasks) == min(most, len(taken.layout.stacks))
+    for task in reversed(tasks):
         task()
-    made = loading.finish()
+    made = finish()
     assert [stack.tolist() for stack in made.stacks] == [stack.tolist() for stack in whole.stacks]
     assert {name: cells.to_pylist() for name, cells in made.cells.items()} == {
         name: cells.to_pylist() for name, cells in whole.cells.items()
@@ -193,4 +193,4 @@ def test_a_row_group_that_several_tasks_read_is_the_same(monkeypatch: pytest.Mon
 
 
 def test_a_small_row_group_is_read_by_one_task() -> None:
-    assert len(loader().loading(50, None, reading(table(50)), most=8).tasks) == 1
+    assert len(loader().loading(50, None, reading(table(50)), most=8)[0]) == 1

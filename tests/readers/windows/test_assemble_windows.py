@@ -17,13 +17,14 @@ import petastore
 from petastore import NGram, TransformSpec, Unischema, UnischemaField, col
 from petastore.adapters.torch import DataLoader
 from petastore.codecs import NdarrayCodec
-from petastore.dataset import Dataset
+from petastore.dataset import Dataset, ReadInParts
 from petastore.errors import DecodeError, NoDataAvailableError, RequestError
+from petastore.inventory import DataFile
 from petastore.plan.request import OrderAsk, PlanAsk, TailWord
-from petastore.plan.unit import ReadUnit
 from petastore.readers.asked import RowsAsk, RunAsk
 from petastore.readers.windows.window_reader import open_window_reader
 from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.work.workers import PoolType, Workers
 from tests.readers.transforms_to_send import unchanged
 from tests.windows_by_hand import windows_by_hand
@@ -418,9 +419,16 @@ class Spy(Dataset):
         spy.__dict__["seen"] = []
         return spy
 
-    def read_in_parts(self, unit: ReadUnit, parts: Sequence[Part], **options: Any) -> Iterator[pa.Table]:
-        self.__dict__["seen"].append((unit.group, parts[0].first))
-        return super().read_in_parts(unit, parts, **options)
+    def reading(self, files: OpenFiles | None = None) -> ReadInParts:
+        read = super().reading(files)
+
+        def noted(file: DataFile, ordinal: int, parts: Sequence[Part]) -> Iterator[pa.Table]:
+            of_file = self.inventory.file == self.inventory.files.index(file)
+            (group,) = np.flatnonzero(of_file & (self.inventory.ordinal == ordinal)).tolist()
+            self.__dict__["seen"].append((group, parts[0].first))
+            return read(file, ordinal, parts)
+
+        return noted
 
     def seen_while_reading(self, asked: NGram, order: OrderAsk) -> list[tuple[int, int | None]]:
         with open_window_reader(self, asked, PlanAsk(order=order), RowsAsk(), RunAsk(Workers("dummy"))) as reader:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.work.together import flat, together
+from petastore.work.futures import after, settle, together
 
 
 @given(st.permutations(range(4)), st.sets(st.integers(0, 3)))
@@ -38,9 +38,7 @@ def test_the_future_is_there_with_the_last_task_whichever_that_is(order: list[in
         assert future.result(0) == [0, 1, 2, 3, 4]
     else:
         assert isinstance(problem, ZeroDivisionError)
-        ran = [0, *(number + 1 for number in order)]
-        first_to_fail = next(number for number in ran if number in failing)
-        assert problem.args == (first_to_fail,), "what comes after a failure is not begun"
+        assert problem.args == (min(failing),), "those that come before one that failed are done all the same"
 
 
 def test_of_several_failures_the_first_in_the_order_of_tasks_is_told() -> None:
@@ -69,21 +67,46 @@ def test_many_threads_end_one_job_once() -> None:
         assert sorted(future.result(30) for future in futures) == list(range(200))
 
 
-def test_a_future_of_a_future_is_made_flat() -> None:
+@given(st.permutations(range(4)), st.sets(st.integers(0, 3)))
+def test_what_comes_after_futures_comes_with_the_last_of_them(order: list[int], failing: set[int]) -> None:
+    futures: list[Future[Any]] = [Future() for _ in range(4)]
+    made = after(futures, lambda: [future.result() for future in futures])
+    for number in order:
+        assert not made.done()
+        if number in failing:
+            futures[number].set_exception(ZeroDivisionError(number))
+        else:
+            futures[number].set_result(number)
+    problem = made.exception(0)
+    if not failing:
+        assert made.result(0) == [0, 1, 2, 3]
+    else:
+        assert isinstance(problem, ZeroDivisionError)
+        assert problem.args == (min(failing),)
+
+
+def test_after_nothing_comes_what_comes_next() -> None:
+    assert after([], lambda: 7).result(0) == 7
+    assert together([], lambda: 7, print).result(0) == 7
+
+
+def test_a_future_of_a_future_is_of_what_that_gives() -> None:
     outer: Future[Any] = Future()
     inner: Future[Any] = Future()
-    whole = flat(outer)
-    outer.set_result(inner)
-    assert not whole.done()
+    settle(outer, lambda: inner)
+    assert not outer.done()
     inner.set_exception(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
-        whole.result(0)
+        outer.result(0)
 
 
-def test_a_cancelled_future_stays_cancelled() -> None:
-    outer: Future[Any] = Future()
-    outer.cancel()
-    assert flat(outer).cancelled()
+def test_what_waits_for_a_cancelled_future_is_cancelled() -> None:
+    first: Future[Any] = Future()
+    made, outer = after([first, Future()], list), Future[Any]()
+    settle(outer, lambda: made)
+    first.cancel()
+    assert made.cancelled()
+    assert outer.cancelled()
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -91,13 +114,12 @@ def test_what_was_made_is_gone_with_the_future_and_waits_for_no_collector(nested
     gc.collect()
     gc.disable()
     try:
-        outer: Future[Any] = Future()
-        whole = flat(outer)
-        made = together([lambda: None], Thing, print)
-        outer.set_result(made if nested else made.result(0))
+        first: Future[Any] = Future()
+        whole = after([first], functools.partial(together, [lambda: None], Thing, print) if nested else Thing)
+        first.set_result(None)
         gone = weakref.ref(whole.result(0))
-        del outer, made, whole
-        assert gone() is None
+        del whole
+        assert gone() is None, "also where what it came after is kept"
     finally:
         gc.enable()
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import petastore
 from petastore import make_batch_reader, make_reader
 from petastore.errors import DatasetChangedError, DecodeError
-from petastore.readers.loaded.small_groups import runs
+from petastore.readers.loaded.loading import runs
 from petastore.storage.row_groups import small_files
 from petastore.storage.row_groups.joined_files import joined_files
 from petastore.work.workers import PoolType

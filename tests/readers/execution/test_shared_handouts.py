@@ -15,7 +15,7 @@ import petastore
 from petastore import NGram, Unischema, UnischemaField, make_batch_reader, make_reader, write_dataset
 from petastore.codecs import NdarrayCodec
 from petastore.errors import ReaderClosedError
-from petastore.readers.shared import Shared
+from petastore.readers.execution.handouts import Shared
 from petastore.work.workers import PoolType
 from tests.readers import transforms_to_send
 
@@ -203,7 +203,7 @@ def test_an_error_goes_to_one_thread_and_the_others_hear_that_the_pass_is_over()
         yield iter([1])
         raise ZeroDivisionError("on purpose")
 
-    shared = Shared(fails())
+    shared = Shared(fails)
     outcomes: list[str] = []
 
     def consume(mine: list[Any]) -> None:
