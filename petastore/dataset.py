@@ -300,11 +300,11 @@ class Dataset:
         """The tables; refused where a stored partition key contradicts the directory."""
         return held_against_directory(read(file, ordinal, parts), self._stored_keys, file, ordinal)
 
-    def read_together(self, units: Sequence[ReadUnit], parts: Sequence[Part]) -> Iterator[pa.Table]:
-        """Several small work items: of each part one table, with the rows of all.
+    def read_together(self, asked: Sequence[tuple[DataFile, int]], parts: Sequence[Part]) -> Iterator[pa.Table]:
+        """Several small row groups: of each part one table, with the rows of all.
 
         Args:
-            units: What is read.
+            asked: Of each row group: its file, and its ordinal there.
             parts: What is read of each, whole.
 
         Raises:
@@ -315,8 +315,7 @@ class Dataset:
             return iter(())
         if self.stored_keys:
             read, whole = self.reading(), [in_one(parts)]
-            return joined((table for unit in units for table in read(unit.file, unit.row_group, whole)), parts)
-        asked = [(unit.file, unit.row_group) for unit in units]
+            return joined((table for file, ordinal in asked for table in read(file, ordinal, whole)), parts)
         return read_row_groups_together(self.location, asked, parts, footers=self.footers)
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:

@@ -25,6 +25,9 @@ _MOMENT_S = 2.0
 
 _numbers = itertools.count()
 
+interpreter_ends = threading.Event()
+"""Set when the interpreter is about to end: nothing is to be begun any more."""
+
 
 class Daemon(threading.Thread):
     """A thread of ours: others wait for what it does, and may give up waiting."""
@@ -43,16 +46,6 @@ def is_daemon_of_ours() -> bool:
     return isinstance(threading.current_thread(), Daemon)
 
 
-def interpreter_ends() -> bool:
-    """Whether the interpreter is about to end: nothing is to be begun any more.
-
-    Example:
-        >>> interpreter_ends()
-        False
-    """
-    return _interpreter_ends.is_set()
-
-
 @contextlib.contextmanager
 def working() -> Iterator[None]:
     """A block in which the calling thread, which may be anybody's daemon, must not be when the interpreter ends.
@@ -65,7 +58,7 @@ def working() -> Iterator[None]:
         ...     pass
     """
     me = threading.get_ident()
-    if interpreter_ends() and threading.current_thread() is not threading.main_thread():
+    if interpreter_ends.is_set() and threading.current_thread() is not threading.main_thread():
         threading.Event().wait()
     _working.add(me)
     try:
@@ -109,7 +102,7 @@ class Threads:
     def run(self, call: Callable[[], None]) -> bool:
         """Has a thread make a call that does not raise; False where none will, since the interpreter ends, or `end`."""
         with self._lock:
-            if self._ended or interpreter_ends():
+            if self._ended or interpreter_ends.is_set():
                 return False
             thread = self._idle.pop() if self._idle else None
             if thread is None:
@@ -178,7 +171,6 @@ class _Thread(Daemon):
 
 _alive: weakref.WeakSet[Threads] = weakref.WeakSet()
 _working: set[int] = set()
-_interpreter_ends = threading.Event()
 
 
 if hasattr(os, "register_at_fork"):
@@ -188,7 +180,7 @@ if hasattr(os, "register_at_fork"):
 @atexit.register
 def _give_a_moment() -> None:
     """No thread begins anything new; what runs in C++ or in a user's function may end in peace."""
-    _interpreter_ends.set()
+    interpreter_ends.set()
     deadline = time.monotonic() + _MOMENT_S
     for threads in list(_alive):
         threads.wait_until_idle(deadline)

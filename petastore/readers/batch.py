@@ -30,6 +30,7 @@ class Columns:
     """Some of them once more: names of columns that lie in one array `(columns, rows, ...)`, and this array."""
 
 
+@dataclasses.dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
 class Batch(Mapping[str, NDArray[Any]]):
     """Column name to array, in column order.
 
@@ -49,17 +50,17 @@ class Batch(Mapping[str, NDArray[Any]]):
         (array([2, 3]), 2)
     """
 
-    __slots__ = ("__weakref__", "cursor", "first", "source", "stop")
+    source: Columns
+    """The columns that this batch is cut of."""
 
-    def __init__(self, source: Columns, first: int, stop: int, cursor: Cursor) -> None:
-        self.source = source
-        """The columns that this batch is cut of."""
-        self.first = first
-        """Its first row there."""
-        self.stop = stop
-        """The row after its last one there."""
-        self.cursor = cursor
-        """Where to go on after this batch; the same on every rank."""
+    first: int
+    """Its first row there."""
+
+    stop: int
+    """The row after its last one there."""
+
+    cursor: Cursor
+    """Where to go on after this batch; the same on every rank."""
 
     @property
     def num_rows(self) -> int:

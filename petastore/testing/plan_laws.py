@@ -37,6 +37,7 @@ from numpy.typing import NDArray
 
 from petastore.errors import NoDataAvailableError
 from petastore.inventory import Inventory
+from petastore.plan.batches.spans import each_once
 from petastore.plan.cursor import Cursor
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.order.grouped_rows import GroupedRows
@@ -456,7 +457,7 @@ def check_runs_are_their_positions(
         each = zip(found.runs.groups.tolist(), found.runs.firsts.tolist(), found.runs.counts.tolist(), strict=True)
         read_orders = {
             group: order.read_order_of(group, lanes=runs.own if read_lanes is None else read_lanes)
-            for group in found.distinct.tolist()
+            for group in each_once(found).tolist()
         }
         wanted = [
             np.arange(first, first + count)
@@ -473,4 +474,4 @@ def _assert_rows(found: GroupedRows, groups: NDArray[np.int32], rows: NDArray[np
     found_groups, found_rows = found.in_order()
     wrong = np.flatnonzero((found_groups != groups) | (found_rows != rows)) if len(found_rows) == len(rows) else [0]
     assert len(wrong) == 0, f"row {wrong[0]} of {len(rows)} is another one than stands at its position"
-    assert found.distinct.tolist() == sorted(set(groups.tolist())), "row groups are told of that no row is of"
+    assert each_once(found).tolist() == sorted(set(groups.tolist())), "row groups are told of that no row is of"

@@ -142,7 +142,7 @@ class ThreadPool:
             self._running.add(me)
         while True:
             with self._changed:
-                if not self._waiting or interpreter_ends():
+                if not self._waiting or interpreter_ends.is_set():
                     self._begun -= 1
                     self._running.discard(me)
                     self._changed.notify_all()

@@ -59,7 +59,7 @@ def test_each_spelling_has_one_name_whose_name_it_is(spelled: Any, name: str) ->
         "varchar(0)", "varchar(010)", "map<int,int>", "void", "int; drop", None, 5, [], {}, object(), int, True,
         pa.uint8(), pa.float16(), pa.timestamp("ns"), pa.list_(pa.int32()), pa.decimal256(50, 2),
     ],
-    ids=repr,
+    ids=lambda bad: type(bad).__name__ if type(bad) is object else repr(bad),
 )  # fmt: skip
 def test_what_is_no_scalar_type_is_refused(bad: Any) -> None:
     with pytest.raises(SchemaError):

@@ -120,7 +120,7 @@ def wanted(test: Any) -> list[int]:
         (col("id") >= 0, lambda _: True),
         ((col("id") < 16) | (col("split") == "val"), lambda row: row["id"] < 16 or row["split"] == "val"),
     ],
-    ids=repr,
+    ids=lambda part: None if callable(part) else repr(part),
 )
 @pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 def test_exactly_the_rows_that_match_are_read(url: str, filters: Any, test: Any) -> None:

@@ -29,7 +29,10 @@ from petastore.plan.order.visits import LaneVisits
 from petastore.plan.request import Order, Shard
 from petastore.plan.selection import Selection
 
-__all__ = ["Batches", "EpochOfBatches", "Pace", "SharedBatches", "Source", "Span", "Walk"]
+__all__ = ["Batches", "EpochOfBatches", "Pace", "SharedBatches", "Source", "Span", "Walk", "each_once"]
+
+_FEW = 64
+"""So few numbers are sorted faster by Python."""
 
 _ROWS_AT_ONCE = 16_384
 """Rows that are found at once, where spans have fewer: what finding costs is mostly paid once a lane and source."""
@@ -328,6 +331,22 @@ class _Use:
     """How many rows the source will have given when no row of it is needed any more by then."""
 
 
+def each_once(found: GroupedRows) -> NDArray[np.int32]:
+    """The row groups of some rows, each once, ascending, shape (row groups,).
+
+    Example:
+        >>> each_once(GroupedRows(np.array([7, 2, 7], np.int32), np.array([0, 5, 1]), None)).tolist()
+        [2, 7]
+    """
+    groups = found.groups if found.runs is None else found.runs.groups
+    if len(groups) < _FEW:
+        return np.array(sorted(set(groups.tolist())), dtype=np.int32)
+    first = int(groups.min())
+    present = np.zeros(int(groups.max()) - first + 1, dtype=np.bool_)
+    present[groups - np.int32(first)] = True
+    return np.flatnonzero(present).astype(np.int32) + np.int32(first)
+
+
 class Walk:
     """One rank's way through a plan or a mixture: finds the rows of batches, and keeps track of row groups at hand.
 
@@ -424,7 +443,7 @@ class Walk:
             found = found.selected(own.selection)
         if own.first_group:
             found = found.numbered_from(own.first_group)
-        groups = found.distinct.tolist()
+        groups = each_once(found).tolist()
         self._note(source, epoch, groups)
         # Row groups that were kept from the epoch before lie in the read order of that one.
         is_in_read_order = found.runs is not None and own.asked.shuffle_rows
@@ -452,7 +471,7 @@ class Walk:
     ) -> Span:
         offsets = batches.offsets[steps.start : steps.stop + 1]
         after = slice(steps.start + 1, steps.stop + 1)
-        needed = picked.distinct
+        needed = each_once(picked)
         fetch = [group for group in needed.tolist() if group not in self._at_hand]
         self._at_hand.update((group, self._uses[group]) for group in fetch)
         # `tail="drop"` leaves out some of what sources give in an epoch

@@ -165,7 +165,8 @@ def _epochs_of_rows(part: SourceRows, walk: Walk, epoch: int) -> Iterator[_OfEpo
         here = epochs == number
         if here.any():
             found = walk.order(part.source, number).by_lane(given[here] - number * source.num_rows)
-            yield number, found, functools.partial(_put, part.targets[here], found.targets)
+            put_at = None if found.permutation is None else found.permutation.targets
+            yield number, found, functools.partial(_put, part.targets[here], put_at)
 
 
 def _of_runs(

@@ -17,9 +17,6 @@ from petastore.plan.selection import Selection
 
 __all__ = ["GroupedRows", "Permutation", "Runs", "inverse", "joined"]
 
-_FEW = 64
-"""So few numbers are sorted faster by Python."""
-
 _Numbers: TypeAlias = NDArray[np.int64] | Callable[[], NDArray[np.int64]]
 """An array, or who works it out."""
 
@@ -42,39 +39,32 @@ class Permutation:
         [1, 2, 0]
     """
 
-    __slots__ = ("_order", "_targets", "comes_as_order")
-
     def __init__(self, targets: _Numbers | None = None, *, order: _Numbers | None = None) -> None:
-        for given in (targets, order):
-            if isinstance(given, np.ndarray):
-                given.flags.writeable = False
-        self._targets = targets
-        self._order = order
+        self._made_by = order if targets is None else targets
         self.comes_as_order = order is not None
         """Whether `order` is what was given, and costs nothing more."""
+        if isinstance(self._made_by, np.ndarray):
+            self._made_by.flags.writeable = False
+            self.__dict__["order" if self.comes_as_order else "targets"] = self._made_by
 
-    @property
+    @once
     def targets(self) -> NDArray[np.int64]:
         """Where each row stands in the order in which they are asked for, shape (n,), read-only."""
-        targets = self._targets
-        if not isinstance(targets, np.ndarray):
-            targets = self._targets = _worked_out(targets, self._order)
-        return targets
+        return _read_only(inverse(self.order) if self.comes_as_order else self._made())
 
-    @property
+    @once
     def order(self) -> NDArray[np.int64]:
         """Which row is asked for first, which one next, and so on, shape (n,), read-only."""
-        order = self._order
-        if not isinstance(order, np.ndarray):
-            order = self._order = _worked_out(order, self._targets)
-        return order
+        return _read_only(self._made() if self.comes_as_order else inverse(self.targets))
+
+    def _made(self) -> NDArray[np.int64]:
+        assert callable(self._made_by)  # noqa: S101 - an array is there already
+        return self._made_by()
 
 
-def _worked_out(make: Any, other: Any) -> NDArray[np.int64]:
-    """What somebody works out, or the inverse of the other one."""
-    found: NDArray[np.int64] = inverse(other if isinstance(other, np.ndarray) else other()) if make is None else make()
-    found.flags.writeable = False
-    return found
+def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
+    array.flags.writeable = False
+    return array
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -155,11 +145,6 @@ class GroupedRows:
         made.__dict__.update(permutation=permutation, runs=runs, num_rows=runs.num_rows)
         return made
 
-    @property
-    def targets(self) -> NDArray[np.int64] | None:
-        """Where each row stands in the order in which they are asked for, shape (n,); None where that is this order."""
-        return None if self.permutation is None else self.permutation.targets
-
     @once
     def groups(self) -> NDArray[np.int32]:
         """Row group of each row, shape (n,)."""
@@ -171,17 +156,6 @@ class GroupedRows:
         """Row inside its row group of each row, shape (n,)."""
         assert self.runs is not None  # noqa: S101 - or they were given
         return self.runs.rows()
-
-    @once
-    def distinct(self) -> NDArray[np.int32]:
-        """Each row group once, ascending, shape (row groups,)."""
-        groups = self.groups if self.runs is None else self.runs.groups
-        if len(groups) < _FEW:
-            return np.array(sorted(set(groups.tolist())), dtype=np.int32)
-        first = int(groups.min())
-        present = np.zeros(int(groups.max()) - first + 1, dtype=np.bool_)
-        present[groups - np.int32(first)] = True
-        return np.flatnonzero(present).astype(np.int32) + np.int32(first)
 
     def permuted(self, permutation: Permutation | None) -> GroupedRows:
         """The same rows, asked for in another order."""
@@ -210,10 +184,11 @@ class GroupedRows:
 
     def in_order(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows in the order in which they are asked for, both of shape (n,)."""
-        if self.targets is None:
+        if self.permutation is None:
             return self.groups, self.rows
         groups, rows = np.empty_like(self.groups), np.empty_like(self.rows)
-        groups[self.targets], rows[self.targets] = self.groups, self.rows
+        targets = self.permutation.targets
+        groups[targets], rows[targets] = self.groups, self.rows
         return groups, rows
 
     def cut(self, borders: NDArray[np.int64]) -> list[GroupedRows]:
@@ -225,9 +200,9 @@ class GroupedRows:
         """
         if len(borders) == 2:
             return [self]
-        targets = self.targets
-        if targets is None:
+        if self.permutation is None:
             return [GroupedRows(self.groups[part], self.rows[part], None) for part in _slices(borders)]
+        targets = self.permutation.targets
         in_runs = None if self.runs is None else self._cut_runs(self.runs, targets, borders)
         if in_runs is not None:
             return in_runs

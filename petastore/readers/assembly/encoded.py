@@ -109,7 +109,7 @@ class EncodedCells:
         Raises:
             DecodeError: `row` is the position among the rows that are wanted.
         """
-        groups = picks.picked.distinct.tolist()
+        groups = picks.distinct
         found = [column.way_of(group, self.loaded[group]) for group in groups]
         if all(way == found[0] for way in found):  # Arrow types are compared faster than hashed
             self._decode(found[0], picks, out)
@@ -142,7 +142,7 @@ class EncodedCells:
         if way.stored is None:
             self._take_stacked(field.name, picks, out)
             return
-        of_groups = {group: self.loaded[group] for group in picks.picked.distinct.tolist()}
+        of_groups = {group: self.loaded[group] for group in picks.distinct}
         self._refuse_large(field, picks, of_groups)
         if not all(field.name in row_group.files for row_group in of_groups.values()):
             cells = picks.cells({group: row_group.cells[field.name] for group, row_group in of_groups.items()})

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from petastore.arrow_memory import arrow_numbers
 from petastore.decoding.buffers import Buffers
 from petastore.once import once
+from petastore.plan.batches.spans import each_once
 from petastore.plan.order.grouped_rows import GroupedRows, Runs, inverse
 
 __all__ = ["Picks"]
@@ -70,10 +71,16 @@ class Picks:
     @property
     def targets(self) -> NDArray[np.int64] | None:
         """Where each row comes, shape (rows,); None where they are in order."""
-        return self.picked.targets
+        return None if self.picked.permutation is None else self.picked.permutation.targets
 
     buffers: Buffers = dataclasses.field(default_factory=Buffers)
     """Where memory comes from that is needed meanwhile."""
+
+    @once
+    def distinct(self) -> list[int]:
+        """The row groups, each once, ascending."""
+        found: list[int] = each_once(self.picked).tolist()
+        return found
 
     @once
     def _num_runs(self) -> int:
@@ -208,8 +215,8 @@ class Picks:
 
     def _write_rows(self, firsts: Mapping[int, int], places: NDArray[np.int32] | None, out: NDArray[np.int64]) -> None:
         """Where the rows stand, row by row."""
-        distinct = self.picked.distinct
-        begins = np.array([firsts[group] for group in distinct.tolist()], dtype=np.int64)
+        distinct = np.array(self.distinct, dtype=np.int32)
+        begins = np.array([firsts[group] for group in self.distinct], dtype=np.int64)
         np.take(begins, np.searchsorted(distinct, self.groups), out=out, mode="clip")
         if places is None:
             out += self.rows

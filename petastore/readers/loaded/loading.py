@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.errors import DecodeError
-from petastore.inventory import Inventory
-from petastore.plan.unit import ReadUnit
+from petastore.inventory import DataFile, Inventory
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.loader import Read, RowGroupLoader
 from petastore.readers.loaded.memory import Memory
@@ -115,7 +114,7 @@ class Loads:
 
     Args:
         source: Where row groups are.
-        unit_of: `Plan.unit`.
+        inventory: That of the plan, in which row groups have the numbers that they are asked for by.
         loading: How they are loaded.
         arena: Where they stand together; None where they are arrays of their own.
         pool: Whose workers load them.
@@ -125,13 +124,13 @@ class Loads:
     def __init__(
         self,
         source: Readable,
-        unit_of: Callable[[int], ReadUnit],
+        inventory: Inventory,
         loading: Loading,
         arena: Arena | None,
         pool: Pool,
         sizes: NDArray[np.int64] | None,
     ) -> None:
-        self._datasets, self._unit_of, self._loading, self._arena = source.datasets, unit_of, loading, arena
+        self._datasets, self._inventory, self._loading, self._arena = source.datasets, inventory, loading, arena
         self._pool, self._sizes = pool, sizes
         self._files = loading.files_of_pass()
         self._reading = [dataset.reading(self._files) for dataset in self._datasets]
@@ -159,16 +158,15 @@ class Loads:
 
     def load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
         """A row group; a future, for other workers may still be at it."""
-        unit = self._unit_of(group)
-        source = self._loading.source_of(group)
-        rows = unit.rows[1]
-        read: Read = functools.partial(self._reading[source], unit.file, unit.row_group)
+        file, ordinal = self._place_of(group)
+        source, rows = self._loading.source_of(group), int(self._inventory.rows[group])
+        read: Read = functools.partial(self._reading[source], file, ordinal)
         if self._loading.extended is not None:
             rows, read = self._loading.extended(group, rows, read)
             read_order = None
         loader = self._loading.loaders[source]
         tasks, finish = loader.loading(rows, read_order, read, self._arena, most=self._pool.workers)
-        return together([functools.partial(_placed, task, unit) for task in tasks], finish, self._submit)
+        return together([functools.partial(_placed, task, file, ordinal) for task in tasks], finish, self._submit)
 
     def _load_several(self, asked: Sequence[Asked], futures: Sequence[Future[LoadedRowGroup]]) -> None:
         """Several small row groups: together, if they can be, and else one by one."""
@@ -187,12 +185,17 @@ class Loads:
         if not is_plain or self._pool.closed or any(read_order is not None for _, read_order in asked):
             return None
         (source,) = sources
-        units = [self._unit_of(group) for group, _ in asked]
-        read = functools.partial(self._datasets[source].read_together, units)
+        groups = [group for group, _ in asked]
+        read = functools.partial(self._datasets[source].read_together, [self._place_of(group) for group in groups])
         try:
-            return self._loading.loaders[source].load_together([unit.rows[1] for unit in units], read)
+            return self._loading.loaders[source].load_together(self._inventory.rows[groups].tolist(), read)
         except Exception:  # noqa: BLE001 - it is raised again by the one that it belongs to, if it stays
             return None
+
+    def _place_of(self, group: int) -> tuple[DataFile, int]:
+        """The file of a row group, and its ordinal there."""
+        inventory = self._inventory
+        return inventory.files[inventory.file[group]], int(inventory.ordinal[group])
 
     def close(self) -> None:
         """Closes files, as soon as nobody reads them."""
@@ -235,9 +238,9 @@ def _cancel_with(futures: Sequence[Future[LoadedRowGroup]], task: Future[None]) 
             future.cancel()
 
 
-def _placed(task: Callable[[], None], unit: ReadUnit) -> None:
+def _placed(task: Callable[[], None], file: DataFile, ordinal: int) -> None:
     """Runs a task that reads a row group; what it raises says of which file."""
     try:
         task()
     except DecodeError as problem:
-        raise problem.at(file=unit.file.path, row_group=unit.row_group) from problem.__cause__
+        raise problem.at(file=file.path, row_group=ordinal) from problem.__cause__

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import fs
 
 from petastore.errors import DatasetNotFoundError, MissingExtraError, RequestError, StorageError
+from petastore.once import once
 from petastore.storage.files.patterns import pattern_at
 from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.failures import answered, asking, foreign_text, raise_alone
@@ -94,7 +95,7 @@ class Location:
         of_files = [secret for path in itertools.islice(self.named.values(), 100) for secret in secrets_in_url(path)]
         return secrets_in_url(self.root) | secrets_in_options(made_with) | frozenset(of_files)
 
-    @property
+    @once
     def is_local(self) -> bool:
         """Whether it lies in the local file system, as Arrow reads it."""
         return bool(self.filesystem.type_name == "local")

@@ -51,13 +51,18 @@ class OpenFiles:
         self._most_idle = most_idle
         self._verified = Verified() if verified is None else verified
         self._closed = False
-        self._files: collections.OrderedDict[Footer, _File] = collections.OrderedDict()
+        self._files: collections.OrderedDict[str, _File] = collections.OrderedDict()
         self.make_anew()
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
         """Nobody holds the lock."""
         self._lock = threading.Lock()
+
+    def footer_of(self, file: DataFile) -> Footer | None:
+        """The footer of a file, where one of its row groups was read before and it is still open."""
+        kept = self._files.get(file.path)
+        return kept.footer if kept is not None and kept.footer.file == file else None
 
     def reading(self, location: Location, footer: Footer, ordinal: int, asked: Asked, *, whole: bool = True) -> Reading:
         """A file that is read by the calling thread alone, in a `with` block.
@@ -74,8 +79,8 @@ class OpenFiles:
             FileMissingError: It is missing.
             StorageError: It cannot be opened; reading may raise `RaisedByStorage` and what Arrow raises.
         """
-        file = self._files.get(footer)
-        if file is None:
+        file = self._files.get(footer.file.path)
+        if file is None or file.footer is not footer:
             file = _File(location, footer, location.join(footer.file.path), location.is_local)
         return Reading(self, self._verified, file, ordinal, asked, whole=whole)
 
@@ -93,16 +98,22 @@ class OpenFiles:
     def keep(self, file: _File, opened: _Opened) -> None:
         """Takes back a file that was lent."""
         with self._lock:
-            if opened.version is None or self._closed:
-                dropped = [opened]
-            else:
-                kept = self._files.setdefault(file.footer, file)
-                kept.idle.append(opened)
-                self._files.move_to_end(file.footer)
-                is_one_too_many = len(self._files) > self._most_idle
-                dropped = self._files.popitem(last=False)[1].given_up() if is_one_too_many else []
+            dropped = [opened] if opened.version is None or self._closed else self._kept(file, opened)
         for one in dropped:
             one.source.close()
+
+    def _kept(self, file: _File, opened: _Opened) -> list[_Opened]:
+        """Keeps a file open; what has to be closed for it."""
+        path, dropped = file.footer.file.path, list[_Opened]()
+        kept = self._files.setdefault(path, file)
+        if kept.footer is not file.footer:
+            dropped = kept.given_up()
+            kept = self._files[path] = file
+        kept.idle.append(opened)
+        self._files.move_to_end(path)
+        if len(self._files) > self._most_idle:
+            dropped += self._files.popitem(last=False)[1].given_up()
+        return dropped
 
     def close(self) -> None:
         """Closes what nobody reads, and from now on what comes back."""

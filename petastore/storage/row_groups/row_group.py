@@ -129,7 +129,7 @@ def _in_time(location: Location, file: DataFile, tables: Iterator[pa.Table]) -> 
 
     A local file is read by the calling thread, whoever that is: a daemon would cost more than most row groups.
     """
-    if is_daemon_of_ours() or location.is_local:
+    if location.is_local or is_daemon_of_ours():
         with waiting_for(location.url, f"read {file.path}", location.timeout_s):
             return next(tables, None)
     what = f"read {file.path}"
@@ -148,10 +148,10 @@ def _tables_of_parts(
     if small is not None:
         yield from small
         return
-    footer = footers.get(location, file)
+    lender = files or OpenFiles(most_idle=0)
+    footer = lender.footer_of(file) or footers.get(location, file)
     leaves = [leaves_of(footer, ordinal, part.columns, footer.metadata.num_row_groups) for part in parts]
     columns: Sequence[str] = ()
-    lender = files or OpenFiles(most_idle=0)
     whole = any(part.first is None for part in parts)
     try:
         with lender.reading(location, footer, ordinal, tuple(part.columns for part in parts), whole=whole) as reading:

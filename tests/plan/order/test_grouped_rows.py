@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from petastore.plan.batches.spans import each_once
 from petastore.plan.order.grouped_rows import GroupedRows, Permutation, Runs, inverse
 
 
@@ -45,7 +46,7 @@ def test_parts_of_runs_are_the_rows_that_were_asked_for(sizes: list[int], weight
     borders = np.cumsum([0, *sizes])
     for part, expected in zip(whole.cut(borders), written_out.cut(borders), strict=True):
         assert [array.tolist() for array in part.in_order()] == [array.tolist() for array in expected.in_order()]
-        assert part.distinct.tolist() == sorted(set(expected.groups.tolist()))
+        assert each_once(part).tolist() == sorted(set(expected.groups.tolist()))
         if part.runs is not None:
             in_file = Runs.of_file(part.runs.groups, part.runs.firsts, part.runs.counts)
             assert in_file.rows().tolist() == part.rows.tolist()
@@ -86,12 +87,12 @@ def test_long_parts_of_runs_are_runs_again() -> None:
 @given(st.lists(st.integers(0, 10**6), max_size=300))
 def test_each_row_group_is_told_once(groups: list[int]) -> None:
     rows = GroupedRows(np.array(groups, np.int32), np.zeros(len(groups), np.int64), None)
-    assert rows.distinct.tolist() == sorted(set(groups))
-    assert rows.distinct.dtype == np.int32
+    assert each_once(rows).tolist() == sorted(set(groups))
+    assert each_once(rows).dtype == np.int32
 
 
 def test_runs_without_rows_are_left_out() -> None:
     runs = Runs.of_file(np.array([4, 2, 5], np.int32), np.array([1, 7, 3]), np.array([2, 0, 1]))
     assert runs.groups.tolist() == [4, 5]
     assert runs.rows().tolist() == [1, 2, 3]
-    assert GroupedRows.of_runs(runs, None).distinct.tolist() == [4, 5]
+    assert each_once(GroupedRows.of_runs(runs, None)).tolist() == [4, 5]

@@ -1,0 +1,57 @@
+"""Prints the files of petastore that a batch crosses in a steady loader: `python -m tests.crossed_files FOLDER`.
+
+From `make_reader` to torch's tensors, by a profiler in all threads: whatever runs for the batches of one epoch once all
+files are open and found right, and the next epoch is planned.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+import petastore
+from petastore import Unischema, UnischemaField, make_reader, write_dataset
+from petastore.adapters.torch import DataLoader
+from petastore.codecs import NdarrayCodec
+from petastore.storage.row_groups import verified
+
+SCHEMA = Unischema(
+    "Frames",
+    [UnischemaField("id", "int64"), UnischemaField("x", "float32", (64, 64), NdarrayCodec())],
+)
+ROWS, BATCH, EPOCHS = 6_000, 32, 8
+BATCHES = ROWS // BATCH
+
+
+def main(folder: str) -> None:
+    """Writes a dataset, reads it for four epochs, and watches most of the fifth."""
+    rows = ({"id": number, "x": np.full((64, 64), number, np.float32)} for number in range(ROWS))
+    write_dataset(folder, SCHEMA, rows, rows_per_file=1_000, rows_per_row_group=100)
+    verified.SETTLED_S = 0.0  # files are believed as those are that are older than a minute
+    home = str(Path(petastore.__file__).parent)
+    crossed: set[str] = set()
+    watching = threading.Event()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and watching.is_set() and frame.f_code.co_filename.startswith(home):
+            crossed.add(frame.f_code.co_filename)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    with make_reader(folder, num_epochs=EPOCHS) as reader:
+        for number, _ in enumerate(DataLoader(reader, batch_size=BATCH)):
+            if number == 4 * BATCHES + BATCHES // 16:
+                watching.set()
+            if number == 4 * BATCHES + BATCHES // 2:
+                watching.clear()
+                break
+    sys.setprofile(None)
+    print(*sorted(str(Path(name).relative_to(home)) for name in crossed), sep="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
