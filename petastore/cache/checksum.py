@@ -6,8 +6,12 @@ its columns: one pass, in vectors. The sums go through CRC-32, and through a sum
 It finds with certainty: any change within one word, so every wrong byte; and what was cut off or added, as the length
 counts. Pages or sectors (512 bytes) that changed places, within a block or between blocks, and bytes that were shifted
 bring other words into the columns, since 2,053 is no multiple of anything that disks know. That is found unless sums
-agree by chance, as any other damage: fewer than one in 2⁶⁰. It does not find words of one block that changed places
-over a distance that is a multiple of 16,424 bytes, nor what somebody makes on purpose: it is no signature.
+agree by chance, as any other damage: fewer than one in 2⁶⁰.
+
+It does not find two wrong words in one column of one block, so at a distance that is a multiple of 16,424 bytes, whose
+differences cancel each other: words that changed places, or one bit that is wrong in both, once up and once down. Of two
+wrong bits in a block that is about one pair in 250,000. Nor does it find what somebody makes on purpose: it is no
+signature.
 """
 
 from __future__ import annotations

@@ -87,7 +87,10 @@ class Folder:
 
     def _kept(self) -> Iterator[tuple[str, int, int, int]]:
         for path in _scanned(self._entries):
-            for file in _scanned(path.path) if path.is_dir(follow_symlinks=False) else ():
+            if not path.is_dir(follow_symlinks=False):
+                Path(path).unlink()
+                continue
+            for file in _scanned(path.path):
                 found = file.stat(follow_symlinks=False)
                 if _NAME.fullmatch(file.name) and file.name[:2] == path.name and stat.S_ISREG(found.st_mode):
                     yield file.name, blocks(found.st_size), KEPT, found.st_mtime_ns
