@@ -1,16 +1,16 @@
 """A checksum as fast as memory, of entries that are read again and again. Pure.
 
-Bytes are taken as 64-bit words in rows of 2,053 (a prime), 64 rows to a block. What counts of a block are the sums of
+Bytes are taken as 64-bit words in rows of 1,031 (a prime), 128 rows to a block. What counts of a block are the sums of
 its columns: one pass, in vectors. The sums go through CRC-32, and through a sum with odd weights modulo 2⁶⁴.
 
 It finds with certainty: any change within one word, so every wrong byte; and what was cut off or added, as the length
-counts. Pages or sectors (512 bytes) that changed places, within a block or between blocks, and bytes that were shifted
-bring other words into the columns, since 2,053 is no multiple of anything that disks know. That is found unless sums
-agree by chance, as any other damage: fewer than one in 2⁶⁰.
+counts. Pages that changed places, within a block or between blocks, and bytes that were shifted, bring other words into
+the columns, since 1,031 is no multiple of anything that disks know. That is found unless sums agree by chance, as any
+other damage: fewer than one in 2⁶⁰.
 
-It does not find two wrong words in one column of one block, so at a distance that is a multiple of 16,424 bytes, whose
-differences cancel each other: words that changed places, or one bit that is wrong in both, once up and once down. Of two
-wrong bits in a block that is about one pair in 250,000. Nor does it find what somebody makes on purpose: it is no
+It does not find two wrong words in one column of one block, so at a distance that is a multiple of 8,248 bytes, whose
+differences cancel each other: words that changed places, or one bit that is wrong in both, once up and once down. Of
+two wrong bits in a block that is about one pair in 130,000. Nor does it find what somebody makes on purpose: it is no
 signature.
 """
 
@@ -25,8 +25,8 @@ __all__ = ["SIZE", "checksum"]
 SIZE = 12
 """Bytes of a checksum."""
 
-_WORDS = 2053
-_BLOCK = 64 * _WORDS * 8
+_WORDS = 1031
+_BLOCK = 128 * _WORDS * 8
 _MASK = (1 << 64) - 1
 _ODD = 0x9E3779B97F4A7C15
 _WEIGHTS = np.cumprod(np.full(_WORDS, _ODD, np.uint64))
@@ -47,7 +47,7 @@ def checksum(head: bytes, data: memoryview) -> bytes:
         False
     """
     length = len(data)
-    crc = zlib.crc32(length.to_bytes(8, "little"), zlib.crc32(head))
+    crc = zlib.crc32(head + length.to_bytes(8, "little"))
     weighed = 0
     for start in range(0, length, _BLOCK):
         sums = _column_sums(data[start : start + _BLOCK])
@@ -57,7 +57,7 @@ def checksum(head: bytes, data: memoryview) -> bytes:
 
 
 def _column_sums(block: memoryview) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Shape (2053,): the sums of the words of a block, column by column, as if zeros followed it."""
+    """Shape (1031,): the sums of the words of a block, column by column, as if zeros followed it."""
     words = len(block) // 8
     rows = words // _WORDS
     whole = np.frombuffer(block, np.dtype("<u8"), words)

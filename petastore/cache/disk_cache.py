@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -94,6 +94,25 @@ class CacheInfo:
     """Living readers that have announced what they will need."""
 
 
+class Entry:
+    """A `with` block in which the bytes of an entry can be looked at."""
+
+    __slots__ = ("_asked", "_found")
+
+    def __init__(self, *asked: Any) -> None:
+        self._asked = asked
+
+    def __enter__(self) -> memoryview:
+        find, *asked = self._asked
+        self._found: MappedEntry | FetchedEntry = find(*asked)
+        return self._found.view
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._found.close()
+
+
 class DiskCache:
     """Bytes by key, fetched once for all processes of a host, and never more than a limit.
 
@@ -126,7 +145,7 @@ class DiskCache:
         self._asked = verified_limit(limit)
         self._folder = Folder(self.location / _FOLDER)
         self._lock = Lock()
-        self._metrics = CacheMetrics()
+        self._counted = dict.fromkeys((field.name for field in dataclasses.fields(CacheMetrics)), 0)
         self._has_warned = False
         self._rests_until = 0.0
         self._ledger: Ledger | None = None
@@ -154,12 +173,12 @@ class DiskCache:
     @property
     def metrics(self) -> CacheMetrics:
         """What this cache did in this process so far."""
-        return self._metrics
+        with self._lock:
+            return CacheMetrics(**self._counted)
 
     # One entry
 
-    @contextlib.contextmanager
-    def entry(self, key: str, fetch: Fetch, *, size: int | None = None) -> Iterator[memoryview]:
+    def entry(self, key: str, fetch: Fetch, *, size: int | None = None) -> Entry:
         """The bytes under a key, from the disk, or else fetched and kept.
 
         Who wants a key that is being fetched, in any thread or process, waits for it, and fetches only where nothing
@@ -175,13 +194,12 @@ class DiskCache:
             A context with a read-only view of the bytes: mapped memory of the entry's file, or what `fetch` gave. The
             memory stays as long as anything refers to it, the view itself only inside the block.
         """
+        return Entry(self._entry, key, fetch, size)
+
+    def _entry(self, key: str, fetch: Fetch, size: int | None) -> MappedEntry | FetchedEntry:
         digest = digest_of(key)
         found, is_damaged = self._found(digest)
-        entry = self._made(digest, fetch, size, was_damaged=is_damaged) if found is None else found
-        try:
-            yield entry.view
-        finally:
-            entry.close()
+        return self._made(digest, fetch, size, was_damaged=is_damaged) if found is None else found
 
     def _found(self, digest: bytes) -> tuple[MappedEntry | None, bool]:
         """The entry, if it is there and right; and whether it is there and damaged."""
@@ -194,11 +212,13 @@ class DiskCache:
             self._bypass(problem)
             return None, False
         if entry is not None:
-            self._count(hits=1, bytes_read=len(entry.view))
-            self._note_use(entry, digest)
+            self._note_hit(entry, digest)
         return entry, False
 
-    def _note_use(self, entry: MappedEntry, digest: bytes) -> None:
+    def _note_hit(self, entry: MappedEntry, digest: bytes) -> None:
+        with self._lock:
+            self._counted["hits"] += 1
+            self._counted["bytes_read"] += len(entry.view)
         try:
             if self._ledger is not None:
                 self._ledger.note_use(entry.slot, digest)
@@ -353,10 +373,8 @@ class DiskCache:
 
     def _count(self, **more: int) -> None:
         with self._lock:
-            counted = self._metrics
-            self._metrics = dataclasses.replace(
-                counted, **{name: getattr(counted, name) + number for name, number in more.items()}
-            )
+            for name, number in more.items():
+                self._counted[name] += number
 
     def _bypass(self, problem: OSError) -> None:
         """Goes on without the disk, and says so once."""

@@ -14,8 +14,6 @@ None of it is believed: what does not fit its length, its key or its checksum is
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import errno
 import hashlib
 import mmap
@@ -44,6 +42,9 @@ BLOCK = 4096
 _HEAD = struct.Struct("<8sQ16sI16s")
 _MAGIC = b"petacch1"
 _ZEROS = bytes(16)
+_PAGES_AT_ONCE = mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)
+"""One by one, as they are touched, takes longer, and so does a mapping for writers; the memory is the page cache."""
+
 HEADER = _HEAD.size + SIZE
 """Bytes before the payload, which is aligned to as many."""
 
@@ -74,24 +75,28 @@ def size_on_disk(length: int) -> int:
     return -(-(length + HEADER) // BLOCK) * BLOCK
 
 
-@dataclasses.dataclass(frozen=True)
 class MappedEntry:
-    """An entry that was found right, in memory that its file lends."""
+    """An entry that was found right, in memory that its file lends.
 
-    mapped: mmap.mmap
-    """Header and payload, read-only."""
+    Attributes:
+        view: The payload, read-only.
+        slot: As the header says.
+    """
 
-    view: memoryview
-    """The payload."""
+    __slots__ = ("_mapped", "slot", "view")
 
-    slot: int
-    """As the header says."""
+    def __init__(self, mapped: mmap.mmap, slot: int) -> None:
+        self._mapped = mapped
+        self.view = memoryview(mapped)[HEADER:]
+        self.slot = slot
 
     def close(self) -> None:
         """Gives the memory back, or leaves that to whoever still has a view of it."""
-        with contextlib.suppress(BufferError):
+        try:
             self.view.release()
-            self.mapped.close()
+            self._mapped.close()
+        except BufferError:
+            pass
 
 
 def map_entry(path: Path | str, digest: bytes, most: int) -> MappedEntry | None:
@@ -116,31 +121,20 @@ def map_entry(path: Path | str, digest: bytes, most: int) -> MappedEntry | None:
             raise DamagedEntryError("it is no file") from problem
         raise
     try:
-        head, check, length, slot = _verified_head(fd, digest, most)
-        mapped = mmap.mmap(fd, HEADER + length, mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0), mmap.PROT_READ)
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode) or not HEADER <= found.st_size <= most:
+            raise DamagedEntryError(f"it has {found.st_size:,} bytes")
+        mapped = mmap.mmap(fd, found.st_size, _PAGES_AT_ONCE, mmap.PROT_READ)
     finally:
         os.close(fd)
-    view = memoryview(mapped)[HEADER:]
-    entry = MappedEntry(mapped, view, slot)
-    if checksum(head, view) != check:
-        entry.close()
-        raise DamagedEntryError("its checksum is wrong")
-    return entry
-
-
-def _verified_head(fd: int, digest: bytes, most: int) -> tuple[bytes, bytes, int, int]:
-    """The head as it was summed, the checksum, the payload's length, and the slot."""
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode) or not HEADER <= found.st_size <= most:
-        raise DamagedEntryError(f"it has {found.st_size:,} bytes")
-    header = os.pread(fd, HEADER, 0)
-    if len(header) != HEADER:
-        raise DamagedEntryError("it has no header")
-    head, check = header[: _HEAD.size], header[_HEAD.size :]
-    magic, length, of_key, slot, _ = _HEAD.unpack(head)
-    if magic != _MAGIC or of_key != digest or length != found.st_size - HEADER:
-        raise DamagedEntryError("its header is another's")
-    return head, check, length, slot
+    magic, length, of_key, slot, _ = _HEAD.unpack_from(mapped)
+    entry = MappedEntry(mapped, slot)
+    if magic == _MAGIC and of_key == digest and length == len(entry.view):
+        head = mapped[:HEADER]
+        if checksum(head[: _HEAD.size], entry.view) == head[_HEAD.size :]:
+            return entry
+    entry.close()
+    raise DamagedEntryError("it is not what was written under the key")
 
 
 def write_entry(fd: int, digest: bytes, slot: int, payload: memoryview) -> None:

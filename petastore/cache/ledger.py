@@ -29,7 +29,7 @@ from petastore.cache.location import limit_of_free_disk
 from petastore.cache.locks import LockedFile, locked
 from petastore.cache.next_use import LATEST, Priorities, first_words
 from petastore.cache.table import FREE, FUTURE, KEPT, WRITING, DamagedTableError, Rows, Table, slots_for, table_bytes
-from petastore.forks import made_anew_in_children
+from petastore.forks import Lock, made_anew_in_children
 
 __all__ = ["Ledger", "Totals"]
 
@@ -76,6 +76,7 @@ class Ledger:
     def __init__(self, folder: Folder, limit: int | None) -> None:
         self._folder = folder
         self._limit = limit
+        self._threads = Lock()
         self.most = 0
         """Bytes that one entry may have."""
         folder.make()
@@ -114,7 +115,7 @@ class Ledger:
         leaving: dict[int, int] = {}
         evicted = 0
         for _ in range(_ROUNDS):
-            with self._section() as table:
+            with self._section(counts) as table:
                 evicted += self._left(table, leaving)
                 for slot in table.find(digest):
                     if table.state[slot] in (KEPT, WRITING):
@@ -285,13 +286,21 @@ class Ledger:
     # The table, and how it is made
 
     @contextlib.contextmanager
-    def _section(self) -> Iterator[Table]:
-        """A block in which no other thread or process changes the table."""
-        lock = locked(self._folder.lock, patience=_PATIENCE_S)
-        if lock is None:
-            raise TimeoutError(errno.ETIMEDOUT, "others hold its lock", str(self._folder.lock))
-        with lock:
-            yield self._current()
+    def _section(self, size: int = 0) -> Iterator[Table]:
+        """A block in which no other thread or process changes the table.
+
+        Args:
+            size: Bytes for which room may have to be made. What goes for them is worked out before others have to wait,
+                but for what changes meanwhile.
+        """
+        with self._threads:
+            if size and self._table is not None and self._table.counted + size > self._table.room:
+                self._refresh(self._table)
+            lock = locked(self._folder.lock, patience=_PATIENCE_S)
+            if lock is None:
+                raise TimeoutError(errno.ETIMEDOUT, "others hold its lock", str(self._folder.lock))
+            with lock:
+                yield self._current()
 
     def _current(self) -> Table:
         if self._table is not None:

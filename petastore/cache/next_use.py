@@ -112,7 +112,7 @@ class Priorities:
         kept: int,
         readers: Sequence[Moving],
     ) -> None:
-        """Takes in what has changed.
+        """Takes in what has changed. Rows that change meanwhile are taken in the next time.
 
         Args:
             words: The entry of each row; shape (rows,), as of the next two.
@@ -131,6 +131,8 @@ class Priorities:
             when = self._when[:rows]
             stale |= (when >= 0) & (when < self._now)
         slots = np.flatnonzero(stale)
+        if len(slots) > _MANY and readers:
+            slots = slots[np.argsort(words[slots])]  # what is looked up in order is found in memory that is near
         self._worked_out += len(slots)
         self._used[slots] = used[slots]
         self._state[slots] = state[slots]

@@ -255,7 +255,8 @@ class Table:
 
     def is_row_of(self, slot: int, digest: bytes) -> bool:
         """Whether a row is, or was, that of a digest."""
-        return slot < self.slots and self.digest[slot].tobytes() == digest
+        at = self._offsets["digest"] + 16 * slot
+        return slot < self.slots and self._mapped[at : at + 16] == digest
 
     def _put(self, column: str, slot: int, value: int) -> None:
         os.pwrite(self._fd, value.to_bytes(8, "little", signed=True), self._offsets[column] + 8 * slot)

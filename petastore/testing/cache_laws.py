@@ -1,7 +1,7 @@
 """Laws that every cache of bytes keeps: subclass `CacheLaws`, say how to make a cache, and inherit the tests.
 
-A cache gives the bytes that were fetched under a key, never others; it asks for them once where it has room; and what it
-has on disk is never more than its limit.
+A cache gives the bytes that were fetched under a key, never others; it asks for them once where it has room; and what
+it has on disk is never more than its limit.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Source:
 
     Example:
         >>> source = Source()
-        >>> source.fetch("a", 3)() == source.bytes("a", 3), source.fetched
+        >>> source.fetch("a", 3)() == source.content("a", 3), source.fetched
         (True, ['a'])
     """
 
@@ -66,7 +66,7 @@ class Source:
         self.fetched: list[str] = []
 
     @staticmethod
-    def bytes(key: str, size: int) -> bytes:
+    def content(key: str, size: int) -> bytes:
         """What is under a key."""
         return np.random.default_rng([size, *key.encode()]).bytes(size)
 
@@ -75,7 +75,7 @@ class Source:
 
         def fetch() -> bytes:
             self.fetched.append(key)
-            return self.bytes(key, size)
+            return self.content(key, size)
 
         return fetch
 
@@ -94,7 +94,7 @@ class CacheLaws:
         """Asks for an entry, and verifies what comes."""
         with cache.entry(key, source.fetch(key, size)) as view:
             assert view.readonly
-            assert bytes(view) == source.bytes(key, size)
+            assert bytes(view) == source.content(key, size)
 
     def test_what_is_asked_again_is_not_fetched_again(self, tmp_path: Path) -> None:
         """Entries survive the cache that wrote them."""

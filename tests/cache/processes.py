@@ -69,10 +69,10 @@ def cold(folder: Path) -> dict[str, object]:
 
                 def fetch(key: str = key) -> bytes:
                     os.write(log, f"{key}\n".encode())
-                    return Source.bytes(key, 30_000)
+                    return Source.content(key, 30_000)
 
                 with cache.entry(key, fetch) as view:
-                    assert bytes(view) == Source.bytes(key, 30_000)
+                    assert bytes(view) == Source.content(key, 30_000)
 
     for child in together(run):
         assert os.waitpid(child, 0)[1] == 0
@@ -87,8 +87,8 @@ def writers(folder: Path) -> dict[str, object]:
         with DiskCache(folder, limit=LIMIT) as cache:
             for entry in range(7):
                 key = f"{number} {entry}"
-                with cache.entry(key, lambda key=key: Source.bytes(key, 40_000)) as view:  # type: ignore[misc]
-                    assert bytes(view) == Source.bytes(key, 40_000)
+                with cache.entry(key, lambda key=key: Source.content(key, 40_000)) as view:  # type: ignore[misc]
+                    assert bytes(view) == Source.content(key, 40_000)
             assert cache.metrics.bytes_written + cache.metrics.bypassed * 40_000 == 7 * 40_000
 
     children, samples = set(together(run)), []
@@ -139,8 +139,8 @@ def writes_for_ever(folder: Path, moment: int, told: int) -> None:
 
 def is_right(cache: DiskCache, key: str) -> bool:
     """Whether an entry is what it should be."""
-    with cache.entry(key, lambda: Source.bytes(key, 60_000)) as view:
-        return bytes(view) == Source.bytes(key, 60_000)
+    with cache.entry(key, lambda: Source.content(key, 60_000)) as view:
+        return bytes(view) == Source.content(key, 60_000)
 
 
 def dead(folder: Path) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -66,8 +65,8 @@ def test_a_file_has_room_for_what_it_says() -> None:
 
 def test_files_are_closed(tmp_path: Path) -> None:
     (tmp_path / "future").write_bytes(b"wrong")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         with pytest.raises(ValueError, match="header"):
             FutureFile(tmp_path / "future")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
