@@ -29,6 +29,11 @@ class Announcement:
     """The future of a reader as others see it, until it is closed or its process ends.
 
     Thread-safe. In a forked child it is nobody's, and does nothing.
+
+    Example:
+        >>> nobody_knows = Announcement()
+        >>> nobody_knows.move_to(1)
+        >>> nobody_knows.close()
     """
 
     def __init__(self, ledger: Ledger | None = None, file: LockedFile | None = None, uses: int = 0) -> None:

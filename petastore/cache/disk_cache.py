@@ -168,7 +168,7 @@ class DiskCache:
     def close(self) -> None:
         """Gives open files back. Views that are in use stay valid; a cache that is used again opens them again."""
         if self._ledger is not None:
-            self._ledger.make_anew()
+            self._ledger.close()
 
     @property
     def metrics(self) -> CacheMetrics:
@@ -332,6 +332,14 @@ class DiskCache:
 
         Raises:
             StorageError: There is no cache that can be used at this location.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
+            ...     with cache.entry("key", lambda: bytes(5000)) as view:
+            ...         pass
+            ...     (cache.info().entries, cache.info().entry_bytes), cache.prune(), cache.clear(), cache.info().entries
+            ((1, 8192), 0, 8192, 0)
         """
         totals = self._asked_of_ledger(Ledger.totals)
         return CacheInfo(

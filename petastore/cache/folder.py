@@ -79,26 +79,34 @@ class Folder:
             Path(self.entry(name)).unlink()
 
     def files(self) -> Rows:
-        """All files that count. What is nobody's, or was left behind by the dead, is removed on the way."""
-        found = [*self._kept(), *self._held(self.writing, WRITING), *self._held(self.futures, FUTURE)]
-        digests = np.frombuffer(bytes.fromhex("".join(name for name, *_ in found)), np.dtype("<u8")).reshape(-1, 2)
-        numbers = np.array([numbers for _, *numbers in found], np.int64).reshape(-1, 3)
+        """All files that count. What is nobody's, or was left behind by the dead, is removed on the way.
+
+        Files that are renamed meanwhile are found: those under `writing` are looked for first, which is where they come
+        from, and each name counts once.
+        """
+        found: dict[str, tuple[int, int, int]] = {}
+        found.update(self._held(self.writing, WRITING))
+        found.update(self._held(self.futures, FUTURE))
+        found.update(self._kept())
+        digests = np.frombuffer(bytes.fromhex("".join(found)), np.dtype("<u8")).reshape(-1, 2)
+        numbers = np.array(list(found.values()), np.int64).reshape(-1, 3)
         return Rows(digests, numbers[:, 0], numbers[:, 1], numbers[:, 2])
 
-    def _kept(self) -> Iterator[tuple[str, int, int, int]]:
+    def _kept(self) -> Iterator[tuple[str, tuple[int, int, int]]]:
         for path in _scanned(self._entries):
             if not path.is_dir(follow_symlinks=False):
                 Path(path).unlink()
                 continue
             for file in _scanned(path.path):
-                found = file.stat(follow_symlinks=False)
-                if _NAME.fullmatch(file.name) and file.name[:2] == path.name and stat.S_ISREG(found.st_mode):
-                    yield file.name, blocks(found.st_size), KEPT, found.st_mtime_ns
-                elif not stat.S_ISDIR(found.st_mode):
-                    Path(file).unlink()
+                with contextlib.suppress(FileNotFoundError):  # it leaves just now
+                    found = file.stat(follow_symlinks=False)
+                    if _NAME.fullmatch(file.name) and file.name[:2] == path.name and stat.S_ISREG(found.st_mode):
+                        yield file.name, (blocks(found.st_size), KEPT, found.st_mtime_ns)
+                    elif not stat.S_ISDIR(found.st_mode):
+                        Path(file).unlink()
 
     @staticmethod
-    def _held(folder: Path, state: int) -> Iterator[tuple[str, int, int, int]]:
+    def _held(folder: Path, state: int) -> Iterator[tuple[str, tuple[int, int, int]]]:
         for file in _scanned(folder):
             held = locked(Path(file.path), patience=0)
             if held is not None:
@@ -108,7 +116,7 @@ class Folder:
                 with contextlib.suppress(FileNotFoundError):  # its holder may be done with it
                     size = blocks(file.stat(follow_symlinks=False).st_size)
                     if size:
-                        yield file.name, size, state, 0
+                        yield file.name, (size, state, 0)
 
 
 def names_in(folder: Path) -> set[str]:

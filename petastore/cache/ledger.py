@@ -94,6 +94,11 @@ class Ledger:
         self._announced: list[str] = []
         self._futures: list[FutureFile] = []
 
+    def close(self) -> None:
+        """Gives open files back; the next call opens them again."""
+        with self._threads:
+            self.make_anew()
+
     # Rows come and go
 
     def reserve(self, file: LockedFile, size: int, *, has_to: bool = False) -> tuple[int | None, int]:
@@ -124,12 +129,20 @@ class Ledger:
                 if not victims:
                     taken = None if victims is None else table.take(digest, counts, WRITING, 0)
                     if taken is not None:
-                        os.ftruncate(file.fd, size)
+                        self._lengthen(table, taken, file, size)
                     return taken, evicted
                 leaving = self._marked(table, victims)
             self._remove(table, leaving)
         with self._section() as table:
             return None, evicted + self._left(table, leaving)
+
+    @staticmethod
+    def _lengthen(table: Table, slot: int, file: LockedFile, size: int) -> None:
+        try:
+            os.ftruncate(file.fd, size)
+        except BaseException:
+            table.free(slot)
+            raise
 
     def _victims(self, table: Table, digest: bytes, size: int, *, has_to: bool) -> list[int] | None:
         """The rows that go for another one; None where it is not to come in."""
@@ -245,10 +258,13 @@ class Ledger:
         if held is None:
             return
         with held:
-            os.ftruncate(held.fd, 0)  # bytes go before what counts them
+            if path.parent == self._folder.writing:
+                os.ftruncate(held.fd, 0)  # its bytes go before what counts them, and its name, which is held, last
+            else:
+                path.unlink(missing_ok=True)  # never shorter: others may look at it in memory
             with contextlib.suppress(ValueError):  # a name that is none of ours
                 self.release(bytes.fromhex(path.name), is_there=Path(self._folder.entry(path.name)).exists())
-            path.unlink()
+            path.unlink(missing_ok=True)
 
     # All rows
 

@@ -55,6 +55,10 @@ class LockedFile:
             fcntl.flock(fd, fcntl.LOCK_UN)  # closing alone would leave it locked as long as a child has it open, too
             os.close(fd)
 
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            self.close()
+
     def __enter__(self) -> Self:
         return self
 

@@ -125,7 +125,7 @@ class Priorities:
         stale = (used != self._used[:rows]) | (state != self._state[:rows])
         if tuple(readers) != self._readers or (len(readers) > 1 and self._worked_out > max(rows, _MANY)):
             self._readers, self._began = tuple(readers), [reader.position for reader in readers]
-            self._worked_out = 0
+            self._worked_out = -rows
             stale[:] = True
         elif readers:
             when = self._when[:rows]

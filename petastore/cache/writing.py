@@ -101,7 +101,7 @@ class Writing:
         self.file, file.path = None, target  # the name under `writing` may be another's at once
         try:
             if not self._ledger.commit(self._digest, state):
-                target.unlink()
+                target.unlink(missing_ok=True)
         except BaseException:
             file.close()
             raise

@@ -116,6 +116,15 @@ def test_an_order_of_other_numbers_is_refused(tmp_path: Path, order: Any) -> Non
         cache.announce(["a", "b", "c"], order)
 
 
+def test_small_entries_are_as_many_as_the_ledger_has_rows(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        for number in range(100):
+            assert ask(cache, f"{number}", b"%d" % number) == b"%d" % number
+        assert cache.info().entries == 64
+        assert cache.metrics.bytes_evicted == 36 * 4096
+        assert ask(cache, "99", b"wrong") == b"99"
+
+
 def test_views_outlive_eviction_and_the_cache(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "key", bytes(range(256)))
@@ -225,7 +234,7 @@ def test_a_disk_that_does_not_take_it_is_bypassed_with_one_warning(
             assert len(told) == 1
             assert ask(cache, "kept", b"wrong") == b"kept"
         assert cache.metrics.bypassed == 3
-        assert list((tmp_path / "petastore-cache-1/writing").iterdir()) == [] or place == "reserve"
+        assert list((tmp_path / "petastore-cache-1/writing").iterdir()) == []
         assert ask(cache, "key") == b"right"  # it is kept now
         assert ask(cache, "key", b"wrong") == b"right"
         assert cache.info().entries == 2

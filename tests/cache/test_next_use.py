@@ -113,6 +113,26 @@ def test_what_may_not_go_does_not() -> None:
     assert priorities.victims(np.ones(2, np.int64), 0, 0, -1) == []
 
 
+def test_with_several_readers_not_all_is_worked_out_anew_each_time() -> None:
+    rows, looked_up = 2000, []
+
+    class Counting(Future):
+        def next_use(self, words: NDArray[np.uint64], position: int) -> NDArray[np.int64]:
+            looked_up.append(len(words))
+            return super().next_use(words, position)
+
+    random, entries = np.random.default_rng(0), words(range(rows))
+    readers = [Reader(Counting.of(entries, random.permutation(rows))) for _ in range(3)]
+    priorities, used = Priorities(rows), np.ones(rows, np.int64)
+    for clock in range(2, 300):
+        used[clock] = clock
+        for moving in readers:
+            moving.position += 1
+        priorities.refresh(entries, used, np.full(rows, KEPT), KEPT, readers)
+    assert looked_up[:3] == [rows] * 3
+    assert sum(looked_up[3:]) < 300 * 3 * 20
+
+
 def test_many_go_at_once() -> None:
     rows = 1000
     used = np.random.default_rng(0).permutation(rows) + 1
