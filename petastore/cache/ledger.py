@@ -284,7 +284,7 @@ class Ledger:
         """Makes the table anew of the files that are there; the bytes that count less than before.
 
         Raises:
-            OSError: Rows cannot be read or removed.
+            OSError: Files cannot be read or removed.
         """
         self.settle()
         with self._section() as table:
@@ -358,7 +358,7 @@ class Ledger:
 
 
 def _with_last_uses(files: Rows, table: Table) -> Rows:
-    """Rows with the last uses that a table knows."""
+    """The same rows, with the last uses that a table knows."""
     rows = table.rows
     order = np.argsort(table.digest[:rows, 0])
     words = table.digest[:rows, 0][order]

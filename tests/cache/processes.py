@@ -171,6 +171,60 @@ def dead(folder: Path) -> dict[str, object]:
     return {"living": living, "kept": kept, "after": after, "left": left}
 
 
+def anything(folder: Path) -> dict[str, object]:
+    """Processes that do whatever can be done, some of which are killed, while entries are damaged: what comes of it."""
+    chance = random.Random(1)  # noqa: S311 - whom, and when
+    running = {forked(lambda number=number: does_anything(folder, number)) for number in range(PROCESSES)}  # type: ignore[misc]
+    most = deaths = 0
+    while running:
+        most = max(most, bytes_at_one_moment(folder))
+        if chance.random() < 0.05 and deaths < PROCESSES:
+            child = chance.choice(sorted(running))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            deaths += 1
+            running.remove(child)
+            running.add(forked(lambda number=PROCESSES + deaths: does_anything(folder, number)))  # type: ignore[misc]
+        running = {child for child in running if is_alive(child)}
+    with DiskCache(folder, limit=LIMIT) as cache:
+        left = sum(1 for name in ("writing", "futures") for _ in (folder / "petastore-cache-1" / name).iterdir())
+        cache.prune()
+        entries = [path for path in (folder / "petastore-cache-1/entries").rglob("*") if path.is_file()]
+        return {"most": most, "left": left, "lost": len(entries) - cache.info().entries}
+
+
+def does_anything(folder: Path, seed: int) -> None:
+    """What one of them does."""
+    chance = random.Random(seed)  # noqa: S311 - deeds
+    cache = DiskCache(folder, limit=LIMIT)
+    keys = [f"entry {number}" for number in range(40)]
+    announcement = cache.announce([], [])
+    for step in range(300):
+        deed = chance.choices(["ask", "announce", "move", "all", "open", "damage"], [80, 4, 4, 2, 2, 2])[0]
+        if deed == "ask":
+            assert is_right(cache, chance.choice(keys)), step
+        elif deed == "announce":
+            announcement.close()
+            announcement = cache.announce(keys, [chance.randrange(len(keys)) for _ in range(100)])
+        elif deed == "move":
+            announcement.move_to(chance.randrange(100))
+        elif deed == "all":
+            chance.choice([cache.info, cache.clear, cache.prune])()
+        elif deed == "open":
+            cache.close()
+            cache = DiskCache(folder, limit=LIMIT)
+        else:
+            damages(chance, [*(folder / "petastore-cache-1/entries").rglob("??*")])
+    announcement.close()
+
+
+def damages(chance: random.Random, paths: list[Path]) -> None:
+    """Makes a byte of some file another one."""
+    with contextlib.suppress(OSError), chance.choice([*paths, Path("/")]).open("r+b") as file:
+        file.seek(chance.randrange(1000))
+        file.write(b"wrong")
+
+
 def was_kept(cache: DiskCache, key: str) -> bool:
     """Whether an entry is there; it is not made."""
 
@@ -183,5 +237,5 @@ def was_kept(cache: DiskCache, key: str) -> bool:
 
 
 if __name__ == "__main__":
-    programs = {program.__name__: program for program in (cold, writers, killed, dead)}
+    programs = {program.__name__: program for program in (cold, writers, killed, dead, anything)}
     print(json.dumps(programs[sys.argv[1]](Path(sys.argv[2]))))

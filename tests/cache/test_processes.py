@@ -48,3 +48,11 @@ def test_killed_writers_leave_the_limit_right_bytes_and_nothing_aside(tmp_path: 
 def test_the_future_of_a_dead_reader_is_none(tmp_path: Path, repository: Path) -> None:
     outcome = outcome_of("dead", tmp_path, repository)
     assert outcome == {"living": 1, "kept": 12, "after": 0, "left": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_whatever_processes_do_the_limit_holds_and_bytes_are_right(tmp_path: Path, repository: Path) -> None:
+    outcome = outcome_of("anything", tmp_path, repository)
+    assert outcome.pop("most") <= LIMIT
+    assert outcome == {"left": 0, "lost": 0}
