@@ -6,9 +6,11 @@ import contextlib
 import json
 import os
 import random
+import resource
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -218,6 +220,26 @@ def does_anything(folder: Path, seed: int) -> None:
     announcement.close()
 
 
+def full(folder: Path) -> dict[str, object]:
+    """A process for which the system lets no file grow above 20,000 bytes: what it is given, and told."""
+    with DiskCache(folder, limit=LIMIT) as cache, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        right = all(is_right(cache, f"large {number}") for number in range(3))
+        with cache.entry("small", lambda: bytes(1000)) as view:
+            right &= len(view) == 1000
+        left = sum(1 for _ in (folder / "petastore-cache-1/writing").iterdir())
+        kept = was_kept(cache, "small")
+        bypassed = cache.metrics.bypassed
+    return {
+        "right": right,
+        "kept": kept,
+        "bypassed": bypassed,
+        "left": left,
+        "told": [one.category.__name__ for one in told],
+    }
+
+
 def damages(chance: random.Random, paths: list[Path]) -> None:
     """Makes a byte of some file another one."""
     with contextlib.suppress(OSError), chance.choice([*paths, Path("/")]).open("r+b") as file:
@@ -237,5 +259,5 @@ def was_kept(cache: DiskCache, key: str) -> bool:
 
 
 if __name__ == "__main__":
-    programs = {program.__name__: program for program in (cold, writers, killed, dead, anything)}
+    programs = {program.__name__: program for program in (cold, writers, killed, dead, anything, full)}
     print(json.dumps(programs[sys.argv[1]](Path(sys.argv[2]))))

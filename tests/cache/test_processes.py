@@ -56,3 +56,8 @@ def test_whatever_processes_do_the_limit_holds_and_bytes_are_right(tmp_path: Pat
     outcome = outcome_of("anything", tmp_path, repository)
     assert outcome.pop("most") <= LIMIT
     assert outcome == {"left": 0, "lost": 0}
+
+
+def test_where_the_system_lets_files_not_grow_what_is_read_is_right(tmp_path: Path, repository: Path) -> None:
+    outcome = outcome_of("full", tmp_path, repository)
+    assert outcome == {"right": True, "kept": True, "bypassed": 3, "left": 0, "told": ["CacheBypassWarning"]}
