@@ -27,9 +27,10 @@ PetastoreError
 Each is also the built-in that one would guess, so `except ValueError`, `except FileNotFoundError` and
 `except TimeoutError` work, whatever the file system itself raised. A message says what was asked, what was found, why
 that cannot be and what to do. The `CodecError`s say where: `column`, `file`,
-`row_group` and `row` are filled in at the border of the stage that knows them, by `CodecError.at`. Two warnings have
-categories of their own: `RetiredWarning`, of parameters that are accepted and have no effect any more, and
-`AbandonedThreadWarning`, of threads that wait for storage which does not answer.
+`row_group` and `row` are filled in at the border of the stage that knows them, by `CodecError.at`. Three warnings
+have categories of their own: `RetiredWarning`, of parameters that are accepted and have no effect any more,
+`AbandonedThreadWarning`, of threads that wait for storage which does not answer, and `CacheBypassWarning`, of a local
+disk that does not keep what is read.
 
 Example:
     >>> issubclass(RequestError, ValueError)
@@ -46,6 +47,7 @@ from typing import Self
 
 __all__ = [
     "AbandonedThreadWarning",
+    "CacheBypassWarning",
     "CodecError",
     "DatasetChangedError",
     "DatasetExistsError",
@@ -77,6 +79,10 @@ class RetiredWarning(FutureWarning):
 
 class AbandonedThreadWarning(RuntimeWarning):
     """Storage did not answer, and the thread that waits for it could not be ended; the message says what it asked."""
+
+
+class CacheBypassWarning(RuntimeWarning):
+    """The local disk does not keep what is read: it is full, read-only, not permitted or too slow. Reading goes on."""
 
 
 class PetastoreError(Exception):

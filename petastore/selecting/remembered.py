@@ -12,13 +12,13 @@ import dataclasses
 import logging
 import os
 import shutil
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.cache.location import user_cache_directory
 from petastore.errors import RequestError
 from petastore.plan.selection import Pruned, Selection
 from petastore.selecting.selection_file import Kept, read_pruned_selection_file, selection_bytes, write_aside
@@ -45,19 +45,10 @@ def selection_directory(asked: str | os.PathLike[str] | bool) -> Path | None:
         (PosixPath('/scratch/selections'), None)
     """
     if isinstance(asked, bool):
-        return _default_directory() / "selections" if asked else None
+        return user_cache_directory() / "selections" if asked else None
     if not isinstance(asked, (str, os.PathLike)) or not os.fspath(asked) or "://" in os.fspath(asked):
         raise RequestError(f"selection_cache={asked!r}, but it is a local directory, True or False")
     return Path(asked)
-
-
-def _default_directory() -> Path:
-    named = os.environ.get("PETASTORE_CACHE")
-    if named:
-        return Path(named)
-    if sys.platform == "darwin":
-        return Path("~/Library/Caches/petastore").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "petastore"
 
 
 def selection_of(kept: dict[int, Kept], rows: NDArray[np.int64], pruned: tuple[Pruned, ...] = ()) -> Selection:

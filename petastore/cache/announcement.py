@@ -1,0 +1,91 @@
+"""What a reader announces of its future, so that the cache keeps what is needed next."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.cache.entry_file import digest_of, write_all
+from petastore.cache.folder import Folder
+from petastore.cache.futures import future_bytes, note_position, uses_within
+from petastore.cache.ledger import Ledger
+from petastore.cache.locks import LockedFile
+from petastore.cache.next_use import Future, first_words
+from petastore.cache.table import FUTURE
+from petastore.cache.writing import Writing
+
+__all__ = ["Announcement", "announced"]
+
+_SHARE = 64
+
+
+class Announcement:
+    """The future of a reader as others see it, until it is closed or its process ends.
+
+    Thread-safe. In a forked child it is nobody's, and does nothing.
+
+    Example:
+        >>> nobody_knows = Announcement()
+        >>> nobody_knows.move_to(1)
+        >>> nobody_knows.close()
+    """
+
+    def __init__(self, ledger: Ledger | None = None, file: LockedFile | None = None, uses: int = 0) -> None:
+        self._ledger = ledger
+        self._file = file
+        self.uses = uses
+        """How many uses others know of: the disk sets a bound."""
+
+    def move_to(self, position: int) -> None:
+        """Says how many uses were begun: `position` of the order, those that are asked for now included."""
+        if self._file is not None and self._file.fd >= 0:
+            note_position(self._file.fd, min(max(position, 0), self.uses))
+
+    def close(self) -> None:
+        """Takes it back; again does nothing."""
+        file, self._file = self._file, None
+        if file is None or file.fd < 0 or self._ledger is None:
+            return
+        try:
+            with contextlib.suppress(OSError):  # what cannot be removed now is removed when the cache is next opened
+                file.path.unlink()
+                self._ledger.release(bytes.fromhex(file.path.name))
+        finally:
+            file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def announced(folder: Folder, ledger: Ledger, keys: Sequence[str], order: NDArray[np.int64]) -> Announcement:
+    """Writes a future down for all processes that share a cache.
+
+    Args:
+        folder: Of the cache.
+        ledger: Of the same.
+        keys: Of entries.
+        order: The numbers of the keys in the order of their use; shape (uses,). What takes more than a 64th of the
+            cache is left out from the end.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    used, numbers = np.unique(order[: uses_within(ledger.most // _SHARE)], return_inverse=True)
+    future = Future.of(first_words([digest_of(keys[number]) for number in used.tolist()]), numbers)
+    data = future_bytes(future)
+    digest = secrets.token_bytes(16)
+    with Writing(folder, ledger, digest) as writing:
+        if not writing.write(len(data), lambda fd, _: write_all(fd, data, 0), has_to=True):
+            return Announcement()
+        return Announcement(ledger, writing.place(folder.futures / digest.hex(), FUTURE), len(numbers))

@@ -1,0 +1,421 @@
+"""Bytes by key on the local disk, shared by all processes of a host, under one hard limit."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.cache.announcement import Announcement, announced
+from petastore.cache.entry_file import (
+    HEADER,
+    DamagedEntryError,
+    MappedEntry,
+    digest_of,
+    map_entry,
+    size_on_disk,
+    write_entry,
+)
+from petastore.cache.folder import Folder
+from petastore.cache.ledger import Ledger
+from petastore.cache.location import cache_location, verified_limit
+from petastore.cache.writing import Writing
+from petastore.errors import CacheBypassWarning, RequestError, StorageError
+from petastore.forks import Lock
+
+__all__ = ["CacheInfo", "CacheMetrics", "DiskCache"]
+
+Fetch: TypeAlias = Callable[[], Any]
+"""Gives bytes, as any C-contiguous buffer."""
+
+_Answer = TypeVar("_Answer")
+
+_FOLDER = "petastore-cache-1"
+_REST_S = 60.0
+"""How long a ledger that others hold for long is let alone."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheMetrics:
+    """What a cache did in this process since it was opened."""
+
+    hits: int = 0
+    """Entries that were there."""
+
+    misses: int = 0
+    """Entries that were fetched."""
+
+    bytes_read: int = 0
+    """Payload of hits."""
+
+    bytes_written: int = 0
+    """Payload of entries that were kept."""
+
+    bytes_evicted: int = 0
+    """Bytes of disk that entries gave up for others."""
+
+    damaged: int = 0
+    """Entries that were not what was written; they were removed and fetched again."""
+
+    bypassed: int = 0
+    """Misses that were not kept: too large, needed later than what is there, or the disk did not take them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheInfo:
+    """What a cache has on disk, of all processes."""
+
+    location: Path
+    """Its folder."""
+
+    limit: int
+    """Bytes that all of its files may have together."""
+
+    entries: int
+    """Entries that are kept."""
+
+    entry_bytes: int
+    """Bytes of disk that they count, in whole blocks of 4 KiB."""
+
+    ledger_bytes: int
+    """Bytes of the ledger."""
+
+    readers: int
+    """Living readers that have announced what they will need."""
+
+
+class Entry:
+    """A `with` block in which the bytes of an entry can be looked at."""
+
+    __slots__ = ("_asked", "_found")
+
+    def __init__(self, *asked: Any) -> None:
+        self._asked = asked
+
+    def __enter__(self) -> memoryview:
+        find, *asked = self._asked
+        self._found: MappedEntry | FetchedEntry = find(*asked)
+        return self._found.view
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._found.close()
+
+
+class DiskCache:
+    """Bytes by key, fetched once for all processes of a host, and never more than a limit.
+
+    Thread-safe. Any number of processes may open the same location. A forked child may go on with what it inherited,
+    and a cache that is pickled is opened again where it arrives. Where the disk is full, read-only, not permitted or
+    too slow, bytes are fetched and not kept, and one `CacheBypassWarning` says why.
+
+    Args:
+        location: A local directory, in which the cache has a folder of its own; None for the user's cache directory.
+        limit: Bytes that all files of the cache may have together, 65,536 at least. The processes that share a location
+            share a limit: that which was asked for last. None takes it as it is, or else a quarter of the free disk.
+
+    Raises:
+        RequestError: Location or limit cannot be.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
+        ...     for _ in range(2):
+        ...         with cache.entry("part-0@7:3:image", lambda: b"fetched once") as view:
+        ...             print(bytes(view))
+        ...     cache.metrics.hits, cache.metrics.misses
+        b'fetched once'
+        b'fetched once'
+        (1, 1)
+    """
+
+    def __init__(self, location: str | os.PathLike[str] | None = None, *, limit: int | None = None) -> None:
+        self.location = cache_location(location)
+        self._asked = verified_limit(limit)
+        self._folder = Folder(self.location / _FOLDER)
+        self._lock = Lock()
+        self._counted = dict.fromkeys((field.name for field in dataclasses.fields(CacheMetrics)), 0)
+        self._has_warned = False
+        self._rests_until = 0.0
+        self._ledger: Ledger | None = None
+        try:
+            self._ledger = Ledger(self._folder, self._asked)
+        except OSError as problem:
+            self._bypass(problem)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _opened, (str(self.location), self._asked)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Gives open files back. Views that are in use stay valid; a cache that is used again opens them again."""
+        if self._ledger is not None:
+            self._ledger.close()
+
+    @property
+    def metrics(self) -> CacheMetrics:
+        """What this cache did in this process so far."""
+        with self._lock:
+            return CacheMetrics(**self._counted)
+
+    # One entry
+
+    def entry(self, key: str, fetch: Fetch, *, size: int | None = None) -> Entry:
+        """The bytes under a key, from the disk, or else fetched and kept.
+
+        Who wants a key that is being fetched, in any thread or process, waits for it, and fetches only where nothing
+        came of that. No lock is held inside the `with` block.
+
+        Args:
+            key: Names the bytes, with their version: other bytes need another key.
+            fetch: Gives the bytes as any C-contiguous buffer; what it raises is raised here. It must not ask this
+                cache.
+            size: How many bytes there will be, if that is known: who is too large to be kept is not waited for.
+
+        Returns:
+            A context with a read-only view of the bytes: mapped memory of the entry's file, or what `fetch` gave. The
+            memory stays as long as anything refers to it, the view itself only inside the block.
+        """
+        return Entry(self._entry, key, fetch, size)
+
+    def _entry(self, key: str, fetch: Fetch, size: int | None) -> MappedEntry | FetchedEntry:
+        digest = digest_of(key)
+        found, is_damaged = self._found(digest)
+        return self._made(digest, fetch, size, was_damaged=is_damaged) if found is None else found
+
+    def _found(self, digest: bytes) -> tuple[MappedEntry | None, bool]:
+        """The entry, if it is there and right; and whether it is there and damaged."""
+        most = sys.maxsize if self._ledger is None else self._ledger.most
+        try:
+            entry = map_entry(self._folder.entry(digest.hex()), digest, most)
+        except DamagedEntryError:
+            return None, True
+        except OSError as problem:
+            self._bypass(problem)
+            return None, False
+        if entry is not None:
+            self._note_hit(entry, digest)
+        return entry, False
+
+    def _note_hit(self, entry: MappedEntry, digest: bytes) -> None:
+        with self._lock:
+            self._counted["hits"] += 1
+            self._counted["bytes_read"] += len(entry.view)
+        try:
+            if self._ledger is not None:
+                self._ledger.note_use(entry.slot, digest)
+        except OSError as problem:
+            self._bypass(problem)
+
+    def _made(self, digest: bytes, fetch: Fetch, size: int | None, *, was_damaged: bool) -> MappedEntry | FetchedEntry:
+        """The entry as it was fetched: by us, or by who did it while we waited."""
+        writing = self._begun(digest, size)
+        if writing is None:
+            fetched = FetchedEntry.of(fetch())
+            self._count(misses=1, bypassed=1, damaged=int(was_damaged))
+            return fetched
+        with writing:
+            entry = self._found_or_removed(digest)
+            if entry is not None:
+                return entry
+            fetched = FetchedEntry.of(fetch())
+            is_kept = self._keep(writing, digest, fetched.view)
+        self._count(
+            misses=1,
+            bytes_written=len(fetched.view) if is_kept else 0,
+            bytes_evicted=writing.evicted,
+            bypassed=0 if is_kept else 1,
+        )
+        return fetched
+
+    def _begun(self, digest: bytes, size: int | None) -> Writing | None:
+        """The right to make an entry, once nobody else has it; None where it cannot be kept."""
+        ledger = self._ledger
+        if ledger is None or time.monotonic() < self._rests_until:
+            return None
+        if size is not None and size_on_disk(size) > ledger.most:
+            return None
+        try:
+            return Writing(self._folder, ledger, digest)
+        except OSError as problem:
+            self._bypass(problem)
+            return None
+
+    def _found_or_removed(self, digest: bytes) -> MappedEntry | None:
+        """The entry that somebody made meanwhile; one that is damaged is removed. The caller holds its name."""
+        entry, is_damaged = self._found(digest)
+        if is_damaged and self._ledger is not None:
+            self._count(damaged=1)
+            try:
+                self._folder.remove_entry(digest.hex())
+                self._ledger.release(digest)
+            except OSError as problem:
+                self._bypass(problem)
+        return entry
+
+    def _keep(self, writing: Writing, digest: bytes, payload: memoryview) -> bool:
+        def write(fd: int, slot: int) -> None:
+            write_entry(fd, digest, slot, payload)
+
+        try:
+            if not writing.write(HEADER + len(payload), write):
+                return False
+            writing.place(Path(self._folder.entry(digest.hex()))).close()
+        except OSError as problem:
+            self._bypass(problem)
+            return False
+        return True
+
+    # All entries
+
+    def announce(self, keys: Sequence[str], order: Sequence[int] | NDArray[np.integer[Any]]) -> Announcement:
+        """Says what a reader will use, in which order: the rest of this epoch and the next, say.
+
+        What is announced last is kept before what is needed later, by this or any other reader, and all of it before
+        what nobody has announced. Before it asks for the entry at place `n` of the order, the reader moves to `n + 1`.
+
+        Args:
+            keys: Of entries, each once.
+            order: The numbers of the keys in the order of their use, fewer than 2³²; shape (uses,).
+
+        Returns:
+            The announcement, to be closed when another takes its place, or the reader ends.
+
+        Raises:
+            RequestError: A number has no key.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
+            ...     keys, order = ["a", "b", "c"], [0, 1, 2, 0, 1, 2]
+            ...     with cache.announce(keys, order) as announcement:
+            ...         for place, number in enumerate(order):
+            ...             announcement.move_to(place + 1)
+            ...             with cache.entry(keys[number], lambda: b"bytes") as view:
+            ...                 pass
+            ...     cache.metrics.hits
+            3
+        """
+        numbers = np.asarray(order, np.int64)
+        if numbers.ndim != 1 or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(keys)):
+            raise RequestError(
+                f"an order of {len(keys):,} keys has numbers from 0 to {len(keys) - 1:,} in one dimension"
+            )
+        if self._ledger is None:
+            return Announcement()
+        try:
+            return announced(self._folder, self._ledger, keys, numbers)
+        except OSError as problem:
+            self._bypass(problem)
+            return Announcement()
+
+    def info(self) -> CacheInfo:
+        """What all processes have in the cache.
+
+        Raises:
+            StorageError: There is no cache that can be used at this location.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
+            ...     with cache.entry("key", lambda: bytes(5000)) as view:
+            ...         pass
+            ...     (cache.info().entries, cache.info().entry_bytes), cache.prune(), cache.clear(), cache.info().entries
+            ((1, 8192), 0, 8192, 0)
+        """
+        totals = self._asked_of_ledger(Ledger.totals)
+        return CacheInfo(
+            self._folder.root, totals.limit, totals.entries, totals.bytes, totals.ledger_bytes, totals.readers
+        )
+
+    def prune(self) -> int:
+        """Removes what nobody needs: what killed processes left, and what is no entry; counts again what there is.
+
+        Returns:
+            Bytes that count less than before.
+
+        Raises:
+            StorageError: There is no cache that can be used at this location.
+        """
+        return self._asked_of_ledger(Ledger.rebuild)
+
+    def clear(self) -> int:
+        """Removes all entries. Views that are in use stay valid.
+
+        Returns:
+            Bytes that they took on disk.
+
+        Raises:
+            StorageError: There is no cache that can be used at this location.
+        """
+        return self._asked_of_ledger(Ledger.clear)
+
+    def _asked_of_ledger(self, ask: Callable[[Ledger], _Answer]) -> _Answer:
+        try:
+            self._ledger = self._ledger or Ledger(self._folder, self._asked)
+            return ask(self._ledger)
+        except OSError as problem:
+            raise StorageError(
+                f"the cache at {self._folder.root} cannot be used: {problem}", errno=problem.errno
+            ) from problem
+
+    # What is told
+
+    def _count(self, **more: int) -> None:
+        with self._lock:
+            for name, number in more.items():
+                self._counted[name] += number
+
+    def _bypass(self, problem: OSError) -> None:
+        """Goes on without the disk, and says so once."""
+        if isinstance(problem, TimeoutError):
+            self._rests_until = time.monotonic() + _REST_S
+        with self._lock:
+            has_warned, self._has_warned = self._has_warned, True
+        if not has_warned:
+            warnings.warn(
+                f"the cache at {self._folder.root} is bypassed where its disk does not take part: {problem}. What is "
+                "read is right, and is fetched again each time; free disk space, or choose another location or limit",
+                CacheBypassWarning,
+                stacklevel=2,
+            )
+
+
+def _opened(location: str, limit: int | None) -> DiskCache:
+    return DiskCache(location, limit=limit)
+
+
+@dataclasses.dataclass(frozen=True)
+class FetchedEntry:
+    """An entry as it was fetched."""
+
+    view: memoryview
+    """Its bytes."""
+
+    @classmethod
+    def of(cls, data: Any) -> Self:
+        """An entry of what `fetch` gave."""
+        return cls(memoryview(data).cast("B").toreadonly())
+
+    def close(self) -> None:
+        """Ends the view, unless somebody still uses it."""
+        with contextlib.suppress(BufferError):
+            self.view.release()

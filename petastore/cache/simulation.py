@@ -1,0 +1,84 @@
+"""What a cache would hit: the rule that the cache follows, written down as simply as it can be. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Policy", "simulate"]
+
+Policy: TypeAlias = Literal["belady", "lru"]
+"""What goes first: what is needed last in this epoch and the next, or what was used longest ago."""
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def simulate(
+    orders: Sequence[NDArray[np.int64]], sizes: NDArray[np.int64], limit: int, policy: Policy
+) -> list[NDArray[np.bool_]]:
+    """Which uses find their entry in a cache that is empty at first.
+
+    Args:
+        orders: For each epoch the numbers of entries in the order of their use.
+        sizes: Bytes of each entry; shape (entries,).
+        limit: Bytes that entries may have together.
+        policy: What goes first.
+
+    Returns:
+        For each epoch, whether each use is a hit; shaped as its order.
+
+    Example:
+        >>> order, sizes = np.arange(4), np.ones(4, np.int64)
+        >>> [hits.sum() for hits in simulate([order] * 3, sizes, 2, "belady")]
+        [np.int64(0), np.int64(2), np.int64(2)]
+        >>> [hits.sum() for hits in simulate([order] * 3, sizes, 2, "lru")]
+        [np.int64(0), np.int64(0), np.int64(0)]
+    """
+    last_use = np.zeros(len(sizes), np.int64)
+    is_kept = np.zeros(len(sizes), bool)
+    hits, clock = [], 0
+    for epoch, order in enumerate(orders):
+        announced = np.concatenate([order, *orders[epoch + 1 : epoch + 2]])
+        next_use = np.full(len(sizes), _NEVER)
+        next_use[announced[::-1]] = np.arange(len(announced))[::-1]
+        following = _following(announced)
+        of_epoch = np.zeros(len(order), bool)
+        for place, entry in enumerate(order.tolist()):
+            clock += 1
+            next_use[entry] = following[place]
+            of_epoch[place] = is_kept[entry]
+            last_use[entry] = clock
+            if not is_kept[entry]:
+                goes_last = next_use if policy == "belady" else np.full(len(sizes), _NEVER)
+                _take_in(entry, is_kept, sizes, limit, np.lexsort((-last_use, goes_last)))
+        hits.append(of_epoch)
+    return hits
+
+
+def _following(order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each use, the place of the next one of the same entry."""
+    following = np.full(len(order), _NEVER)
+    by_entry = np.argsort(order, kind="stable")
+    is_same = order[by_entry[1:]] == order[by_entry[:-1]]
+    following[by_entry[:-1][is_same]] = by_entry[1:][is_same]
+    return following
+
+
+def _take_in(
+    entry: int, is_kept: NDArray[np.bool_], sizes: NDArray[np.int64], limit: int, stays: NDArray[np.int64]
+) -> None:
+    """Keeps an entry in the place of those that stay less long, if that makes room; `stays` has the longest first."""
+    need = sizes[is_kept].sum() + sizes[entry] - limit
+    goes = []
+    for other in stays[::-1].tolist():
+        if need <= 0 or other == entry:
+            break
+        if is_kept[other]:
+            goes.append(other)
+            need -= sizes[other]
+    if need <= 0:
+        is_kept[goes] = False
+        is_kept[entry] = True

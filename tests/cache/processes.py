@@ -1,0 +1,263 @@
+"""Programs of many processes that share a cache: `python -m tests.cache.processes NAME FOLDER`; prints JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from petastore.cache import DiskCache
+from petastore.testing.cache_laws import Source, bytes_at_one_moment
+
+PROCESSES = 8
+KILLED = 50
+LIMIT = 1 << 20
+LARGE_LIMIT = 8 << 20
+
+
+def forked(run: Callable[[], None]) -> int:
+    """A child that runs a function."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        run()
+    except BaseException as problem:  # noqa: BLE001 - a child ends here
+        print(repr(problem), file=sys.stderr)
+        os._exit(1)
+    os._exit(0)
+
+
+def is_alive(child: int) -> bool:
+    """Whether a child runs; one that failed is an error."""
+    ended, status = os.waitpid(child, os.WNOHANG)
+    assert not ended or status == 0, status
+    return not ended
+
+
+def together(run: Callable[[int], None]) -> list[int]:
+    """Children that begin at one moment."""
+    begin = os.pipe()
+
+    def child(number: int) -> None:
+        os.close(begin[1])
+        os.read(begin[0], 1)
+        run(number)
+
+    children = [forked(lambda number=number: child(number)) for number in range(PROCESSES)]  # type: ignore[misc]
+    os.close(begin[0])
+    os.close(begin[1])
+    return children
+
+
+def cold(folder: Path) -> dict[str, object]:
+    """Processes that want the same entries of an empty cache: how often each was fetched."""
+    log = os.open(folder / "fetched", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    keys = [f"entry {number}" for number in range(40)]
+
+    def run(number: int) -> None:
+        mine = keys[:]
+        random.Random(number % 4).shuffle(mine)  # noqa: S311 - some of them in the same order
+        with DiskCache(folder / "cache", limit=LARGE_LIMIT) as cache:
+            for key in mine:
+
+                def fetch(key: str = key) -> bytes:
+                    os.write(log, f"{key}\n".encode())
+                    return Source.content(key, 30_000)
+
+                with cache.entry(key, fetch) as view:
+                    assert bytes(view) == Source.content(key, 30_000)
+
+    for child in together(run):
+        assert os.waitpid(child, 0)[1] == 0
+    fetched = (folder / "fetched").read_text().splitlines()
+    return {"fetched": sorted(fetched) == sorted(keys), "times": len(fetched)}
+
+
+def writers(folder: Path) -> dict[str, object]:
+    """Processes that write twice more than there is room for: the most that was ever on disk."""
+
+    def run(number: int) -> None:
+        with DiskCache(folder, limit=LIMIT) as cache:
+            for entry in range(7):
+                key = f"{number} {entry}"
+                with cache.entry(key, lambda key=key: Source.content(key, 40_000)) as view:  # type: ignore[misc]
+                    assert bytes(view) == Source.content(key, 40_000)
+            assert cache.metrics.bytes_written + cache.metrics.bypassed * 40_000 == 7 * 40_000
+
+    children, samples = set(together(run)), []
+    while children:
+        samples.append(bytes_at_one_moment(folder))
+        children = {child for child in children if is_alive(child)}
+    return {"most": max(samples), "samples": len(samples)}
+
+
+def killed(folder: Path) -> dict[str, object]:
+    """Writers that are killed at random moments: what they leave."""
+    chance = random.Random(4)  # noqa: S311 - moments
+    most = wrong = left = 0
+    for moment in range(KILLED):
+        told = os.pipe()
+        child = forked(lambda moment=moment, end=told[1]: writes_for_ever(folder, moment, end))  # type: ignore[misc]
+        os.close(told[1])
+        os.read(told[0], chance.randint(1, 6))
+        until = time.monotonic() + chance.random() * 0.004
+        while time.monotonic() < until:
+            pass
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(told[0])
+        most = max(most, bytes_at_one_moment(folder))
+        with DiskCache(folder, limit=LIMIT) as cache:
+            left += sum(1 for name in ("writing", "futures") for _ in (folder / "petastore-cache-1" / name).iterdir())
+            for number in range(5):
+                wrong += not is_right(cache, f"{moment} {number}")
+            most = max(most, bytes_at_one_moment(folder))
+            counted = cache.info().entry_bytes
+            assert counted >= bytes_at_one_moment(folder / "petastore-cache-1/entries"), counted
+            assert cache.metrics.damaged == 0
+    return {"most": most, "wrong": wrong, "left": left}
+
+
+def writes_for_ever(folder: Path, moment: int, told: int) -> None:
+    """Announces a future and writes entries, and says so after each, until it is killed."""
+    with DiskCache(folder, limit=LIMIT) as cache:
+        keys, number = [f"{moment} {number}" for number in range(100)], 0
+        while True:
+            with cache.announce(keys, range(100)):
+                for _ in range(4):
+                    is_right(cache, f"{moment} {number}")
+                    os.write(told, b"1")
+                    number += 1
+
+
+def is_right(cache: DiskCache, key: str) -> bool:
+    """Whether an entry is what it should be."""
+    with cache.entry(key, lambda: Source.content(key, 60_000)) as view:
+        return bytes(view) == Source.content(key, 60_000)
+
+
+def dead(folder: Path) -> dict[str, object]:
+    """A reader that is killed after it has announced its future: who is counted, and what is kept for it."""
+    told = os.pipe()
+    keys = [f"entry {number}" for number in range(12)]
+
+    def announces() -> None:
+        with DiskCache(folder, limit=LIMIT) as cache, cache.announce(keys, range(12)):
+            for key in keys:
+                is_right(cache, key)
+            os.write(told[1], b"1")
+            signal.pause()
+
+    with DiskCache(folder, limit=LIMIT) as cache:
+        child = forked(announces)
+        os.read(told[0], 1)
+        living = cache.info().readers
+        for number in range(20):
+            is_right(cache, f"wanted by nobody {number}")
+        kept = sum(was_kept(cache, key) for key in keys)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        after = cache.info().readers
+        for number in range(20):
+            is_right(cache, f"wanted now {number}")
+        left = sum(was_kept(cache, key) for key in keys)
+    return {"living": living, "kept": kept, "after": after, "left": left}
+
+
+def anything(folder: Path) -> dict[str, object]:
+    """Processes that do whatever can be done, some of which are killed, while entries are damaged: what comes of it."""
+    chance = random.Random(1)  # noqa: S311 - whom, and when
+    running = {forked(lambda number=number: does_anything(folder, number)) for number in range(PROCESSES)}  # type: ignore[misc]
+    most = deaths = 0
+    while running:
+        most = max(most, bytes_at_one_moment(folder))
+        if chance.random() < 0.05 and deaths < PROCESSES:
+            child = chance.choice(sorted(running))
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            deaths += 1
+            running.remove(child)
+            running.add(forked(lambda number=PROCESSES + deaths: does_anything(folder, number)))  # type: ignore[misc]
+        running = {child for child in running if is_alive(child)}
+    with DiskCache(folder, limit=LIMIT) as cache:
+        left = sum(1 for name in ("writing", "futures") for _ in (folder / "petastore-cache-1" / name).iterdir())
+        cache.prune()
+        entries = [path for path in (folder / "petastore-cache-1/entries").rglob("*") if path.is_file()]
+        return {"most": most, "left": left, "lost": len(entries) - cache.info().entries}
+
+
+def does_anything(folder: Path, seed: int) -> None:
+    """What one of them does."""
+    chance = random.Random(seed)  # noqa: S311 - deeds
+    cache = DiskCache(folder, limit=LIMIT)
+    keys = [f"entry {number}" for number in range(40)]
+    announcement = cache.announce([], [])
+    for step in range(300):
+        deed = chance.choices(["ask", "announce", "move", "all", "open", "damage"], [80, 4, 4, 2, 2, 2])[0]
+        if deed == "ask":
+            assert is_right(cache, chance.choice(keys)), step
+        elif deed == "announce":
+            announcement.close()
+            announcement = cache.announce(keys, [chance.randrange(len(keys)) for _ in range(100)])
+        elif deed == "move":
+            announcement.move_to(chance.randrange(100))
+        elif deed == "all":
+            chance.choice([cache.info, cache.clear, cache.prune])()
+        elif deed == "open":
+            cache.close()
+            cache = DiskCache(folder, limit=LIMIT)
+        else:
+            damages(chance, [*(folder / "petastore-cache-1/entries").rglob("??*")])
+    announcement.close()
+
+
+def full(folder: Path) -> dict[str, object]:
+    """A process for which the system lets no file grow above 20,000 bytes: what it is given, and told."""
+    with DiskCache(folder, limit=LIMIT) as cache, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        right = all(is_right(cache, f"large {number}") for number in range(3))
+        with cache.entry("small", lambda: bytes(1000)) as view:
+            right &= len(view) == 1000
+        left = sum(1 for _ in (folder / "petastore-cache-1/writing").iterdir())
+        kept = was_kept(cache, "small")
+        bypassed = cache.metrics.bypassed
+    return {
+        "right": right,
+        "kept": kept,
+        "bypassed": bypassed,
+        "left": left,
+        "told": [one.category.__name__ for one in told],
+    }
+
+
+def damages(chance: random.Random, paths: list[Path]) -> None:
+    """Makes a byte of some file another one."""
+    with contextlib.suppress(OSError), chance.choice([*paths, Path("/")]).open("r+b") as file:
+        file.seek(chance.randrange(1000))
+        file.write(b"wrong")
+
+
+def was_kept(cache: DiskCache, key: str) -> bool:
+    """Whether an entry is there; it is not made."""
+
+    def refuses() -> bytes:
+        raise LookupError
+
+    with contextlib.suppress(LookupError), cache.entry(key, refuses):
+        return True
+    return False
+
+
+if __name__ == "__main__":
+    programs = {program.__name__: program for program in (cold, writers, killed, dead, anything, full)}
+    print(json.dumps(programs[sys.argv[1]](Path(sys.argv[2]))))

@@ -1,0 +1,73 @@
+"""What the checksum of entries finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.cache.checksum import SIZE, checksum
+
+BLOCK = 128 * 1031 * 8
+LONG = np.random.default_rng(1).bytes(2 * BLOCK + 12_345)
+
+
+def of(data: bytes | bytearray, head: bytes = b"head") -> bytes:
+    return checksum(head, memoryview(data))
+
+
+@given(st.binary(max_size=200), st.binary(min_size=1, max_size=60), st.data())
+def test_every_wrong_byte_is_found_in_data_and_head(data: bytes, head: bytes, draw: st.DataObject) -> None:
+    both = bytearray(data + head)
+    both[draw.draw(st.integers(0, len(both) - 1))] ^= draw.draw(st.integers(1, 255))
+    wrong = checksum(bytes(both[len(data) :]), memoryview(both)[: len(data)])
+    assert len(wrong) == SIZE
+    assert wrong != of(data, head)
+
+
+@given(st.integers(0, len(LONG) - 1), st.integers(1, 255))
+def test_every_wrong_byte_is_found_in_long_data(place: int, change: int) -> None:
+    wrong = bytearray(LONG)
+    wrong[place] ^= change
+    assert of(wrong) != of(LONG)
+
+
+@pytest.mark.parametrize("bit", [0x80, 0x01])
+def test_the_same_bit_of_two_words_is_found(bit: int) -> None:
+    # Modulo 2⁶⁴ the highest bits of two words cancel each other out, whatever odd number weighs them.
+    for first, second in ((7, 15), (7, 8 * 1031 + 15), (15, BLOCK + 15), (7, BLOCK - 1)):
+        wrong = bytearray(LONG)
+        wrong[first] ^= bit
+        wrong[second] ^= bit
+        assert of(wrong) != of(LONG), (first, second)
+
+
+@given(st.data(), st.sampled_from([4096, 65536, BLOCK]))
+def test_pages_and_blocks_that_changed_places_are_found(draw: st.DataObject, size: int) -> None:
+    places = st.integers(0, len(LONG) // size - 1)
+    first, second = draw.draw(st.lists(places, min_size=2, max_size=2, unique=True))
+    wrong = bytearray(LONG)
+    wrong[first * size : (first + 1) * size] = LONG[second * size : (second + 1) * size]
+    wrong[second * size : (second + 1) * size] = LONG[first * size : (first + 1) * size]
+    assert of(wrong) != of(LONG)
+
+
+@given(st.integers(1, 5000))
+def test_shifted_bytes_are_found(distance: int) -> None:
+    assert of(LONG[distance:] + LONG[:distance]) != of(LONG)
+
+
+@given(st.binary(max_size=100), st.binary(min_size=1, max_size=20))
+def test_what_was_cut_off_is_found_and_zeros_are_no_end(data: bytes, rest: bytes) -> None:
+    assert of(data) != of(data + rest)
+    assert of(data) != of(data + b"\0")
+
+
+def test_changes_of_one_column_that_cancel_each_other_are_what_it_does_not_find() -> None:
+    row = 1031 * 8
+    swapped, flipped = bytearray(LONG), bytearray(LONG)
+    swapped[:8], swapped[row : row + 8] = LONG[row : row + 8], LONG[:8]
+    flipped[7] ^= 0x80
+    flipped[row + 7] ^= 0x80
+    assert of(swapped) == of(flipped) == of(LONG)

@@ -1,0 +1,462 @@
+"""The disk cache keeps the laws of caches, and training goes on whatever the disk does."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from petastore.cache import DiskCache, entry_file, ledger, simulate, writing
+from petastore.cache.entry_file import digest_of, size_on_disk
+from petastore.cache.location import cache_location
+from petastore.cache.locks import locked
+from petastore.cache.table import table_bytes
+from petastore.errors import CacheBypassWarning, RequestError, StorageError
+from petastore.testing.cache_laws import CacheLaws, Source, bytes_at_one_moment
+
+LIMIT = 1 << 20
+
+
+class TestDiskCache(CacheLaws):
+    def make_cache(self, folder: Path) -> DiskCache:
+        return DiskCache(folder, limit=self.limit)
+
+
+def ask(cache: DiskCache, key: str, data: bytes = b"right", **more: Any) -> bytes:
+    with cache.entry(key, lambda: data, **more) as view:
+        return bytes(view)
+
+
+@given(entries=st.dictionaries(st.text(max_size=20), st.binary(max_size=20_000), max_size=10))
+@settings(max_examples=30)
+def test_what_was_fetched_is_given(entries: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
+    with DiskCache(tmp_path_factory.mktemp("cache"), limit=LIMIT) as cache:
+        for _ in range(2):
+            for key, data in entries.items():
+                assert ask(cache, key, data) == data
+        assert (cache.metrics.hits, cache.metrics.misses) == (len(entries), len(entries))
+        written = sum(len(data) for data in entries.values())
+        assert cache.metrics.bytes_read == cache.metrics.bytes_written == written
+        assert cache.info().entry_bytes == sum(size_on_disk(len(data)) for data in entries.values())
+
+
+SIZES = st.lists(st.integers(1, 4), min_size=6, max_size=20)
+
+
+def hits_of(cache: DiskCache, orders: list[np.ndarray[Any, Any]], blocks: list[int], *, announces: bool) -> list[Any]:
+    """Whether each use is a hit, by epoch; keys have a number of blocks of two disk blocks each."""
+    keys, found = [f"entry {number}" for number in range(len(blocks))], []
+    for epoch, order in enumerate(orders):
+        future = np.concatenate([order, *orders[epoch + 1 : epoch + 2]])
+        with cache.announce(keys, future if announces else []) as announcement:
+            of_epoch = []
+            for place, number in enumerate(order.tolist()):
+                announcement.move_to(place + 1)
+                before = cache.metrics.hits
+                data = bytes([number]) * (blocks[number] * 8192 - entry_file.HEADER)
+                assert ask(cache, keys[number], data) == data
+                of_epoch.append(cache.metrics.hits > before)
+        found.append(of_epoch)
+    return found
+
+
+@pytest.mark.parametrize("policy", ["belady", "lru"])
+@given(blocks=SIZES, room=st.integers(8, 16), seed=st.integers(0, 99), is_static=st.booleans())
+@settings(max_examples=25)
+def test_it_hits_what_the_simulation_hits(
+    policy: Any, blocks: list[int], room: int, seed: int, is_static: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    random = np.random.default_rng(seed)
+    order = random.permutation(len(blocks))
+    orders = [order if is_static else random.permutation(len(blocks)) for _ in range(4)]
+    limit = room * 8192 + table_bytes(64) + 4096  # a block for the announcement
+    with DiskCache(tmp_path_factory.mktemp("cache"), limit=limit) as cache:
+        found = hits_of(cache, orders, blocks, announces=policy == "belady")
+    expected = simulate(orders, np.array(blocks), room, policy)
+    assert found == [hits.tolist() for hits in expected]
+
+
+def test_what_no_living_reader_wants_goes_first(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=10 * 8192 + table_bytes(64) + 4096) as cache:
+        data = bytes(8000)
+        for number in range(10):
+            ask(cache, f"{number}", data)
+        with cache.announce([f"{number}" for number in range(8)], list(range(8))):
+            assert cache.info().readers == 1
+            ask(cache, "8", data)  # used last, and wanted by nobody
+            ask(cache, "more", data)
+            for number in range(8):
+                ask(cache, f"{number}", data)
+        assert cache.metrics.hits == 9
+        assert cache.info().readers == 0
+
+
+def test_the_future_that_is_too_long_for_the_disk_is_cut(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        keys = [f"{number}" for number in range(5_000)]
+        with cache.announce(keys, np.arange(5_000)) as announcement:
+            assert 500 < announcement.uses < 1_100
+            announcement.move_to(10_000)
+            assert bytes_at_one_moment(tmp_path) <= LIMIT
+            assert bytes_at_one_moment(tmp_path / "petastore-cache-1/futures") <= LIMIT // 64
+
+
+@pytest.mark.parametrize("order", [[3], [-1], [[0]]])
+def test_an_order_of_other_numbers_is_refused(tmp_path: Path, order: Any) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache, pytest.raises(RequestError, match="3 keys"):
+        cache.announce(["a", "b", "c"], order)
+
+
+def test_small_entries_are_as_many_as_the_ledger_has_rows(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        for number in range(100):
+            assert ask(cache, f"{number}", b"%d" % number) == b"%d" % number
+        assert cache.info().entries == 64
+        assert cache.metrics.bytes_evicted == 36 * 4096
+        assert ask(cache, "99", b"wrong") == b"99"
+
+
+def test_views_outlive_eviction_and_the_cache(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        ask(cache, "key", bytes(range(256)))
+        with cache.entry("key", bytes) as view:
+            numbers = np.frombuffer(view, np.uint8)
+            assert cache.clear() == 4096
+            assert cache.info().entries == 0
+    assert numbers.tolist() == list(range(256))
+
+
+def test_what_is_known_to_be_too_large_is_not_waited_for(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        name = digest_of("large").hex()
+        other = locked(tmp_path / "petastore-cache-1/writing" / name, patience=0)
+        assert other is not None
+        with other:  # somebody fetches it
+            assert len(ask(cache, "large", bytes(LIMIT), size=LIMIT)) == LIMIT
+        assert cache.metrics.bypassed == 1
+
+
+def test_a_reader_that_waits_gets_what_the_other_fetches(tmp_path: Path) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow() -> bytes:
+        began.set()
+        assert go_on.wait(60)
+        return b"fetched by the first"
+
+    found: list[bytes] = []
+
+    def first() -> None:
+        with cache.entry("key", slow) as view:
+            found.append(bytes(view))
+
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        threads = [threading.Thread(target=first)]
+        threads[0].start()
+        assert began.wait(60)
+        threads.append(threading.Thread(target=lambda: found.append(ask(cache, "key", b"fetched by the second"))))
+        threads[1].start()
+        assert ask(cache, "another", b"meanwhile") == b"meanwhile"
+        go_on.set()
+        for thread in threads:
+            thread.join()
+    assert found == [b"fetched by the first"] * 2
+
+
+def test_who_waits_for_an_error_tries_for_itself(tmp_path: Path) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def fails() -> bytes:
+        began.set()
+        assert go_on.wait(60)
+        raise ZeroDivisionError
+
+    problems: list[BaseException] = []
+
+    def first() -> None:
+        try:
+            with cache.entry("key", fails):
+                pass
+        except ZeroDivisionError as problem:
+            problems.append(problem)
+
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        thread = threading.Thread(target=first)
+        thread.start()
+        assert began.wait(60)
+        found: list[bytes] = []
+        second = threading.Thread(target=lambda: found.append(ask(cache, "key", b"by the second")))
+        second.start()
+        go_on.set()
+        thread.join()
+        second.join()
+        assert (len(problems), found) == (1, [b"by the second"])
+        assert ask(cache, "key", b"wrong") == b"by the second"
+
+
+def test_an_entry_in_the_place_of_another_is_not_given(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        ask(cache, "one", b"1" * 100)
+        ask(cache, "two", b"2" * 100)
+        paths = [Path(cache._folder.entry(digest_of(key).hex())) for key in ("one", "two")]
+        paths[1].write_bytes(paths[0].read_bytes())
+        assert ask(cache, "two", b"2" * 100) == b"2" * 100
+        assert cache.metrics.damaged == 1
+        assert cache.info().entries == 2
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("place", ["write", "reserve", "hold"])
+def test_a_disk_that_does_not_take_it_is_bypassed_with_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, place: str
+) -> None:
+    def refuses(*args: Any, **more: Any) -> Any:
+        raise OSError(number, os.strerror(number))
+
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        ask(cache, "kept", b"kept")
+        with monkeypatch.context() as patch:
+            patch.setattr(*{
+                "write": (entry_file, "write_all"), "reserve": (os, "ftruncate"), "hold": (writing, "locked")
+            }[place], refuses)  # fmt: skip
+            with pytest.warns(CacheBypassWarning, match=os.strerror(number)) as told:
+                found = [ask(cache, "key") for _ in range(3)]
+            assert found == [b"right"] * 3
+            assert len(told) == 1
+            assert ask(cache, "kept", b"wrong") == b"kept"
+        assert cache.metrics.bypassed == 3
+        assert list((tmp_path / "petastore-cache-1/writing").iterdir()) == []
+        assert ask(cache, "key") == b"right"  # it is kept now
+        assert ask(cache, "key", b"wrong") == b"right"
+        assert cache.info().entries == 2
+
+
+def test_a_place_that_cannot_be_written_is_read_from_and_bypassed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        ask(cache, "kept", b"kept")
+
+    def refuses(*args: Any, **more: Any) -> Any:
+        raise PermissionError(errno.EROFS, "read-only")
+
+    monkeypatch.setattr(ledger, "locked", refuses)
+    with pytest.warns(CacheBypassWarning, match="read-only"):
+        cache = DiskCache(tmp_path, limit=LIMIT)
+    assert ask(cache, "kept", b"wrong") == b"kept"  # a second warning would be an error here
+    assert ask(cache, "key") == ask(cache, "key") == b"right"
+    cache.announce(["key"], [0]).close()
+    assert (cache.metrics.hits, cache.metrics.bypassed) == (1, 2)
+    with pytest.raises(StorageError, match="read-only"):
+        cache.info()
+
+
+def test_a_place_that_is_no_folder_is_bypassed(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.warns(CacheBypassWarning, match="file"):
+        cache = DiskCache(tmp_path / "file", limit=LIMIT)
+    assert ask(cache, "key") == b"right"
+
+
+def test_a_ledger_that_others_hold_for_long_is_let_alone_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "_PATIENCE_S", 0.01)
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        ask(cache, "kept", b"kept")
+        other = locked(tmp_path / "petastore-cache-1/lock", patience=0)
+        assert other is not None
+        with other:
+            with pytest.warns(CacheBypassWarning, match="others hold its lock"):
+                assert ask(cache, "one") == b"right"
+            monkeypatch.setattr(ledger, "_PATIENCE_S", 60.0)
+            assert ask(cache, "two") == b"right"  # does not wait again
+            assert ask(cache, "kept", b"wrong") == b"kept"
+        assert cache.metrics.bypassed == 2
+        cache._rests_until = time.monotonic()
+        assert ask(cache, "two", b"now") == ask(cache, "two") == b"now"
+
+
+def test_a_warning_that_is_an_error_is_the_askers(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CacheBypassWarning):  # as all warnings are errors here
+        DiskCache(tmp_path / "file", limit=LIMIT)
+
+
+def damages(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[4096 : 4096 + 64 * 16] = bytes(range(256)) * 4  # digests
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        damages,
+        Path.unlink,
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"nonsense" * 1024),
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    ],
+)
+def test_a_damaged_ledger_is_made_anew_of_the_entries(tmp_path: Path, damage: Any) -> None:
+    source = Source()
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        for number in range(10):
+            ask(cache, f"{number}", source.content(f"{number}", 50_000))
+        before = cache.info()
+    damage(tmp_path / "petastore-cache-1/ledger")
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        assert cache.info() == before
+        for number in range(10):
+            assert ask(cache, f"{number}", b"wrong") == source.content(f"{number}", 50_000)
+        for number in range(40):
+            ask(cache, f"more {number}", bytes(50_000))
+            assert bytes_at_one_moment(tmp_path) <= LIMIT
+
+
+def test_any_wrong_byte_of_the_ledger_leaves_the_limit_as_it_is(tmp_path: Path) -> None:
+    limit = 300_000
+    with DiskCache(tmp_path, limit=limit) as cache:
+        for number in range(6):
+            ask(cache, f"{number}", bytes(40_000))
+    path = tmp_path / "petastore-cache-1/ledger"
+    random = np.random.RandomState(3)
+    for damage in range(60):
+        data = bytearray(path.read_bytes())
+        place = random.randint(len(data)) if damage % 2 else 4096 + random.randint(6) + 64 * 8 * random.randint(6)
+        data[place] ^= random.randint(1, 256)
+        path.write_bytes(data)
+        with DiskCache(tmp_path, limit=limit) as cache:
+            for number in range(3):
+                ask(cache, f"{damage} {number}", bytes(40_000))
+                assert bytes_at_one_moment(tmp_path) <= limit
+
+
+def test_entries_that_somebody_removed_are_fetched_again_and_count_once(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        for _ in range(5):
+            ask(cache, "key", bytes(10_000))
+            Path(cache._folder.entry(digest_of("key").hex())).unlink()
+        ask(cache, "key", bytes(10_000))
+        assert cache.info().entries == 1
+
+
+def test_what_is_nobodys_is_pruned(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        ask(cache, "key")
+        ask(cache, "gone", bytes(10_000))
+        root = tmp_path / "petastore-cache-1"
+        Path(cache._folder.entry(digest_of("gone").hex())).unlink()
+        (root / "entries/ab").mkdir(exist_ok=True)
+        for name in ("entries/ab/nonsense", "entries/ab/cd" + "0" * 30, "entries/file", "writing/0", "futures/1"):
+            (root / name).write_bytes(bytes(5_000))
+        assert cache.prune() == size_on_disk(10_000)
+        assert cache.info().entries == 1
+        assert ask(cache, "key", b"wrong") == b"right"
+        left = {path.name for path in root.rglob("*") if path.is_file()}
+        assert left == {"lock", "ledger", digest_of("key").hex()}
+
+
+def test_a_smaller_limit_is_kept_at_once_and_is_everybodys(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        for number in range(20):
+            ask(cache, f"{number}", bytes(45_000))
+        ask(cache, "0", b"wrong")
+        with DiskCache(tmp_path, limit=LIMIT // 4) as smaller:
+            assert bytes_at_one_moment(tmp_path) <= LIMIT // 4
+            assert smaller.info().limit == cache.info().limit == LIMIT // 4
+            assert len(ask(smaller, "0", b"wrong")) == 45_000  # used last
+            ask(cache, "more", bytes(45_000))
+            assert bytes_at_one_moment(tmp_path) <= LIMIT // 4
+        with DiskCache(tmp_path) as whatever:
+            assert whatever.info().limit == LIMIT // 4
+
+
+def test_files_are_the_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with DiskCache(tmp_path, limit=LIMIT) as cache:
+            ask(cache, "key")
+    finally:
+        os.umask(before)
+    for path in (tmp_path / "petastore-cache-1").rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
+
+
+def test_it_is_opened_again_where_it_arrives(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        ask(cache, "key")
+        data = pickle.dumps(cache)
+    with pickle.loads(data) as again:  # noqa: S301 - our own
+        assert ask(again, "key", b"wrong") == b"right"
+        assert again.info().limit == LIMIT
+
+
+def test_a_cache_that_is_closed_may_be_used_again(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, limit=LIMIT)
+    for _ in range(2):
+        ask(cache, "key")
+        cache.close()
+        cache.close()
+    assert cache.metrics.hits == 1
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    for limit in (0, -1, True, "1 GB", 1.5):
+        with pytest.raises(RequestError, match="cache limit"):
+            DiskCache(tmp_path, limit=limit)  # type: ignore[arg-type]
+    for location in ("", 7, "s3://bucket/x"):
+        with pytest.raises(RequestError, match="cache location"):
+            DiskCache(location)  # type: ignore[arg-type]
+
+
+def test_a_child_goes_on_with_what_it_inherited(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache, cache.announce(["key"], [0, 0]) as announcement:
+        ask(cache, "key")
+        child = os.fork()
+        if child == 0:
+            announcement.move_to(1)
+            announcement.close()
+            right = ask(cache, "key", b"wrong") == b"right" and ask(cache, "more") == b"right"
+            os._exit(0 if right and cache.info().readers == 1 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert ask(cache, "more", b"wrong") == b"right"
+        assert cache.info().readers == 1
+
+
+def test_a_child_that_is_forked_while_a_thread_fetches_waits_for_nobody_that_is_not_there(tmp_path: Path) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow() -> bytes:
+        began.set()
+        assert go_on.wait(60)
+        return b"right"
+
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        thread = threading.Thread(target=lambda: cache.entry("key", slow).__enter__())
+        thread.start()
+        assert began.wait(60)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if ask(cache, "another") == b"right" else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        go_on.set()
+        thread.join()
+        assert ask(cache, "key", b"wrong") == b"right"
+
+
+def test_the_share_of_the_disk_is_what_is_taken_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "limit_of_free_disk", lambda _: 777_777)
+    with DiskCache(tmp_path) as cache:
+        assert cache.info().limit == 777_777
+    assert cache_location(None) == Path(os.environ["PETASTORE_CACHE"])

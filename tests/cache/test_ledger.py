@@ -1,0 +1,130 @@
+"""The ledger counts before anything is written, and acts on what the dead left."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from petastore.cache.folder import Folder
+from petastore.cache.futures import FutureFile, future_bytes
+from petastore.cache.ledger import Ledger
+from petastore.cache.locks import LockedFile, locked
+from petastore.cache.next_use import Future
+from petastore.cache.table import KEPT, WRITING, Table
+
+LIMIT = 1 << 20
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "cache")
+
+
+def held(folder: Folder, number: int) -> LockedFile:
+    file = locked(folder.writing / (bytes([number]) * 16).hex(), patience=0)
+    assert file is not None
+    return file
+
+
+def kept(folder: Folder, ledger: Ledger, number: int, size: int = 4096) -> None:
+    with held(folder, number) as file:
+        assert ledger.reserve(file, size)[0] is not None
+        folder.rename(file.path, Path(folder.entry(file.path.name)))
+        assert ledger.commit(bytes([number]) * 16)
+
+
+def states(folder: Folder) -> list[int]:
+    return sorted(int(state) for state in Table.open(folder.ledger).state if state)
+
+
+def test_a_reservation_counts_at_once_and_makes_its_file_that_long(folder: Folder) -> None:
+    ledger = Ledger(folder, LIMIT)
+    with held(folder, 1) as file:
+        slot, evicted = ledger.reserve(file, 5000)
+        assert (slot, evicted, file.path.stat().st_size) == (0, 0, 5000)
+        assert Table.open(folder.ledger).counted == 8192
+        Ledger(folder, LIMIT).close()  # whoever opens the cache now leaves it alone
+        folder.ledger.unlink()
+        Ledger(folder, LIMIT).close()  # and counts it, if the table has to be made anew
+        assert Table.open(folder.ledger).counted == 8192
+        assert ledger.commit(bytes([1]) * 16)
+    ledger.close()
+
+
+def test_what_a_writer_left_that_was_killed_is_removed(folder: Folder) -> None:
+    ledger = Ledger(folder, LIMIT)
+    for number in (1, 2, 3):
+        with held(folder, number) as file:
+            assert ledger.reserve(file, 5000)[0] is not None
+            if number == 2:  # before it was renamed; another after that, and one before its file got any length
+                continue
+            folder.rename(file.path, Path(folder.entry(file.path.name))) if number == 1 else file.path.unlink()
+    assert states(folder) == [WRITING] * 3
+    Ledger(folder, LIMIT).close()
+    assert states(folder) == [KEPT]
+    assert list(folder.writing.iterdir()) == []
+    ledger.close()
+
+
+def test_what_was_marked_by_one_who_was_killed_is_removed(folder: Folder) -> None:
+    ledger = Ledger(folder, LIMIT)
+    kept(folder, ledger, 1)
+    kept(folder, ledger, 2)
+    Table.open(folder.ledger).set_state(0, -77)
+    Ledger(folder, LIMIT).close()
+    assert states(folder) == [KEPT]
+    assert sum(path.is_file() for path in (folder.root / "entries").rglob("*")) == 1
+    ledger.close()
+
+
+def test_the_future_of_a_dead_reader_is_removed_and_never_cut(folder: Folder) -> None:
+    Ledger(folder, LIMIT).close()
+    path = folder.futures / ("ab" * 16)
+    path.write_bytes(future_bytes(Future.of(np.arange(4, dtype=np.uint64), np.arange(4))))
+    read = FutureFile(path)
+    Ledger(folder, LIMIT).close()
+    assert not path.exists()
+    assert os.fstat(read._fd).st_size == 64 + 64  # who looks at cut memory is killed
+    assert read.future.words.tolist() == [0, 1, 2, 3]
+
+
+def test_nothing_counts_where_the_file_cannot_get_its_length(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError
+
+    ledger = Ledger(folder, LIMIT)
+    with held(folder, 1) as file, monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", full)
+        with pytest.raises(OSError):
+            ledger.reserve(file, 5000)
+    assert states(folder) == []
+    ledger.close()
+
+
+def test_what_is_needed_last_goes_and_is_told(folder: Folder) -> None:
+    ledger = Ledger(folder, LIMIT)
+    for number in range(4):
+        kept(folder, ledger, number, 250_000)
+    with held(folder, 9) as file:
+        slot, evicted = ledger.reserve(file, 300_000)
+        assert slot is not None
+        assert evicted == 2 * -(-250_000 // 4096) * 4096
+        assert [Path(folder.entry((bytes([number]) * 16).hex())).exists() for number in range(4)] == [
+            *(False, False),
+            *(True, True),
+        ]
+        file.path.unlink()
+    ledger.close()
+
+
+def test_what_is_larger_than_all_room_pushes_nothing_out(folder: Folder) -> None:
+    ledger = Ledger(folder, LIMIT)
+    kept(folder, ledger, 1)
+    with held(folder, 2) as file:
+        assert ledger.reserve(file, LIMIT) == (None, 0)
+        file.path.unlink()
+    assert states(folder) == [KEPT]
+    ledger.close()

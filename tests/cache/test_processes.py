@@ -1,0 +1,63 @@
+"""Many processes share a cache, and some of them are killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cache.processes import LIMIT
+
+
+def outcome_of(program: str, folder: Path, repository: Path) -> dict[str, Any]:
+    """What a program of many processes prints."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.cache.processes", program, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=repository,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return dict(json.loads(done.stdout))
+
+
+def test_processes_that_want_one_entry_fetch_it_once(tmp_path: Path, repository: Path) -> None:
+    assert outcome_of("cold", tmp_path, repository) == {"fetched": True, "times": 40}
+
+
+def test_writers_are_never_above_the_limit_together(tmp_path: Path, repository: Path) -> None:
+    outcome = outcome_of("writers", tmp_path, repository)
+    assert outcome["samples"] > 1
+    assert outcome["most"] <= LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_killed_writers_leave_the_limit_right_bytes_and_nothing_aside(tmp_path: Path, repository: Path) -> None:
+    outcome = outcome_of("killed", tmp_path, repository)
+    assert outcome.pop("most") <= LIMIT
+    assert outcome == {"wrong": 0, "left": 0}
+
+
+def test_the_future_of_a_dead_reader_is_none(tmp_path: Path, repository: Path) -> None:
+    outcome = outcome_of("dead", tmp_path, repository)
+    assert outcome == {"living": 1, "kept": 12, "after": 0, "left": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_whatever_processes_do_the_limit_holds_and_bytes_are_right(tmp_path: Path, repository: Path) -> None:
+    outcome = outcome_of("anything", tmp_path, repository)
+    assert outcome.pop("most") <= LIMIT
+    assert outcome == {"left": 0, "lost": 0}
+
+
+def test_where_the_system_lets_files_not_grow_what_is_read_is_right(tmp_path: Path, repository: Path) -> None:
+    outcome = outcome_of("full", tmp_path, repository)
+    assert outcome == {"right": True, "kept": True, "bypassed": 3, "left": 0, "told": ["CacheBypassWarning"]}
