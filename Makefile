@@ -60,8 +60,8 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 	@echo 'check: all is well'
 
 .PHONY: test
-test: $(ALL) ## run all tests (T=tests/plan runs some)
-	@$(BIN)/python -m pytest $(T)
+test: $(ALL) ## run all tests on all processors, at most four (T=tests/plan runs some)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(T)
 
 .PHONY: laws
 laws: $(ALL) ## try the laws of plans for long, on other examples each time (PETASTORE_LAWS=25 times as many as test)
