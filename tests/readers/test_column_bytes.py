@@ -36,7 +36,11 @@ def in_files(url: str, columns: set[str]) -> list[int]:
     return sizes
 
 
-@pytest.mark.parametrize("columns", [{"id"}, {"box"}, {"id", "name"}, {"id", "name", "box"}, set()], ids=lambda names: " ".join(sorted(names)))
+@pytest.mark.parametrize(
+    "columns",
+    [{"id"}, {"box"}, {"id", "name"}, {"id", "name", "box"}, set()],
+    ids=lambda names: " ".join(sorted(names)),
+)
 def test_they_are_those_in_the_files(url: str, columns: set[str]) -> None:
     found = column_bytes(open_dataset(url), columns)
     assert found.tolist() == in_files(url, columns)
