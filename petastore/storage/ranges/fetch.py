@@ -75,20 +75,30 @@ class FetchedRanges:
         Raises:
             LookupError: They were not fetched.
         """
+        found = self.read_up_to(offset, length)
+        if found.size != length:
+            raise LookupError(f"of the {length:,} bytes at {offset:,} only {found.size:,} were fetched")
+        return found
+
+    def read_up_to(self, offset: int, length: int) -> pa.Buffer:
+        """As many of some bytes of the file as were fetched.
+
+        Raises:
+            LookupError: The first one was not fetched.
+        """
         at = bisect.bisect_right(self._starts, offset) - 1
-        if at < 0:
+        skipped = offset - self._starts[at] if at >= 0 else -1
+        if at < 0 or skipped >= self._buffers[at].size:
             raise LookupError(f"the bytes at {offset:,} were not fetched")
-        skipped = offset - self._starts[at]
         if skipped + length <= self._buffers[at].size:
             return self._buffers[at].slice(skipped, length)
-        found, missing = [], length
-        while missing > 0:
-            if at == len(self._buffers) or self._starts[at] + skipped != offset + length - missing:
-                raise LookupError(f"of the {length:,} bytes at {offset:,} the last {missing:,} were not fetched")
-            found.append(memoryview(self._buffers[at])[skipped : skipped + missing])
-            missing -= len(found[-1])
-            at, skipped = at + 1, 0
-        return pa.py_buffer(b"".join(found))
+        found = [memoryview(self._buffers[at])[skipped:]]
+        left = length - len(found[0])
+        while left and at + 1 < len(self._starts) and self._starts[at + 1] == self._starts[at] + self._buffers[at].size:
+            at += 1
+            found.append(memoryview(self._buffers[at])[:left])
+            left -= len(found[-1])
+        return pa.py_buffer(found[0] if len(found) == 1 else b"".join(found))
 
 
 class Counts(NamedTuple):
@@ -205,19 +215,44 @@ class RangeFetcher:
                 pieces = zip(requests, answers, strict=True)
                 held = [(one.offset, pa.py_buffer(answer.data)) for one, answer in pieces]
                 return FetchedRanges(version.size, version, held)
-        found = self.version_of(relative) if found is None else found
-        raise DatasetChangedError(
-            f"{relative} was rewritten since the dataset was listed: it had {version}, and has {found}. Open the "
-            "dataset again"
-        )
+        raise _changed(relative, version, found or self.version_of(relative))
 
-    def _got(self, path: str, version: FileVersion, one: ByteRange, client: Client) -> Answer:
+    def newest(self, relative: str, size: int, one: ByteRange) -> FetchedRanges:
+        """A range of a file in whatever version it has now, which the result tells.
+
+        Args:
+            relative: The file.
+            size: Bytes that the file has to have.
+            one: The range.
+
+        Raises:
+            DatasetChangedError: The file has another size.
+            StorageError: As `fetch`.
+        """
+        path = self._location.join(relative)
+        try:
+            answers: list[Answer] = self._all(relative, [functools.partial(self._got, path, None, one)])
+        except NotTheVersionError as problem:
+            found = problem.found or self.version_of(relative)
+        else:
+            answer = answers[0]
+            found = answer.version or self.version_of(relative)
+            if found.size == size and answer.version is None:
+                return self.fetch(relative, found, [one])  # now that it is known which version to ask for
+            if found.size == size:
+                return FetchedRanges(size, found, [(one.offset, pa.py_buffer(answer.data))])
+        raise _changed(relative, FileVersion(size), found)
+
+    def _got(self, path: str, version: FileVersion | None, one: ByteRange, client: Client) -> Answer:
         """One range, checked."""
         answer = client.get(path, one.offset, one.length, version)
-        if answer.version is not None and not answer.version.is_same(version):
+        if version is not None and answer.version is not None and not answer.version.is_same(version):
             raise NotTheVersionError(answer.version)
         length = memoryview(answer.data).nbytes
         if length != one.length:
+            found = answer.version or client.version(path)
+            if found.size < one.end or (version is not None and not found.is_same(version)):
+                raise NotTheVersionError(found)
             raise ConnectionError(f"{one.length:,} bytes were asked for, and {length:,} came")
         self._line.note(answer.wait_s, answer.body_s, length)
         with self._lock:
@@ -429,3 +464,10 @@ def _check_bytes(requests: Sequence[ByteRange], relative: str, version: FileVers
         )
     if requests and (requests[-1].end > version.size or requests[0].offset < 0):
         raise ValueError(f"{relative} has {version.size:,} bytes, and {requests[-1]} is not among them")
+
+
+def _changed(relative: str, planned: FileVersion, found: FileVersion) -> DatasetChangedError:
+    return DatasetChangedError(
+        f"{relative} was rewritten since the dataset was listed: it had {planned}, and has {found}. Open the dataset "
+        "again"
+    )

@@ -85,7 +85,7 @@ class ObstoreClient:
             result = _obstore().get(store, key, options=options)
             found = _version_of(result.meta)
             if result.range != (offset, offset + length):
-                if version is not None and found.size != version.size:
+                if found.size < offset + length or (version is not None and found.size != version.size):
                     raise NotTheVersionError(found)
                 raise ConnectionError(f"bytes {offset:,} to {offset + length:,} were asked for, {result.range} came")
             first = time.perf_counter()

@@ -14,7 +14,13 @@ from petastore.storage.ranges.obstore_client import ObstoreClient, http_stores, 
 from petastore.storage.ranges.obstore_settings import http_settings, s3_settings
 from petastore.storage.requests.failure_kinds import attribute
 
-__all__ = ["open_fetcher"]
+__all__ = ["has_web_requests", "open_fetcher"]
+
+
+def has_web_requests(location: Location) -> bool:
+    """Whether a file of a dataset is read by requests over the web: object stores, and web servers themselves."""
+    store = location.store
+    return store is not None and bool(attribute(store, "async_impl"))
 
 
 def open_fetcher(location: Location, *, line: LearntLine | None = None) -> RangeFetcher | None:

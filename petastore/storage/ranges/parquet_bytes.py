@@ -1,4 +1,4 @@
-"""Row groups decoded from ranges of bytes that lie in memory.
+"""Fetched ranges as the file that Arrow decodes Parquet from.
 
 Arrow asks a file of Python once for each column chunk, and takes the answer as it is: a view of what was fetched. To
 assemble a file in memory for it costs a copy, which takes about as long as decoding numbers does.
@@ -6,40 +6,20 @@ assemble a file in memory for it costs a copy, which takes about as long as deco
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from petastore.storage.ranges.fetch import FetchedRanges
 
-__all__ = ["reader_of"]
+__all__ = ["in_memory_file"]
 
 
-def reader_of(fetched: FetchedRanges, metadata: Any, *, dictionaries: tuple[str, ...] = (), verify: bool = True) -> Any:
-    """A `pyarrow.parquet.ParquetReader` of column chunks that were fetched; for one thread.
+def in_memory_file(fetched: FetchedRanges) -> pa.PythonFile:
+    """A file that has the fetched bytes where they were, and no others; for one thread, at any place.
 
-    What it reads does not keep the fetched bytes alive, but where Arrow's columns are views of uncompressed pages.
-
-    Args:
-        fetched: All bytes of the column chunks that are going to be read.
-        metadata: The `pyarrow.parquet.FileMetaData` of the file.
-        dictionaries: Paths of leaves that come as Arrow's dictionaries.
-        verify: Whether checksums of pages are verified, where they have any.
-
-    Raises:
-        pa.ArrowException: The footer cannot be used; reading may raise the same, and `LookupError` for what was not
-            fetched.
+    Reading ends where what was fetched ends, and is an `OSError` where nothing was. To be read without buffers
+    (`pre_buffer`, `buffer_size`): those ask for more than the column chunks, and copy what they get.
     """
-    reader = pq.ParquetReader()
-    reader.open(
-        pa.PythonFile(_InMemory(fetched), mode="r"),
-        metadata=metadata,
-        read_dictionary=list(dictionaries),
-        pre_buffer=False,
-        page_checksum_verification=verify,
-    )
-    return reader
+    return pa.PythonFile(_InMemory(fetched), mode="r")
 
 
 class _InMemory:
@@ -58,9 +38,11 @@ class _InMemory:
         return self._at
 
     def read(self, size: int = -1) -> pa.Buffer:
-        length = min(size if size >= 0 else self._fetched.size, self._fetched.size - self._at)
-        found = self._fetched.read(self._at, length)
-        self._at += length
+        try:
+            found = self._fetched.read_up_to(self._at, size if size >= 0 else self._fetched.size)
+        except LookupError as problem:
+            raise OSError(str(problem)) from None
+        self._at += found.size
         return found
 
     def close(self) -> None:

@@ -20,6 +20,11 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.files.watched_file import open_to_read
 from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
+from petastore.storage.ranges.column_chunks import chunk_ranges
+from petastore.storage.ranges.fetch import FetchedRanges
+from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
+from petastore.storage.ranges.parquet_bytes import in_memory_file
+from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.row_groups.verified import Asked, Verified, Version, tells_of_writes, version_of
 
@@ -50,6 +55,7 @@ class OpenFiles:
         self._lock = forks.Lock()
         self._closed = False
         self._idle: collections.OrderedDict[_Opened, None] = collections.OrderedDict()
+        self._pinned: dict[str, PinnedFiles | None] = {}
 
     @contextlib.contextmanager
     def reading(
@@ -124,8 +130,22 @@ class OpenFiles:
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, collections.OrderedDict()
+            pinned, self._pinned = self._pinned, {}
         for opened in idle:
             opened.source.close()
+        for files in pinned.values():
+            if files is not None:
+                files.fetcher.close()
+
+    def pinned(self, location: Location) -> PinnedFiles | None:
+        """What fetches ranges of the files of a dataset; None where they are opened instead."""
+        if not has_web_requests(location):
+            return None
+        with self._lock:
+            if location.url not in self._pinned and not self._closed:
+                fetcher = open_fetcher(location)
+                self._pinned[location.url] = None if fetcher is None else PinnedFiles(fetcher)
+            return self._pinned.get(location.url)
 
 
 @contextlib.contextmanager
@@ -186,7 +206,16 @@ class Reading:
             self._is_settled = not believe and self._verified.is_settled(version)
         settings = Settings(version is None or not believe, self._whole, self._dictionaries)
         found = None if version is None else self._files.found(self._footer, version, settings)
-        return found or _Opened(self._location, self._footer, version, settings)
+        pinned = self._files.pinned(self._location) if self._whole else None
+        if pinned is None:
+            return found or _Opened(self._location, self._footer, version, settings)
+        return _Opened(self._location, self._footer, version, settings, in_memory_file(self._fetched(pinned)))
+
+    def _fetched(self, pinned: PinnedFiles) -> FetchedRanges:
+        footer = self._footer
+        leaves = {leaf: None for columns in self._asked for name in columns for leaf in footer.leaves[name]}
+        chunks = chunk_ranges(footer.metadata, self._ordinal, leaves, footer.file)
+        return pinned.fetch(footer.file, footer.encoded, chunks)
 
     @property
     def reader(self) -> Any:
@@ -210,13 +239,13 @@ class Reading:
         self.opened = self._open(believe=False)
 
     def check_pages(self, leaves: Iterable[int]) -> None:
-        """Checks the page headers of some leaf columns that were read and verified; of a local file only.
+        """Checks the page headers of some leaf columns that were read and verified; where that takes no requests.
 
         Raises:
             DecodeError: One contradicts the footer, or itself.
         """
-        if self._version is None or not self.opened.settings.verify:
-            return  # elsewhere each of them would be a request
+        if not self.opened.is_near or not self.opened.settings.verify:
+            return
         footer, ordinal = self._footer, self._ordinal
         refuse_damaged_pages(self.opened.source.read_at, footer.metadata, leaves, file=footer.file, ordinal=ordinal)
 
@@ -233,21 +262,25 @@ class Reading:
 class _Opened:
     """A file and a reader of it."""
 
-    def __init__(self, location: Location, footer: Footer, version: Version | None, settings: Settings) -> None:
+    def __init__(
+        self, location: Location, footer: Footer, version: Version | None, settings: Settings, fetched: Any = None
+    ) -> None:
         self.footer, self.version, self.settings = footer, version, settings
+        self.is_near = version is not None or fetched is not None
         # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from
         # that, and who wants the first rows wants little of each chunk.
-        together = settings.whole and str(location.filesystem.type_name) != "local"
-        self.source = open_to_read(location, footer.file.path)
+        together = settings.whole and not self.is_near
+        self.source = open_to_read(location, footer.file.path) if fetched is None else fetched
         try:
-            _check_size(self.source, footer.file)
+            if fetched is None:
+                _check_size(self.source, footer.file)
             self.reader = pq.ParquetReader()  # `ParquetFile` is this and a table of all columns' names
             self.reader.open(
                 self.source,
                 metadata=footer.metadata,
                 read_dictionary=list(settings.dictionaries),
                 pre_buffer=together,
-                buffer_size=0 if together else _STREAM_BYTES,
+                buffer_size=_STREAM_BYTES if fetched is None and not together else 0,
                 page_checksum_verification=settings.verify,
             )
         except BaseException:

@@ -248,6 +248,9 @@ def test_what_was_fetched_is_read_without_a_copy() -> None:
     assert fetched.read(12, 3).to_pybytes() == b"cde"
     assert fetched.read(12, 3).address == first.address + 2
     assert fetched.read(14, 5).to_pybytes() == b"efghi"  # from two, which touch
+    assert fetched.read_up_to(18, 90).to_pybytes() == b"i"
     for offset, length in ((9, 1), (14, 6), (19, 1), (28, 4), (34, 5)):
-        with pytest.raises(LookupError, match="not fetched"):
+        with pytest.raises(LookupError, match="fetched"):
             fetched.read(offset, length)
+    with pytest.raises(LookupError, match="fetched"):
+        FetchedRanges(100, FileVersion(100), []).read(0, 1)
