@@ -7,7 +7,7 @@ several connections bring it sooner.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from petastore.storage.ranges.line import Line
@@ -53,25 +53,42 @@ def longest_hole(line: Line) -> int:
 def coalesced(asked: Iterable[ByteRange], line: Line) -> list[ByteRange]:
     """Requests for all these ranges: sorted, without overlap, and each begins and ends with a byte that was asked for.
 
-    Where holes of every length might be fetched no other requests would cost less on this line, one after the other.
+    Each hole that is fetched along costs less than one more request, one after the other. All of them together are no
+    longer than what was asked for, the shortest first: requests may also be made at the same time, and bytes may not.
 
     Args:
         asked: In any order; they may overlap.
         line: What requests cost.
 
     Example:
-        >>> coalesced([ByteRange(500_000, 10), ByteRange(0, 10), ByteRange(20, 10)], Line(0.001, 100e6))
+        >>> line = Line(0.001, 100e6)
+        >>> coalesced([ByteRange(500_000, 10), ByteRange(0, 10), ByteRange(20, 10)], line)
         [ByteRange(offset=0, length=30), ByteRange(offset=500000, length=10)]
+        >>> coalesced([ByteRange(0, 20_000), ByteRange(50_000, 20_000), ByteRange(100_000, 10)], line)
+        [ByteRange(offset=0, length=70000), ByteRange(offset=100000, length=10)]
     """
-    hole = longest_hole(line)
-    requests: list[ByteRange] = []
-    for one in sorted(asked):
-        if requests and one.offset - requests[-1].end <= hole:
-            first = requests[-1].offset
-            requests[-1] = ByteRange(first, max(requests[-1].end, one.end) - first)
+    apart = _joined(sorted(asked), lambda hole, _: hole <= 0)
+    left, longest = sum(one.length for one in apart), longest_hole(line)
+    fetched: set[int] = set()
+    holes = [(other.offset - one.end, number) for number, (one, other) in enumerate(itertools.pairwise(apart))]
+    for hole, number in sorted(holes):
+        if hole > LEAST_HOLE_BYTES and hole > min(longest, left):
+            break
+        fetched.add(number)
+        left -= hole
+    return _joined(apart, lambda _, number: number in fetched)
+
+
+def _joined(ranges: Iterable[ByteRange], are_one: Callable[[int, int], bool]) -> list[ByteRange]:
+    """Neighbours as one range, where the hole between them and its number say so."""
+    found: list[ByteRange] = []
+    for number, one in enumerate(ranges, -1):
+        if found and are_one(one.offset - found[-1].end, number):
+            first = found[-1].offset
+            found[-1] = ByteRange(first, max(found[-1].end, one.end) - first)
         else:
-            requests.append(one)
-    return requests
+            found.append(one)
+    return found
 
 
 def divided(requests: Sequence[ByteRange], line: Line, most: int) -> list[ByteRange]:
