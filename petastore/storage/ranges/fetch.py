@@ -249,7 +249,9 @@ class RangeFetcher:
         if version is not None and answer.version is not None and not answer.version.is_same(version):
             raise NotTheVersionError(answer.version)
         length = memoryview(answer.data).nbytes
-        if length != one.length:
+        if length > one.length:
+            raise OSError(f"{one.length:,} bytes were asked for, and {length:,} came: it knows no range requests")
+        if length < one.length:
             found = answer.version or client.version(path)
             if found.size < one.end or (version is not None and not found.is_same(version)):
                 raise NotTheVersionError(found)

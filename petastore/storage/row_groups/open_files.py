@@ -55,7 +55,7 @@ class OpenFiles:
         self._lock = forks.Lock()
         self._closed = False
         self._idle: collections.OrderedDict[_Opened, None] = collections.OrderedDict()
-        self._pinned: dict[str, PinnedFiles | None] = {}
+        self._pinned: dict[int, tuple[Location, PinnedFiles | None]] = {}
 
     @contextlib.contextmanager
     def reading(
@@ -133,7 +133,7 @@ class OpenFiles:
             pinned, self._pinned = self._pinned, {}
         for opened in idle:
             opened.source.close()
-        for files in pinned.values():
+        for _, files in pinned.values():
             if files is not None:
                 files.fetcher.close()
 
@@ -142,10 +142,12 @@ class OpenFiles:
         if not has_web_requests(location):
             return None
         with self._lock:
-            if location.url not in self._pinned and not self._closed:
+            _, pinned = self._pinned.get(id(location), (location, None))
+            if pinned is None and not self._closed:
                 fetcher = open_fetcher(location)
-                self._pinned[location.url] = None if fetcher is None else PinnedFiles(fetcher)
-            return self._pinned.get(location.url)
+                pinned = None if fetcher is None else PinnedFiles(fetcher)
+                self._pinned[id(location)] = location, pinned
+            return pinned
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from petastore.errors import (
     StorageError,
     StorageTimeoutError,
 )
-from petastore.storage.ranges.client import FileVersion
+from petastore.storage.ranges.client import Answer, FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetch import FetchedRanges, RangeFetcher
 from tests.servers.fault_proxy import FaultProxy, Faults
@@ -220,6 +220,26 @@ def test_memory_is_bounded_before_it_is_taken(opened: RangeFetcher, proxy: Fault
     with pytest.raises(DecodeError, match=r"2,000,000 bytes of it are needed at once, and at most 1,999,999"):
         opened.fetch("numbers.bin", version, [ByteRange(0, 2_000_000)], most_bytes=1_999_999)
     assert proxy.counted.requests == 1
+
+
+class WholeFiles:
+    """A client of a server that gives whole files, whatever is asked for."""
+
+    system = "Server"
+
+    def get(self, *_: object) -> Answer:
+        return Answer(DATA, None, 0.01, None)
+
+    def version(self, *_: object) -> FileVersion:
+        return FileVersion(len(DATA))
+
+
+def test_a_server_that_gives_no_parts_of_files_is_told_as_that_at_once() -> None:
+    fetcher = RangeFetcher(location_of("http://127.0.0.1:1/bucket"), WholeFiles())
+    with pytest.raises(StorageError, match="does not give parts of files"):
+        fetcher.fetch("numbers.bin", FileVersion(len(DATA)), [ByteRange(100, 5)])
+    assert fetcher.counts.requests == 1
+    fetcher.close()
 
 
 def test_threads_share_one_fetcher(opened: RangeFetcher) -> None:
