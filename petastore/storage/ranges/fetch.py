@@ -21,6 +21,7 @@ import pyarrow as pa
 from petastore.errors import DatasetChangedError, DecodeError, ReaderClosedError, StorageError
 from petastore.forks import made_anew_in_children
 from petastore.storage.files.location import Location
+from petastore.storage.ranges.allowance import Allowance
 from petastore.storage.ranges.client import (
     Answer,
     Client,
@@ -32,6 +33,7 @@ from petastore.storage.ranges.client import (
 from petastore.storage.ranges.coalesced import ByteRange, coalesced, divided
 from petastore.storage.ranges.line import LearntLine
 from petastore.storage.ranges.retries import GaveUpError, tried
+from petastore.storage.requests.failure_kinds import kind_of
 from petastore.storage.requests.failures import failure, raise_alone
 from petastore.storage.requests.under_way import Request, overdue
 from petastore.threads import Threads, working
@@ -137,6 +139,7 @@ class RangeFetcher:
         self._location, self._client, self._otherwise = location, client, otherwise
         self._line = line or LearntLine()
         self._most_under_way = most_under_way
+        self._allowance = Allowance(most_under_way)
         self._threads = Threads("petastore-ranges")
         self._counts = Counts()
         self._closed = False
@@ -290,11 +293,15 @@ class RangeFetcher:
         """Has tasks done, in order, by as many threads as may be under way."""
         with self._lock:
             self._waiting.extend(tasks)
-            new = max(min(len(self._waiting), self._most_under_way - self._working), 0)
+        if not self._have_threads():
+            raise ReaderClosedError("files are not read any more: the interpreter ends")
+
+    def _have_threads(self) -> bool:
+        """Has as many threads work as may; False where none will any more."""
+        with self._lock:
+            new = max(min(len(self._waiting), self._allowance.now - self._working), 0)
             self._working += new
-        for _ in range(new):
-            if not self._threads.run(self._work):
-                raise ReaderClosedError("files are not read any more: the interpreter ends")
+        return all(self._threads.run(self._work) for _ in range(new))
 
     def _leave(self, asked: _Asked) -> None:
         """Nobody waits for these calls any more; those that hang take nobody's place."""
@@ -302,14 +309,12 @@ class RangeFetcher:
             self._asked.discard(asked)
             asked.is_left = True
             self._working -= asked.running
-            is_idle = not self._waiting
-        if not is_idle:
-            self._begin()
+        self._have_threads()
 
     def _work(self) -> None:
         while True:
             with self._lock:
-                if not self._waiting:
+                if not self._waiting or self._working > self._allowance.now:
                     self._working -= 1
                     return
                 task = self._waiting.popleft()
@@ -324,6 +329,7 @@ class RangeFetcher:
                     return
                 asked.running -= 1
             del asked
+            self._have_threads()  # more may be allowed by now
 
     def _do(self, asked: _Asked, number: int, call: Callable[[Client], Any]) -> None:
         """One call, again and again while that may help; what comes of it is noted."""
@@ -334,8 +340,15 @@ class RangeFetcher:
             with self._lock:
                 counts = self._counts
                 self._counts = counts._replace(requests=counts.requests + 1, again=counts.again + again)
-            with working():
-                return self._by_either(call)
+            try:
+                with working():
+                    answer = self._by_either(call)
+            except Exception as problem:
+                if kind_of(problem)[0] == "busy":
+                    self._allowance.throttled()
+                raise
+            self._allowance.answered()
+            return answer
 
         try:
             answer = tried(attempt, over=asked.over, deadline=asked.deadline)

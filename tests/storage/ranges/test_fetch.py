@@ -222,6 +222,40 @@ def test_memory_is_bounded_before_it_is_taken(opened: RangeFetcher, proxy: Fault
     assert proxy.counted.requests == 1
 
 
+def test_who_is_throttled_has_fewer_requests_under_way() -> None:
+    client = Crowded(most=3)
+    fetcher = RangeFetcher(location_of("http://127.0.0.1:1/bucket"), client, most_under_way=16)
+    fetched = [fetcher.fetch("numbers.bin", FileVersion(len(DATA)), ranges(17)) for _ in range(4)]
+    for one in fetched:
+        check(one, ranges(17))
+    # At first sixteen asked at a time, of whom three were answered.
+    assert client.refused < fetcher.counts.requests / 2
+    fetcher.close()
+
+
+class Crowded:
+    """A client of a storage that answers a few at a time, and throttles all others."""
+
+    system = "Storage"
+
+    def __init__(self, most: int) -> None:
+        self._places = threading.Semaphore(most)
+        self.refused = 0
+
+    def get(self, _: str, offset: int, length: int, version: FileVersion | None) -> Answer:
+        if not self._places.acquire(blocking=False):
+            self.refused += 1
+            raise OSError("HTTP status 503 (SlowDown)")
+        try:
+            threading.Event().wait(0.005)  # as long as an answer takes
+            return Answer(DATA[offset : offset + length], version, 0.005, 0.0)
+        finally:
+            self._places.release()
+
+    def version(self, _: str) -> FileVersion:
+        return FileVersion(len(DATA))
+
+
 class WholeFiles:
     """A client of a server that gives whole files, whatever is asked for."""
 
