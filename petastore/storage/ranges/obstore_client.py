@@ -1,4 +1,4 @@
-"""Ranges of bytes by obstore: object stores and web servers, with a tenth of the processor time of Python's clients."""
+"""Ranges of bytes by obstore: object stores and web servers, for less processor time than Python's clients take."""
 
 from __future__ import annotations
 
