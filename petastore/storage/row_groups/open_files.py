@@ -23,6 +23,11 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.files.watched_file import open_to_read
 from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
+from petastore.storage.ranges.column_chunks import chunk_ranges
+from petastore.storage.ranges.fetch import FetchedRanges
+from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
+from petastore.storage.ranges.parquet_bytes import in_memory_file
+from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.row_groups.verified import Asked, Verified, Version, tells_of_writes, version_of
 
@@ -52,6 +57,7 @@ class OpenFiles:
         self._verified = Verified() if verified is None else verified
         self._closed = False
         self._files: collections.OrderedDict[str, _File] = collections.OrderedDict()
+        self._pinned: dict[int, tuple[Location, PinnedFiles | None]] = {}
         self.make_anew()
         made_anew_in_children(self)
 
@@ -121,8 +127,24 @@ class OpenFiles:
             self._closed = True
             dropped = [opened for file in self._files.values() for opened in file.given_up()]
             self._files.clear()
+            pinned, self._pinned = self._pinned, {}
         for opened in dropped:
             opened.source.close()
+        for _, files in pinned.values():
+            if files is not None:
+                files.fetcher.close()
+
+    def pinned(self, location: Location) -> PinnedFiles | None:
+        """What fetches ranges of the files of a dataset; None where they are opened instead."""
+        if not has_web_requests(location):
+            return None
+        with self._lock:
+            _, pinned = self._pinned.get(id(location), (location, None))
+            if pinned is None and not self._closed:
+                fetcher = open_fetcher(location)
+                pinned = None if fetcher is None else PinnedFiles(fetcher)
+                self._pinned[id(location)] = location, pinned
+            return pinned
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -186,7 +208,17 @@ class Reading:
             self._is_settled = not believe and self._verified.is_settled(version)
         settings = Settings(version is None or not believe, self._whole)
         found = self._files.found(file, version, settings) if file.idle else None
-        return found or _Opened(file.location, file.footer, version, settings)
+        if found is not None:
+            return found
+        pinned = self._files.pinned(file.location) if self._whole and not file.is_local else None
+        fetched = None if pinned is None else in_memory_file(self._fetched(pinned))
+        return _Opened(file.location, file.footer, version, settings, fetched=fetched)
+
+    def _fetched(self, pinned: PinnedFiles) -> FetchedRanges:
+        footer = self._file.footer
+        leaves = {leaf: None for columns in self._asked for name in columns for leaf in footer.leaves[name]}
+        chunks = chunk_ranges(footer.metadata, self._ordinal, leaves, footer.file)
+        return pinned.fetch(footer.file, footer.encoded, chunks)
 
     @property
     def reader(self) -> Any:
@@ -210,13 +242,13 @@ class Reading:
         self.opened = self._open(believe=False)
 
     def check_pages(self, leaves: Iterable[int]) -> None:
-        """Checks the page headers of some leaf columns that were read and verified; of a local file only.
+        """Checks the page headers of some leaf columns that were read and verified; where that takes no requests.
 
         Raises:
             DecodeError: One contradicts the footer, or itself.
         """
-        if self._version is None or not self.opened.settings.verify:
-            return  # elsewhere each of them would be a request
+        if not self.opened.is_near or not self.opened.settings.verify:
+            return
         footer, ordinal = self._file.footer, self._ordinal
         refuse_damaged_pages(self.opened.source.read_at, footer.metadata, leaves, file=footer.file, ordinal=ordinal)
 
@@ -238,7 +270,7 @@ def reading_dictionaries(location: Location, footer: Footer, paths: Sequence[str
         DatasetChangedError: The file has another size than the one that the footer is of.
         StorageError: It cannot be opened; reading may raise `RaisedByStorage` and what Arrow raises.
     """
-    opened = _Opened(location, footer, None, Settings(verify=True, whole=False), paths)
+    opened = _Opened(location, footer, None, Settings(verify=True, whole=False), dictionaries=paths)
     with opened.source:
         yield opened.reader
 
@@ -252,22 +284,26 @@ class _Opened:
         footer: Footer,
         version: Version | None,
         settings: Settings,
+        *,
         dictionaries: Sequence[str] = (),
+        fetched: Any = None,
     ) -> None:
         self.version, self.settings = version, settings
+        self.is_near = location.is_local or fetched is not None
         # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from
         # that, and who wants the first rows wants little of each chunk.
-        together = settings.whole and not location.is_local
-        self.source = open_to_read(location, footer.file.path)
+        together = settings.whole and not self.is_near
+        self.source = open_to_read(location, footer.file.path) if fetched is None else fetched
         try:
-            _check_size(self.source, footer.file)
+            if fetched is None:
+                _check_size(self.source, footer.file)
             self.reader = pq.ParquetReader()  # `ParquetFile` is this and a table of all columns' names
             self.reader.open(
                 self.source,
                 metadata=footer.metadata,
                 read_dictionary=list(dictionaries),
                 pre_buffer=together,
-                buffer_size=0 if together else _STREAM_BYTES,
+                buffer_size=_STREAM_BYTES if fetched is None and not together else 0,
                 page_checksum_verification=settings.verify,
             )
         except BaseException:

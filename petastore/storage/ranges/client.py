@@ -1,0 +1,153 @@
+"""Who asks a storage for ranges of bytes: what every client does, whatever stands behind it."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+from typing import Any, NamedTuple, Protocol
+
+from petastore.storage.requests.failure_kinds import attribute, causes, kind_of
+
+__all__ = ["Answer", "Client", "FileVersion", "NoBucketError", "NotTheVersionError", "UnsuitedError", "is_transient"]
+
+_TRANSIENT_KINDS = {"timeout", "connection", "busy"}
+_TRANSIENT_STATUSES = {429, 500, 502, 503, 504}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileVersion:
+    """One version of a file, as far as its storage tells versions apart.
+
+    Example:
+        >>> FileVersion(1024, '"9a0364b9"'), str(FileVersion(1024, '"9a0364b9"'))
+        (FileVersion(size=1024, etag='"9a0364b9"', modified=''), '1,024 bytes, etag "9a0364b9"')
+    """
+
+    size: int
+    """Bytes."""
+
+    etag: str = ""
+    """The storage's name of these very bytes, or the generation; empty where it has none."""
+
+    modified: str = ""
+    """When it was written last, as the storage says it; empty where it does not."""
+
+    @property
+    def strong_etag(self) -> str:
+        """An etag that can be demanded; empty where the storage gives none, or a weak one."""
+        return "" if self.etag.startswith("W/") else self.etag
+
+    def is_same(self, other: FileVersion) -> bool:
+        """Whether both are one version: by the etag, or else by size and time as far as they are known.
+
+        Example:
+            >>> FileVersion(7, '"a"', "monday").is_same(FileVersion(7, '"a"', "tuesday"))
+            True
+            >>> FileVersion(7, "", "monday").is_same(FileVersion(7, "", "tuesday"))
+            False
+        """
+        if self.size != other.size:
+            return False
+        if self.etag and other.etag:
+            return self.etag.removeprefix("W/") == other.etag.removeprefix("W/")
+        return not (self.modified and other.modified) or self.modified == other.modified
+
+    def __str__(self) -> str:
+        name = f", etag {self.etag}" if self.etag else f", written {self.modified}" if self.modified else ""
+        return f"{self.size:,} bytes{name}"
+
+
+class Answer(NamedTuple):
+    """What came of one request."""
+
+    data: Any
+    """The bytes, as something that gives a buffer."""
+
+    version: FileVersion | None
+    """Of which version they are; None where the answer does not tell."""
+
+    wait_s: float
+    """Seconds until the first of them."""
+
+    body_s: float | None
+    """Seconds from then to the last; None where both are one, and `wait_s` is until the last."""
+
+
+class Client(Protocol):
+    """Makes one request at a time, once, in the calling thread. Thread-safe.
+
+    What goes wrong is raised as the built-in that it is (`TimeoutError`, `ConnectionError`, `PermissionError`,
+    `FileNotFoundError`), or as the file system raises it, without keys in its text where that can be helped.
+    """
+
+    @property
+    def system(self) -> str:
+        """What it is, for messages."""
+
+    def get(self, path: str, offset: int, length: int, version: FileVersion | None) -> Answer:
+        """Some bytes of a file.
+
+        Args:
+            path: In the file system of the dataset.
+            offset: Where they begin.
+            length: How many; no more of an answer is taken into memory, where the client can help it.
+            version: Of which version they have to be; None is of any.
+
+        Raises:
+            NotTheVersionError: The file has another version.
+            UnsuitedError: This client cannot ask for such a file; another one may.
+        """
+
+    def version(self, path: str) -> FileVersion:
+        """The version that a file has now."""
+
+
+class NotTheVersionError(Exception):
+    """A file has another version than the one that was asked for; it never leaves `petastore.storage`.
+
+    Args:
+        found: The version that it has; None where the storage does not say.
+    """
+
+    def __init__(self, found: FileVersion | None) -> None:
+        super().__init__(str(found))
+        self.found = found
+
+
+class UnsuitedError(Exception):
+    """A client cannot ask for such a file; it never leaves `petastore.storage`."""
+
+
+class NoBucketError(FileNotFoundError):
+    """It is not the file alone that is missing, but all that it could lie in."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(errno.ENOENT, os.strerror(errno.ENOENT), said)
+        self._said = said
+
+    def __str__(self) -> str:
+        return self._said
+
+
+def is_transient(problem: BaseException) -> bool:
+    """Whether the same request may well succeed later: throttling, resets, faults of the server, answers that are late.
+
+    Example:
+        >>> is_transient(ConnectionResetError()), is_transient(PermissionError()), is_transient(FileNotFoundError())
+        (True, False, False)
+    """
+    if isinstance(problem, (NotTheVersionError, UnsuitedError)):
+        return False
+    kind, _ = kind_of(problem)
+    return kind in _TRANSIENT_KINDS or (kind == "other" and not _TRANSIENT_STATUSES.isdisjoint(_statuses(problem)))
+
+
+def _statuses(problem: BaseException) -> set[Any]:
+    found: set[Any] = set()
+    for one in causes(problem):
+        answer = attribute(one, "response")
+        metadata = answer.get("ResponseMetadata", {}) if isinstance(answer, dict) else {}
+        codes = (attribute(one, "status"), attribute(one, "code"), attribute(answer, "status_code"))
+        found.update(code for code in (*codes, metadata.get("HTTPStatusCode")) if isinstance(code, int))
+    return found

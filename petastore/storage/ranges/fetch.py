@@ -1,0 +1,488 @@
+"""Ranges of the files of one dataset, fetched by few requests, several under way at a time, into memory.
+
+All bytes of a file come from the version that was planned. Requests that fail in a way that may pass are made again, to
+the deadline; whoever waits goes at the deadline, even if a request hangs.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import dataclasses
+import functools
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from petastore.errors import DatasetChangedError, DecodeError, ReaderClosedError, StorageError
+from petastore.forks import made_anew_in_children
+from petastore.storage.files.location import Location
+from petastore.storage.ranges.allowance import Allowance
+from petastore.storage.ranges.client import (
+    Answer,
+    Client,
+    FileVersion,
+    NoBucketError,
+    NotTheVersionError,
+    UnsuitedError,
+)
+from petastore.storage.ranges.coalesced import ByteRange, coalesced, divided
+from petastore.storage.ranges.line import LearntLine
+from petastore.storage.ranges.retries import GaveUpError, tried
+from petastore.storage.requests.failure_kinds import kind_of
+from petastore.storage.requests.failures import failure, raise_alone
+from petastore.storage.requests.under_way import Request, overdue
+from petastore.threads import Threads, working
+
+__all__ = ["MOST_BYTES", "MOST_UNDER_WAY", "Counts", "FetchedRanges", "RangeFetcher"]
+
+MOST_UNDER_WAY = 16
+"""Requests of one dataset at a time."""
+
+MOST_BYTES = 4 * 1024**3
+"""Bytes that one fetch may bring, unless asked otherwise."""
+
+_FOREVER_S = 365 * 86400.0
+_T = TypeVar("_T")
+
+
+class FetchedRanges:
+    """Bytes of one file that lie in memory. Immutable, thread-safe.
+
+    Args:
+        size: Bytes of the file.
+        version: The version that they are of.
+        pieces: Where they begin and what they are, sorted and without overlap; those that touch may be read as one.
+    """
+
+    def __init__(self, size: int, version: FileVersion, pieces: Iterable[tuple[int, pa.Buffer]]) -> None:
+        self.size = size
+        self.version = version
+        held = list(pieces)
+        self._starts = [start for start, _ in held]
+        self._buffers = [buffer for _, buffer in held]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that lie in memory."""
+        return sum(buffer.size for buffer in self._buffers)
+
+    def read(self, offset: int, length: int) -> pa.Buffer:
+        """Some bytes of the file: a view of what was fetched, without a copy unless a request was divided there.
+
+        Raises:
+            LookupError: They were not fetched.
+        """
+        found = self.read_up_to(offset, length)
+        if found.size != length:
+            raise LookupError(f"of the {length:,} bytes at {offset:,} only {found.size:,} were fetched")
+        return found
+
+    def read_up_to(self, offset: int, length: int) -> pa.Buffer:
+        """As many of some bytes of the file as were fetched.
+
+        Raises:
+            LookupError: The first one was not fetched.
+        """
+        at = bisect.bisect_right(self._starts, offset) - 1
+        skipped = offset - self._starts[at] if at >= 0 else -1
+        if at < 0 or skipped >= self._buffers[at].size:
+            raise LookupError(f"the bytes at {offset:,} were not fetched")
+        if skipped + length <= self._buffers[at].size:
+            return self._buffers[at].slice(skipped, length)
+        found = [memoryview(self._buffers[at])[skipped:]]
+        left = length - len(found[0])
+        while left and at + 1 < len(self._starts) and self._starts[at + 1] == self._starts[at] + self._buffers[at].size:
+            at += 1
+            found.append(memoryview(self._buffers[at])[:left])
+            left -= len(found[-1])
+        return pa.py_buffer(found[0] if len(found) == 1 else b"".join(found))
+
+
+class Counts(NamedTuple):
+    """What was asked of a storage so far."""
+
+    requests: int = 0
+    """Requests, those that failed too."""
+
+    bytes: int = 0
+    """Bytes of the answers that were taken."""
+
+    again: int = 0
+    """Requests that had to be made again."""
+
+
+class RangeFetcher:
+    """Fetches ranges of the files of one place. Thread-safe; a forked child begins with nothing under way.
+
+    Args:
+        location: Where the dataset lies.
+        client: Asks the storage.
+        otherwise: Asks from then on when the first one cannot ask for some file.
+        line: What requests cost, as it was learnt so far.
+        most_under_way: Requests at a time.
+    """
+
+    def __init__(
+        self,
+        location: Location,
+        client: Client,
+        *,
+        otherwise: Client | None = None,
+        line: LearntLine | None = None,
+        most_under_way: int = MOST_UNDER_WAY,
+    ) -> None:
+        self._location, self._client, self._otherwise = location, client, otherwise
+        self._line = line or LearntLine()
+        self._most_under_way = most_under_way
+        self._allowance = Allowance(most_under_way)
+        self._threads = Threads("petastore-ranges")
+        self._counts = Counts()
+        self._closed = False
+        self.make_anew()
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """Has a lock that nobody holds, and nothing under way."""
+        self._lock = threading.Lock()
+        self._waiting: collections.deque[_Task] = collections.deque()
+        self._working = 0
+        self._asked: set[_Asked] = set()
+
+    @property
+    def system(self) -> str:
+        """What asks the storage."""
+        return self._client.system
+
+    @property
+    def counts(self) -> Counts:
+        """What was asked of the storage so far."""
+        return self._counts
+
+    @property
+    def line(self) -> LearntLine:
+        """What requests cost, as it was learnt so far."""
+        return self._line
+
+    def version_of(self, relative: str) -> FileVersion:
+        """The version that a file of the dataset has now; one request.
+
+        Raises:
+            FileMissingError: There is no such file.
+            StorageError: The storage cannot be asked, and why.
+            ReaderClosedError: This was closed.
+        """
+        path = self._location.join(relative)
+        versions: list[FileVersion] = self._all(relative, [lambda client: client.version(path)])
+        return versions[0]
+
+    def fetch(
+        self, relative: str, version: FileVersion, asked: Iterable[ByteRange], *, most_bytes: int = MOST_BYTES
+    ) -> FetchedRanges:
+        """Ranges of a file of the dataset.
+
+        Args:
+            relative: The file.
+            version: The version of which they have to be.
+            asked: The ranges, in any order; all lie within the file.
+            most_bytes: No memory is taken for more.
+
+        Raises:
+            DatasetChangedError: The file is not in that version any more.
+            DecodeError: There are more bytes than `most_bytes`.
+            FileMissingError: There is no such file any more.
+            StorageTimeoutError: The storage did not answer in time.
+            StorageError: It cannot be asked, and why.
+            ReaderClosedError: This was closed.
+        """
+        line = self._line.line
+        requests = divided(coalesced(asked, line), line, self._most_under_way)
+        _check_bytes(requests, relative, version, most_bytes)
+        path = self._location.join(relative)
+        try:
+            answers: list[Answer] = self._all(
+                relative, [functools.partial(self._got, path, version, one) for one in requests]
+            )
+        except NotTheVersionError as problem:
+            found = problem.found
+        else:
+            found = version
+            if any(answer.version is None for answer in answers):
+                # They are of one version if the file has it still.
+                found = self.version_of(relative)
+            if found.is_same(version):
+                pieces = zip(requests, answers, strict=True)
+                held = [(one.offset, pa.py_buffer(answer.data)) for one, answer in pieces]
+                return FetchedRanges(version.size, version, held)
+        raise _changed(relative, version, found or self.version_of(relative))
+
+    def newest(self, relative: str, size: int, one: ByteRange) -> FetchedRanges:
+        """A range of a file in whatever version it has now, which the result tells.
+
+        Args:
+            relative: The file.
+            size: Bytes that the file has to have.
+            one: The range.
+
+        Raises:
+            DatasetChangedError: The file has another size.
+            StorageError: As `fetch`.
+        """
+        path = self._location.join(relative)
+        try:
+            answers: list[Answer] = self._all(relative, [functools.partial(self._got, path, None, one)])
+        except NotTheVersionError as problem:
+            found = problem.found or self.version_of(relative)
+        else:
+            answer = answers[0]
+            found = answer.version or self.version_of(relative)
+            if found.size == size and answer.version is None:
+                return self.fetch(relative, found, [one])  # now that it is known which version to ask for
+            if found.size == size:
+                return FetchedRanges(size, found, [(one.offset, pa.py_buffer(answer.data))])
+        raise _changed(relative, FileVersion(size), found)
+
+    def _got(self, path: str, version: FileVersion | None, one: ByteRange, client: Client) -> Answer:
+        """One range, checked."""
+        answer = client.get(path, one.offset, one.length, version)
+        if version is not None and answer.version is not None and not answer.version.is_same(version):
+            raise NotTheVersionError(answer.version)
+        length = memoryview(answer.data).nbytes
+        if length > one.length:
+            raise OSError(f"{one.length:,} bytes were asked for, and {length:,} came: it knows no range requests")
+        if length < one.length:
+            found = answer.version or client.version(path)
+            if found.size < one.end or (version is not None and not found.is_same(version)):
+                raise NotTheVersionError(found)
+            raise ConnectionError(f"{one.length:,} bytes were asked for, and {length:,} came")
+        self._line.note(answer.wait_s, answer.body_s, length)
+        with self._lock:
+            self._counts = self._counts._replace(bytes=self._counts.bytes + length)
+        return answer
+
+    def _all(self, relative: str, calls: Sequence[Callable[[Client], Any]]) -> list[Any]:
+        """What all calls return; the first that fails ends the others."""
+        limit_s = self._location.timeout_s
+        request = Request(self._location.url, f"read {relative}", limit_s, time.monotonic())
+        asked = _Asked(len(calls), time.monotonic() + (_FOREVER_S if limit_s is None else limit_s))
+        with self._lock:
+            self._refuse_if_closed()
+            self._asked.add(asked)
+        try:
+            self._begin([_Task(asked, number, call) for number, call in enumerate(calls)])
+            asked.wait()
+        finally:
+            asked.end()
+            self._leave(asked)
+        if asked.problem is not None:
+            self._raise(asked.problem, relative)
+        if not asked.is_complete:
+            self._refuse_if_closed()
+            raise overdue([request]) or StorageError(f"{request}: it was given up")
+        return asked.answers
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise ReaderClosedError("what fetches ranges of files was closed; make a new reader")
+
+    def _begin(self, tasks: Sequence[_Task] = ()) -> None:
+        """Has tasks done, in order, by as many threads as may be under way."""
+        with self._lock:
+            self._waiting.extend(tasks)
+        if not self._have_threads():
+            raise ReaderClosedError("files are not read any more: the interpreter ends")
+
+    def _have_threads(self) -> bool:
+        """Has as many threads work as may; False where none will any more."""
+        with self._lock:
+            new = max(min(len(self._waiting), self._allowance.now - self._working), 0)
+            self._working += new
+        return all(self._threads.run(self._work) for _ in range(new))
+
+    def _leave(self, asked: _Asked) -> None:
+        """Nobody waits for these calls any more; those that hang take nobody's place."""
+        with self._lock:
+            self._asked.discard(asked)
+            asked.is_left = True
+            self._working -= asked.running
+        self._have_threads()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting or self._working > self._allowance.now:
+                    self._working -= 1
+                    return
+                task = self._waiting.popleft()
+                asked = task.asked
+                if asked.is_left:
+                    continue
+                asked.running += 1
+            self._do(*task)
+            del task  # or the thread would keep what came
+            with self._lock:
+                if asked.is_left:
+                    return
+                asked.running -= 1
+            del asked
+            self._have_threads()  # more may be allowed by now
+
+    def _do(self, asked: _Asked, number: int, call: Callable[[Client], Any]) -> None:
+        """One call, again and again while that may help; what comes of it is noted."""
+        attempts = itertools.count()
+
+        def attempt() -> Any:
+            again = next(attempts) > 0
+            with self._lock:
+                counts = self._counts
+                self._counts = counts._replace(requests=counts.requests + 1, again=counts.again + again)
+            try:
+                with working():
+                    answer = self._by_either(call)
+            except Exception as problem:
+                if kind_of(problem)[0] == "busy":
+                    self._allowance.throttled()
+                raise
+            self._allowance.answered()
+            return answer
+
+        try:
+            answer = tried(attempt, over=asked.over, deadline=asked.deadline)
+        except BaseException as problem:  # noqa: BLE001 - it belongs to whoever waits
+            asked.fail(problem)
+        else:
+            asked.note(number, answer)
+
+    def _by_either(self, call: Callable[[Client], _T]) -> _T:
+        client = self._client
+        try:
+            return call(client)
+        except UnsuitedError:
+            if self._otherwise is None:
+                raise
+            with self._lock:
+                if self._client is client:
+                    self._client, self._otherwise = self._otherwise, None
+        return call(self._client)
+
+    def _raise(self, problem: BaseException, relative: str) -> None:
+        if not isinstance(problem, GaveUpError):
+            raise problem
+        if isinstance(problem.problem, NotTheVersionError):
+            raise_alone(problem.problem)
+        place = _Place(self._location, self._client.system)
+        path = None if isinstance(problem.problem, NoBucketError) else relative
+        error = failure(problem.problem, place, "read", path)
+        if problem.attempts > 1:
+            text = f"{error} (it was tried {problem.attempts} times within {problem.seconds:.1f} s)"
+            error = type(error)(text, errno=error.errno)
+        raise_alone(error)
+
+    def close(self) -> None:
+        """Ends what is under way, and lets whoever waits for it go; may be called again."""
+        with self._lock:
+            self._closed = True
+            self._waiting.clear()
+            asked = list(self._asked)
+        for one in asked:
+            one.end()
+        self._threads.end()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Place:
+    """A dataset as its client sees it."""
+
+    location: Location
+    system: str
+
+    @property
+    def url(self) -> str:
+        return self.location.url
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        return self.location.secrets
+
+    @property
+    def timeout_s(self) -> float | None:
+        return self.location.timeout_s
+
+
+class _Asked:
+    """Some calls that somebody waits for, and what came of them."""
+
+    def __init__(self, count: int, deadline: float) -> None:
+        self.deadline = deadline
+        self.answers: list[Any] = [None] * count
+        self.problem: BaseException | None = None
+        self.over = threading.Event()
+        self.running = 0
+        """Calls that threads make now; the lock of the fetcher guards this and the next."""
+        self.is_left = False
+        self._left = count
+        self._changed = threading.Condition()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all were answered."""
+        return self._left == 0
+
+    def note(self, number: int, answer: Any) -> None:
+        """A call was answered."""
+        with self._changed:
+            if not self.over.is_set():
+                self.answers[number] = answer
+                self._left -= 1
+                self._changed.notify_all()
+
+    def fail(self, problem: BaseException) -> None:
+        """A call failed, so the others need not be made."""
+        with self._changed:
+            if not self.over.is_set():
+                self.problem = problem
+        self.end()
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        with self._changed:
+            self.over.set()
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Waits until all were answered, one has failed, it was ended, or the deadline has come."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.is_complete or self.over.is_set(), max(self.deadline - time.monotonic(), 0)
+            )
+
+
+class _Task(NamedTuple):
+    """One of them."""
+
+    asked: _Asked
+    number: int
+    call: Callable[[Client], Any]
+
+
+def _check_bytes(requests: Sequence[ByteRange], relative: str, version: FileVersion, most_bytes: int) -> None:
+    wanted = sum(one.length for one in requests)
+    if wanted > most_bytes:
+        raise DecodeError(
+            f"{wanted:,} bytes of it are needed at once, and at most {most_bytes:,} may be taken. Read fewer columns "
+            "(schema_fields), or write smaller row groups",
+            file=relative,
+        )
+    if requests and (requests[-1].end > version.size or requests[0].offset < 0):
+        raise ValueError(f"{relative} has {version.size:,} bytes, and {requests[-1]} is not among them")
+
+
+def _changed(relative: str, planned: FileVersion, found: FileVersion) -> DatasetChangedError:
+    return DatasetChangedError(
+        f"{relative} was rewritten since the dataset was listed: it had {planned}, and has {found}. Open the dataset "
+        "again"
+    )

@@ -1,0 +1,62 @@
+"""Ranges of bytes by fsspec, for whatever there is a file system of."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from petastore.storage.ranges.client import Answer, FileVersion
+from petastore.storage.requests.failure_kinds import attribute
+
+__all__ = ["FsspecClient"]
+
+
+class FsspecClient:
+    """Asks a file system of fsspec by `cat_file`. Its answers do not tell of which version they are.
+
+    Args:
+        store: The file system; a forked child makes its own like it.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self._given = store
+        self._made_in: int = attribute(store, "_pid") or os.getpid()
+
+    @property
+    def system(self) -> str:
+        """The class of the file system."""
+        return type(self._given).__name__
+
+    @property
+    def _store(self) -> Any:
+        if self._made_in != os.getpid():
+            like = self._given
+            self._given = type(like)(*like.storage_args, **{**like.storage_options, "skip_instance_cache": True})
+            self._made_in = os.getpid()
+        return self._given
+
+    def get(self, path: str, offset: int, length: int, version: FileVersion | None) -> Answer:  # noqa: ARG002 - it cannot be demanded
+        """Some bytes of a file, of the version that it has now."""
+        began = time.perf_counter()
+        data = self._store.cat_file(path, start=offset, end=offset + length)
+        return Answer(data, None, time.perf_counter() - began, None)
+
+    def version(self, path: str) -> FileVersion:
+        """The version that a file has now; the storage is asked, whatever was listed before."""
+        store = self._store
+        with contextlib.suppress(TypeError):  # some forget all or nothing
+            store.invalidate_cache(path)
+        return _version_in(store.info(path))
+
+
+def _version_in(info: Mapping[str, Any]) -> FileVersion:
+    etag = _first(info, "generation", "ETag", "etag", "e_tag", "md5Hash", "content_md5")
+    modified = _first(info, "LastModified", "last_modified", "updated", "mtime", "modified", "created")
+    return FileVersion(int(info.get("size") or 0), etag, modified)
+
+
+def _first(info: Mapping[str, Any], *names: str) -> str:
+    return next((str(info[name]) for name in names if info.get(name) is not None), "")

@@ -1,0 +1,94 @@
+"""A request that is made again while it may help: with growing pauses, and never past the deadline or the end."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from petastore.storage.ranges.client import is_transient
+from petastore.storage.requests.failure_kinds import kind_of
+
+__all__ = ["MOST_ATTEMPTS", "GaveUpError", "longest_pause", "tried"]
+
+MOST_ATTEMPTS = 10
+"""Of one request: what failed as often in as many seconds will go on failing."""
+
+_FIRST_PAUSE_S, _FIRST_PAUSE_WHEN_BUSY_S = 0.05, 0.2
+_LONGEST_PAUSE_S = 5.0
+_T = TypeVar("_T")
+_chance = random.SystemRandom()  # of which forked processes do not have the same
+
+
+class GaveUpError(Exception):
+    """A request failed, and is not made again; it never leaves `petastore.storage`.
+
+    Attributes:
+        problem: What the last attempt raised.
+        attempts: How often it was made.
+        seconds: How long that took.
+    """
+
+    def __init__(self, problem: Exception, attempts: int, seconds: float) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.attempts = attempts
+        self.seconds = seconds
+
+
+def longest_pause(attempt: int, *, is_busy: bool = False) -> float:
+    """Seconds that are waited for at most after an attempt, counted from 1, before the next one.
+
+    Example:
+        >>> [longest_pause(attempt) for attempt in (1, 2, 3, 20)], longest_pause(1, is_busy=True)
+        ([0.05, 0.1, 0.2, 5.0], 0.2)
+    """
+    first = _FIRST_PAUSE_WHEN_BUSY_S if is_busy else _FIRST_PAUSE_S
+    return min(first * 2.0 ** min(attempt - 1, 30), _LONGEST_PAUSE_S)
+
+
+def tried(
+    call: Callable[[], _T],
+    *,
+    over: threading.Event,
+    deadline: float = float("inf"),
+    most: int = MOST_ATTEMPTS,
+    jitter: Callable[[], float] = _chance.random,
+) -> _T:
+    """What a call returns, which is made again after each failure that may pass.
+
+    The pause before the next attempt is by chance anything between nothing and its longest ("full jitter"), so that
+    many who failed together do not come back together.
+
+    Args:
+        call: Makes one request.
+        over: Set when nobody wants the answer any more; ends a pause.
+        deadline: No attempt begins after it, by `time.monotonic`.
+        most: Attempts.
+        jitter: Gives a number from 0 to 1.
+
+    Raises:
+        GaveUpError: The last attempt failed.
+
+    Example:
+        >>> answers = iter([ConnectionResetError("reset"), 7])
+        >>> def call():
+        ...     answer = next(answers)
+        ...     if isinstance(answer, Exception):
+        ...         raise answer
+        ...     return answer
+        >>> tried(call, over=threading.Event())
+        7
+    """
+    began, attempt = time.monotonic(), 0
+    while True:
+        attempt += 1
+        try:
+            return call()
+        except Exception as problem:  # noqa: BLE001 - clients raise what they like; what it is, is looked at
+            pause = jitter() * longest_pause(attempt, is_busy=kind_of(problem)[0] == "busy")
+            may_pass = attempt < most and is_transient(problem) and time.monotonic() + pause < deadline
+            if not may_pass or over.wait(pause):
+                raise GaveUpError(problem, attempt, time.monotonic() - began) from None

@@ -1,0 +1,45 @@
+"""A server in a process of its own, so that it takes no time from the interpreter of whoever reads from it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+__all__ = ["child_server"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@contextlib.contextmanager
+def child_server(module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[int]:
+    """The port of a server that prints it first, and ends when its standard input does.
+
+    Args:
+        module: Run as a program.
+        arguments: Given to it.
+        environment: Added to ours.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=_ROOT,
+        env={**os.environ, **(environment or {}), "PYTHONPATH": str(_ROOT)},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            if not line:
+                raise RuntimeError(f"{module} ended before it said where it listens")
+            yield int(line)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()

@@ -1,0 +1,251 @@
+"""A proxy that stands before a server and does what networks do: `python -m tests.servers.fault_proxy PORT [FAULTS]`.
+
+It passes requests of HTTP/1.1 on to one server, and answers back, with a latency, a bandwidth, and faults by chance:
+throttling, resets in the middle of a body, bodies that end early, wrong etags, flipped bits, and no answer at all. What
+comes by chance is a function of the seed, of what is asked for, and of how often: the order in which threads ask
+changes nothing. It counts requests and bytes.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import json
+import socket
+import struct
+import sys
+import threading
+import time
+
+from tests.servers.range_server import Head, Listener, read_head, until_input_ends
+
+__all__ = ["Counted", "FaultProxy", "Faults"]
+
+_PIECE_BYTES = 256 * 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class Faults:
+    """What goes wrong, and how often: shares from 0 to 1."""
+
+    latency_s: float = 0.0
+    """Seconds before each answer begins."""
+
+    bytes_per_s: float = 0.0
+    """Of all answers together; 0 is as fast as can be."""
+
+    throttled: float = 0.0
+    """Answered with 503 SlowDown."""
+
+    failed: float = 0.0
+    """Answered with 500."""
+
+    reset: float = 0.0
+    """Reset in the middle of the body."""
+
+    truncated: float = 0.0
+    """The body is shorter than was asked for, and the answer says nothing of that."""
+
+    cut: float = 0.0
+    """The connection ends before the body does."""
+
+    flipped: float = 0.0
+    """One bit of the body is another."""
+
+    wrong_etag: float = 0.0
+    """The etag is another."""
+
+    hangs: float = 0.0
+    """No answer comes."""
+
+    seed: int = 0
+
+
+@dataclasses.dataclass
+class Counted:
+    """What passed."""
+
+    requests: int = 0
+    bytes: int = 0
+    """Of bodies of answers."""
+
+    faults: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    """How often each fault was made."""
+
+    heads: list[str] = dataclasses.field(default_factory=list)
+    """Of each request: its first line and the range that it asked for."""
+
+
+class FaultProxy(Listener):
+    """Stands before a server on loopback.
+
+    Args:
+        upstream: The port of the server.
+        faults: What goes wrong; may be changed at any time.
+    """
+
+    def __init__(self, upstream: int, faults: Faults | None = None) -> None:
+        self._upstream = upstream
+        self.faults = faults or Faults()
+        self.counted = Counted()
+        self._asked: collections.Counter[str] = collections.Counter()
+        self._counting = threading.Lock()
+        self._free_at = 0.0
+        self._closing = threading.Event()
+        super().__init__()
+
+    def begin(self, faults: Faults) -> None:
+        """Counts anew, with these faults from now on."""
+        with self._counting:
+            self.faults, self.counted = faults, Counted()
+            self._asked.clear()
+
+    def close(self) -> None:
+        """Ends it, and what hangs."""
+        self._closing.set()
+        super().close()
+
+    def serve(self, connection: socket.socket) -> None:
+        """Passes on request after request."""
+        rest, behind = b"", b""
+        with contextlib.closing(socket.create_connection(("127.0.0.1", self._upstream))) as server:
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._lock:
+                self._open.add(server)
+            try:
+                while True:
+                    head, rest = read_head(connection, rest)
+                    if head is None:
+                        return
+                    fault = self._fault(head)
+                    if self.faults.latency_s and self._closing.wait(self.faults.latency_s):
+                        return
+                    if fault == "hangs":
+                        self._closing.wait()
+                        return
+                    rest = _pass_body(connection, server, head, rest)
+                    answer, behind = read_head(server, behind)
+                    if answer is None:
+                        return
+                    behind, goes_on = self._answer(connection, server, answer, behind, fault, head)
+                    if not goes_on:
+                        return
+            finally:
+                with self._lock:
+                    self._open.discard(server)
+
+    def _fault(self, head: Head) -> str:
+        """What goes wrong with a request; nothing mostly."""
+        faults = self.faults
+        key = f"{head.line} {head.fields.get('range', '')}"
+        with self._counting:
+            self.counted.requests += 1
+            self.counted.heads.append(key)
+            self._asked[key] += 1
+            text = f"{faults.seed} {key} {self._asked[key]}"
+        chance = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big") / 2**48
+        for name in ("throttled", "failed", "reset", "truncated", "cut", "flipped", "wrong_etag", "hangs"):
+            chance -= getattr(faults, name)
+            if chance < 0:
+                with self._counting:
+                    self.counted.faults[name] += 1
+                return name
+        return ""
+
+    def _answer(
+        self, connection: socket.socket, server: socket.socket, answer: Head, behind: bytes, fault: str, asked: Head
+    ) -> tuple[bytes, bool]:
+        """Passes an answer on, as well as the fault lets it; what came behind it, and whether another may follow."""
+        if answer.fields.get("transfer-encoding", "") == "chunked":
+            connection.sendall(answer.raw + behind)
+            _pass_until_end(server, connection)
+            return b"", False
+        has_body = not asked.line.startswith("HEAD") and answer.line.split(" ")[1] not in {"204", "304"}
+        length = int(answer.fields.get("content-length", "0")) if has_body else 0
+        if fault in {"throttled", "failed"}:
+            status, code = ("503 Slow Down", "SlowDown") if fault == "throttled" else ("500 Oops", "InternalError")
+            body = f"<Error><Code>{code}</Code><Message>made by the proxy</Message></Error>".encode()
+            connection.sendall(
+                f"HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n"
+                f"Connection: close\r\n\r\n".encode()
+                + (b"" if asked.line.startswith("HEAD") else body)
+            )
+            return b"", False
+        raw, sent = answer.raw, length
+        if fault == "wrong_etag" and "etag" in answer.fields:
+            raw = raw.replace(answer.fields["etag"].encode(), b'"somebody-elses"')
+        if fault in {"reset", "truncated", "cut"}:
+            sent = length // 2
+        if fault == "truncated":
+            raw = raw.replace(f"Content-Length: {length}".encode(), f"Content-Length: {sent}".encode())
+        connection.sendall(raw)
+        behind = self._pass(server, connection, sent, behind, flipped=fault == "flipped")
+        if fault == "reset":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return behind, sent == length and answer.fields.get("connection", "").lower() != "close"
+
+    def _pass(
+        self, server: socket.socket, connection: socket.socket, length: int, behind: bytes, *, flipped: bool
+    ) -> bytes:
+        """Passes so many bytes on, in the time that they take; what came behind them is given back."""
+        buffer = bytearray(_PIECE_BYTES)
+        view = memoryview(buffer)
+        left, behind = length, bytes(behind)
+        while left:
+            if behind:
+                got = min(len(behind), left, len(buffer))
+                view[:got], behind = behind[:got], behind[got:]
+            else:
+                got = server.recv_into(buffer, min(left, len(buffer)))
+                if not got:
+                    break
+            if flipped:
+                buffer[got // 2] ^= 1
+                flipped = False
+            self._wait_for_room(got)
+            connection.sendall(view[:got])
+            left -= got
+        with self._counting:
+            self.counted.bytes += length - left
+        return behind
+
+    def _wait_for_room(self, length: int) -> None:
+        if not self.faults.bytes_per_s:
+            return
+        with self._counting:
+            self._free_at = max(self._free_at, time.monotonic()) + length / self.faults.bytes_per_s
+            wait = self._free_at - time.monotonic()
+        self._closing.wait(max(wait, 0))
+
+
+def _pass_body(connection: socket.socket, server: socket.socket, head: Head, rest: bytes) -> bytes:
+    """Passes a request on, and its body; what came behind it is given back."""
+    if head.fields.get("expect", "").lower() == "100-continue":
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    raw = b"".join(line for line in head.raw.splitlines(keepends=True) if not line.lower().startswith(b"expect:"))
+    server.sendall(raw)
+    left = int(head.fields.get("content-length", "0"))
+    while left:
+        piece, rest = (rest[:left], rest[left:]) if rest else (connection.recv(min(left, _PIECE_BYTES)), b"")
+        if not piece:
+            break
+        server.sendall(piece)
+        left -= len(piece)
+    return rest
+
+
+def _pass_until_end(server: socket.socket, connection: socket.socket) -> None:
+    """Passes on what comes; a body in chunks ends with an empty one."""
+    last = b""
+    while not last.endswith(b"0\r\n\r\n"):
+        piece = server.recv(_PIECE_BYTES)
+        if not piece:
+            return
+        connection.sendall(piece)
+        last = (last + piece)[-5:]
+
+
+if __name__ == "__main__":
+    until_input_ends(FaultProxy(int(sys.argv[1]), Faults(**json.loads(sys.argv[2] if len(sys.argv) > 2 else "{}"))))

@@ -1,0 +1,97 @@
+"""The proxy makes the faults that it is told to make, the same ones for each seed, and passes on all else."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers.fault_proxy import FaultProxy, Faults
+from tests.servers.fixtures import Served, proxy, served
+
+__all__ = ["proxy", "served"]
+pytestmark = pytest.mark.server
+DATA = bytes(range(256)) * 400
+
+
+@pytest.fixture
+def file(served: Served) -> Path:
+    path = served.root / "some.bin"
+    path.write_bytes(DATA)
+    return path
+
+
+def only(fault: str) -> Faults:
+    always: dict[str, Any] = {fault: 1.0}
+    return Faults(**always)
+
+
+def get(proxy: FaultProxy, first: int, last: int, **fields: str) -> tuple[int, bytes, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=10)
+    try:
+        connection.request("GET", "/some.bin", headers={"Range": f"bytes={first}-{last}", **fields})
+        answer = connection.getresponse()
+        return answer.status, answer.read(), answer.headers.get("ETag", "")
+    finally:
+        connection.close()
+
+
+def test_ranges_pass_and_are_counted(proxy: FaultProxy, file: Path) -> None:
+    assert get(proxy, 100, 299)[:2] == (206, DATA[100:300])
+    assert (proxy.counted.requests, proxy.counted.bytes) == (1, 200)
+    assert proxy.counted.heads == ["GET /some.bin HTTP/1.1 bytes=100-299"]
+
+
+def test_a_demanded_etag_has_to_be_that_of_the_file(proxy: FaultProxy, file: Path) -> None:
+    etag = get(proxy, 0, 9)[2]
+    assert get(proxy, 0, 9, **{"If-Match": etag})[0] == 206
+    assert get(proxy, 0, 9, **{"If-Match": '"another"'})[0] == 412
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"), [("throttled", 503), ("failed", 500), ("wrong_etag", 206), ("flipped", 206)]
+)
+def test_faults_that_are_answers(proxy: FaultProxy, file: Path, fault: str, status: int) -> None:
+    right = get(proxy, 0, 999)
+    proxy.begin(only(fault))
+    wrong = get(proxy, 0, 999)
+    assert wrong[0] == status
+    assert wrong != right
+    assert proxy.counted.faults == {fault: 1}
+
+
+@pytest.mark.parametrize("fault", ["reset", "cut"])
+def test_faults_that_end_a_body(proxy: FaultProxy, file: Path, fault: str) -> None:
+    proxy.begin(only(fault))
+    with pytest.raises((ConnectionError, http.client.IncompleteRead)):
+        get(proxy, 0, 99_999)
+
+
+def test_a_short_body_that_looks_whole(proxy: FaultProxy, file: Path) -> None:
+    proxy.begin(Faults(truncated=1.0))
+    assert get(proxy, 0, 999)[1] == DATA[:500]
+
+
+def test_chance_does_not_look_at_the_order_of_requests(proxy: FaultProxy, file: Path) -> None:
+    def made(order: list[int], threads: int) -> dict[int, int]:
+        proxy.begin(Faults(throttled=0.5, seed=7))
+        found: dict[int, int] = {}
+
+        def work(part: list[int]) -> None:
+            for first in part:
+                found[first] = get(proxy, first, first + 9)[0]
+
+        workers = [threading.Thread(target=work, args=(order[number::threads],)) for number in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        return found
+
+    places = list(range(0, 400, 10))
+    once = made(places, 1)
+    assert set(once.values()) == {206, 503}
+    assert made(places[::-1], 4) == once

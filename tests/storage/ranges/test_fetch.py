@@ -1,0 +1,310 @@
+"""Ranges come right or not at all: whatever the line does, of one version, in time, and few requests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from petastore.errors import (
+    DatasetChangedError,
+    DecodeError,
+    FileMissingError,
+    ReaderClosedError,
+    StorageConnectionError,
+    StorageError,
+    StorageTimeoutError,
+)
+from petastore.storage.ranges.client import Answer, FileVersion
+from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.fetch import FetchedRanges, RangeFetcher
+from tests.servers.fault_proxy import FaultProxy, Faults
+from tests.servers.fixtures import Served
+from tests.storage.ranges.conftest import Fetcher, location_of
+
+pytestmark = pytest.mark.server
+DATA = np.random.default_rng(7).bytes(20_000_000)
+NAME = "bucket/numbers.bin"
+KEYS = {"key": "AKIA", "secret": "hush"}
+SCHEMES = ["http", "s3"]
+
+
+@pytest.fixture
+def file(served: Served) -> Path:
+    path = served.root / NAME
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(DATA)
+    return path
+
+
+@pytest.fixture
+def opened(request: pytest.FixtureRequest, proxy: FaultProxy, file: Path, fetcher: Fetcher) -> RangeFetcher:
+    return open_at(proxy, fetcher, getattr(request, "param", "http"))
+
+
+def open_at(proxy: FaultProxy, fetcher: Fetcher, scheme: str = "http", timeout_s: float = 60.0) -> RangeFetcher:
+    if scheme == "http":
+        return fetcher(location_of(f"{proxy.url}/bucket", timeout_s=timeout_s))
+    return fetcher(location_of("s3://bucket", timeout_s=timeout_s, endpoint_url=proxy.url, **KEYS))
+
+
+def ranges(count: int, seed: int = 0) -> list[ByteRange]:
+    """Up to 17 ranges, so far apart that each is a request."""
+    first = int(np.random.default_rng(seed).integers(0, 10_000))
+    return [ByteRange(first + number * 1_150_000, 30_000) for number in range(count)]
+
+
+def check(fetched: FetchedRanges, asked: list[ByteRange]) -> None:
+    for one in asked:
+        assert fetched.read(*one).to_pybytes() == DATA[one.offset : one.end]
+
+
+@pytest.mark.parametrize("opened", SCHEMES, indirect=True)
+def test_ranges_are_those_of_the_file_by_few_requests(opened: RangeFetcher, proxy: FaultProxy) -> None:
+    version = opened.version_of("numbers.bin")
+    assert version.size == len(DATA)
+    asked = [ByteRange(first, 1000) for first in (0, 2000, 9_000_000, 9_001_000, 19_999_000)]
+    fetched = opened.fetch("numbers.bin", version, asked)
+    check(fetched, asked)
+    assert proxy.counted.requests == 1 + 3
+    assert proxy.counted.bytes == 1 + fetched.nbytes == 1 + 3000 + 2000 + 1000
+    assert opened.counts == (4, fetched.nbytes, 0)
+
+
+@pytest.mark.parametrize("opened", SCHEMES, indirect=True)
+def test_a_line_that_resets_throttles_and_truncates_changes_no_byte(opened: RangeFetcher, proxy: FaultProxy) -> None:
+    version = opened.version_of("numbers.bin")
+    made = 0
+    for seed in range(20):
+        proxy.begin(Faults(reset=0.04, throttled=0.04, truncated=0.02, cut=0.02, failed=0.02, seed=seed))
+        asked = ranges(17, seed=seed)
+        check(opened.fetch("numbers.bin", version, asked), asked)
+        made += sum(proxy.counted.faults.values())
+    assert made > 20
+    assert opened.counts.again >= made  # a connection that broke may have been handed to one more request
+
+
+@pytest.mark.parametrize("opened", SCHEMES, indirect=True)
+def test_a_changed_file_is_never_mixed_and_both_versions_are_named(opened: RangeFetcher, file: Path) -> None:
+    version = opened.version_of("numbers.bin")
+    asked = ranges(17)
+    check(opened.fetch("numbers.bin", version, asked), asked)
+    file.write_bytes(DATA[::-1])
+    with pytest.raises(DatasetChangedError) as raised:
+        opened.fetch("numbers.bin", version, asked)
+    now = opened.version_of("numbers.bin")
+    assert version.etag in str(raised.value)
+    assert now.etag in str(raised.value)
+
+
+@pytest.mark.parametrize("opened", SCHEMES, indirect=True)
+def test_a_file_that_is_replaced_while_it_is_fetched_is_never_mixed(opened: RangeFetcher, file: Path) -> None:
+    version = opened.version_of("numbers.bin")
+    ended = threading.Event()
+
+    def replace() -> None:
+        aside, other = file.with_suffix(".aside"), bytes(len(DATA))
+        for number in range(20):
+            aside.write_bytes(other if number % 2 else DATA)
+            aside.replace(file)
+        ended.set()
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    outcomes = set()
+    while not ended.is_set():
+        asked = ranges(17)
+        try:
+            check(opened.fetch("numbers.bin", version, asked), asked)
+            outcomes.add("right")
+        except DatasetChangedError:
+            outcomes.add("refused")
+    writer.join()
+    assert "refused" in outcomes
+
+
+def test_an_etag_that_a_server_ignores_is_looked_at_in_the_answer(opened: RangeFetcher, proxy: FaultProxy) -> None:
+    version = opened.version_of("numbers.bin")
+    proxy.begin(Faults(wrong_etag=1.0))
+    with pytest.raises(DatasetChangedError, match="somebody-elses"):
+        opened.fetch("numbers.bin", version, ranges(3))
+
+
+def test_a_file_that_became_shorter_is_a_changed_one(opened: RangeFetcher, file: Path) -> None:
+    version = FileVersion(len(DATA))  # as a storage without etags has it
+    file.write_bytes(DATA[:1000])
+    with pytest.raises(DatasetChangedError, match=r"20,000,000 bytes, and has 1,000 bytes"):
+        opened.fetch("numbers.bin", version, [ByteRange(5000, 100)])
+    with pytest.raises(DatasetChangedError, match=r"20,000,000 bytes, and has 1,000 bytes"):
+        opened.fetch("numbers.bin", version, [ByteRange(900, 200)])
+
+
+def test_a_hang_is_left_at_the_deadline(proxy: FaultProxy, file: Path, fetcher: Fetcher) -> None:
+    opened = open_at(proxy, fetcher, timeout_s=1.0)
+    version = opened.version_of("numbers.bin")
+    proxy.begin(Faults(hangs=1.0))
+    began = time.monotonic()
+    with pytest.raises(StorageTimeoutError, match=r"read numbers\.bin"):
+        opened.fetch("numbers.bin", version, ranges(17))
+    assert time.monotonic() - began < 3.0
+    proxy.begin(Faults())
+    # Those that hang take nobody's place.
+    check(opened.fetch("numbers.bin", version, ranges(5)), ranges(5))
+
+
+def test_one_request_that_hangs_is_made_again_before_the_deadline(
+    proxy: FaultProxy, file: Path, fetcher: Fetcher
+) -> None:
+    opened = open_at(proxy, fetcher, timeout_s=8.0)
+    version = opened.version_of("numbers.bin")
+    proxy.begin(Faults(hangs=0.2, seed=3))
+    asked = ranges(10)
+    check(opened.fetch("numbers.bin", version, asked), asked)
+    assert proxy.counted.faults["hangs"] > 0
+
+
+def test_who_waits_goes_when_the_fetcher_is_closed(opened: RangeFetcher, proxy: FaultProxy) -> None:
+    version = opened.version_of("numbers.bin")
+    proxy.begin(Faults(throttled=1.0, latency_s=0.05))
+    raised: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            opened.fetch("numbers.bin", version, ranges(3))
+        except ReaderClosedError as problem:
+            raised.append(problem)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while proxy.counted.requests < 3:
+        assert waiting.is_alive()
+    opened.close()
+    waiting.join(5)
+    assert not waiting.is_alive()
+    assert len(raised) == 1
+    with pytest.raises(ReaderClosedError):
+        opened.version_of("numbers.bin")
+
+
+def test_attempts_are_in_the_message(opened: RangeFetcher, proxy: FaultProxy) -> None:
+    version = opened.version_of("numbers.bin")
+    proxy.begin(Faults(reset=1.0))
+    with pytest.raises(StorageConnectionError, match=r"it was tried 10 times within \d+\.\d s"):
+        opened.fetch("numbers.bin", version, ranges(1))
+    assert proxy.counted.requests == 10
+
+
+def test_a_busy_storage_is_told_from_a_broken_one(proxy: FaultProxy, file: Path, fetcher: Fetcher) -> None:
+    opened = open_at(proxy, fetcher, timeout_s=3.0)
+    version = opened.version_of("numbers.bin")
+    proxy.begin(Faults(throttled=1.0))
+    with pytest.raises(StorageError, match=r"SlowDown.*too much to do: try again later") as raised:
+        opened.fetch("numbers.bin", version, ranges(1))
+    assert not isinstance(raised.value, (StorageConnectionError, StorageTimeoutError))
+
+
+def test_a_file_that_is_gone_is_missing_at_once(opened: RangeFetcher, proxy: FaultProxy, file: Path) -> None:
+    version = opened.version_of("numbers.bin")
+    file.unlink()
+    with pytest.raises(FileMissingError, match=r"numbers\.bin is missing"):
+        opened.fetch("numbers.bin", version, ranges(1))
+    assert proxy.counted.requests == 2
+
+
+def test_memory_is_bounded_before_it_is_taken(opened: RangeFetcher, proxy: FaultProxy) -> None:
+    version = opened.version_of("numbers.bin")
+    with pytest.raises(DecodeError, match=r"2,000,000 bytes of it are needed at once, and at most 1,999,999"):
+        opened.fetch("numbers.bin", version, [ByteRange(0, 2_000_000)], most_bytes=1_999_999)
+    assert proxy.counted.requests == 1
+
+
+def test_who_is_throttled_has_fewer_requests_under_way() -> None:
+    client = Crowded(most=3)
+    fetcher = RangeFetcher(location_of("http://127.0.0.1:1/bucket"), client, most_under_way=16)
+    fetched = [fetcher.fetch("numbers.bin", FileVersion(len(DATA)), ranges(17)) for _ in range(4)]
+    for one in fetched:
+        check(one, ranges(17))
+    # At first sixteen asked at a time, of whom three were answered.
+    assert client.refused < fetcher.counts.requests / 2
+    fetcher.close()
+
+
+class Crowded:
+    """A client of a storage that answers a few at a time, and throttles all others."""
+
+    system = "Storage"
+
+    def __init__(self, most: int) -> None:
+        self._places = threading.Semaphore(most)
+        self.refused = 0
+
+    def get(self, _: str, offset: int, length: int, version: FileVersion | None) -> Answer:
+        if not self._places.acquire(blocking=False):
+            self.refused += 1
+            raise OSError("HTTP status 503 (SlowDown)")
+        try:
+            threading.Event().wait(0.005)  # as long as an answer takes
+            return Answer(DATA[offset : offset + length], version, 0.005, 0.0)
+        finally:
+            self._places.release()
+
+    def version(self, _: str) -> FileVersion:
+        return FileVersion(len(DATA))
+
+
+class WholeFiles:
+    """A client of a server that gives whole files, whatever is asked for."""
+
+    system = "Server"
+
+    def get(self, *_: object) -> Answer:
+        return Answer(DATA, None, 0.01, None)
+
+    def version(self, *_: object) -> FileVersion:
+        return FileVersion(len(DATA))
+
+
+def test_a_server_that_gives_no_parts_of_files_is_told_as_that_at_once() -> None:
+    fetcher = RangeFetcher(location_of("http://127.0.0.1:1/bucket"), WholeFiles())
+    with pytest.raises(StorageError, match="does not give parts of files"):
+        fetcher.fetch("numbers.bin", FileVersion(len(DATA)), [ByteRange(100, 5)])
+    assert fetcher.counts.requests == 1
+    fetcher.close()
+
+
+def test_threads_share_one_fetcher(opened: RangeFetcher) -> None:
+    version = opened.version_of("numbers.bin")
+    problems: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for number in range(5):
+                asked = ranges(7, seed=100 * seed + number)
+                check(opened.fetch("numbers.bin", version, asked), asked)
+        except BaseException as problem:  # noqa: BLE001 - it is looked at below
+            problems.append(problem)
+
+    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert problems == []
+
+
+def test_what_was_fetched_is_read_without_a_copy() -> None:
+    first, second = pa.py_buffer(b"abcdef"), pa.py_buffer(b"ghi")
+    fetched = FetchedRanges(100, FileVersion(100), [(10, first), (16, second), (30, first)])
+    assert fetched.read(12, 3).to_pybytes() == b"cde"
+    assert fetched.read(12, 3).address == first.address + 2
+    assert fetched.read(14, 5).to_pybytes() == b"efghi"  # from two, which touch
+    assert fetched.read_up_to(18, 90).to_pybytes() == b"i"
+    for offset, length in ((9, 1), (14, 6), (19, 1), (28, 4), (34, 5)):
+        with pytest.raises(LookupError, match="fetched"):
+            fetched.read(offset, length)
+    with pytest.raises(LookupError, match="fetched"):
+        FetchedRanges(100, FileVersion(100), []).read(0, 1)

@@ -1,0 +1,43 @@
+"""obstore asks where it does what was asked for; fsspec elsewhere; Arrow's own file systems are left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyarrow import fs
+
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.ranges import open_fetcher as module
+from petastore.storage.ranges.open_fetcher import open_fetcher
+from tests.storage.ranges.conftest import location_of
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "system"),
+    [
+        ("s3://bucket/a", {"anon": True}, "obstore"),
+        ("s3://bucket/a", {"anon": True, "config_kwargs": {"proxies": {}}}, "S3FileSystem"),
+        ("http://127.0.0.1:1/a", {}, "obstore"),
+        ("http://127.0.0.1:1/a", {"encoded": True}, "HTTPFileSystem"),
+        ("memory://a", {}, "MemoryFileSystem"),
+    ],
+)
+def test_who_asks(url: str, options: dict[str, Any], system: str) -> None:
+    fetcher = open_fetcher(location_of(url, **options))
+    assert fetcher is not None
+    assert fetcher.system == system
+    fetcher.close()
+
+
+def test_without_obstore_fsspec_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "is_usable", lambda: False)
+    fetcher = open_fetcher(location_of("s3://bucket/a", anon=True))
+    assert fetcher is not None
+    assert fetcher.system == "S3FileSystem"
+    fetcher.close()
+
+
+def test_file_systems_of_arrow_are_left_alone(tmp_path: Any) -> None:
+    assert open_fetcher(open_location(tmp_path)) is None
+    assert open_fetcher(Location("mock://x", fs.SubTreeFileSystem("/", fs.LocalFileSystem()), "x")) is None

@@ -1,0 +1,114 @@
+"""What is decoded from fetched ranges is what is decoded from the file, and Arrow asks once for each chunk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from petastore.inventory import DataFile
+from petastore.storage.ranges.client import FileVersion
+from petastore.storage.ranges.coalesced import ByteRange, coalesced
+from petastore.storage.ranges.column_chunks import chunk_ranges
+from petastore.storage.ranges.fetch import FetchedRanges
+from petastore.storage.ranges.line import Line
+from petastore.storage.ranges.parquet_bytes import in_memory_file
+
+ROWS = 3000
+
+
+def table() -> pa.Table:
+    dice = np.random.default_rng(3)
+    return pa.table(
+        {
+            "number": dice.integers(0, 1 << 40, ROWS),
+            "few": [f"label {number % 5}" for number in range(ROWS)],
+            "image": [dice.bytes(200) for _ in range(ROWS)],
+            "list": [list(range(number % 4)) for number in range(ROWS)],
+            "nothing": pa.nulls(ROWS, pa.int64()),
+        }
+    )
+
+
+def written(**options: Any) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table(), sink, row_group_size=1000, **options)
+    return sink.getvalue()
+
+
+FILES = {
+    "plain": written(compression="none", use_dictionary=False),
+    "usual": written(write_page_checksum=True),
+    "second version": written(data_page_version="2.0", data_page_size=1000, compression="zstd"),
+}
+
+
+def fetched_of(data: pa.Buffer, ranges: list[ByteRange]) -> FetchedRanges:
+    version = FileVersion(data.size)
+    return FetchedRanges(data.size, version, [(one.offset, data.slice(*one)) for one in ranges])
+
+
+def reader_of(fetched: FetchedRanges, metadata: Any) -> Any:
+    reader = pq.ParquetReader()
+    reader.open(in_memory_file(fetched), metadata=metadata, pre_buffer=False, page_checksum_verification=True)
+    return reader
+
+
+@pytest.mark.parametrize("name", FILES)
+@given(
+    group=st.integers(0, 2),
+    leaves=st.lists(st.integers(0, 4), unique=True, min_size=1),
+    hole=st.sampled_from([1e6, 2e9]),
+    pieces=st.booleans(),
+)
+@settings(max_examples=25)
+def test_rows_are_those_of_the_file(name: str, group: int, leaves: list[int], hole: float, pieces: bool) -> None:
+    data = FILES[name]
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    chunks = chunk_ranges(metadata, group, leaves, DataFile("a.parquet", data.size))
+    requests = coalesced(chunks, Line(1e-3, hole))
+    if pieces:  # as of long requests that were divided
+        requests = [
+            ByteRange(at, min(5000, one.end - at)) for one in requests for at in range(one.offset, one.end, 5000)
+        ]
+    reader = reader_of(fetched_of(data, requests), metadata)
+    found = reader.read_row_group(group, column_indices=leaves, use_threads=False)
+    assert found.equals(pq.ParquetFile(data).read_row_group(group).select(leaves))
+
+
+def test_arrow_asks_once_for_each_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = FILES["usual"]
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    chunks = chunk_ranges(metadata, 1, range(5), DataFile("a.parquet", data.size))
+    fetched, asked = fetched_of(data, chunks), []
+
+    def read(offset: int, length: int) -> pa.Buffer:
+        asked.append(ByteRange(offset, length))
+        return data.slice(offset, length)
+
+    monkeypatch.setattr(fetched, "read_up_to", read)
+    reader_of(fetched, metadata).read_row_group(1, column_indices=list(range(5)), use_threads=False)
+    assert asked == chunks
+
+
+def test_bytes_that_were_not_fetched_are_an_error_and_no_zeros() -> None:
+    data = FILES["usual"]
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    fetched = fetched_of(data, chunk_ranges(metadata, 0, [0], DataFile("a.parquet", data.size)))
+    with pytest.raises(OSError, match="not fetched"):
+        reader_of(fetched, metadata).read_row_group(0, column_indices=[2], use_threads=False)
+
+
+def test_a_flipped_bit_is_found_by_the_checksum_of_its_page() -> None:
+    data = bytearray(FILES["usual"])
+    metadata = pq.read_metadata(pa.BufferReader(bytes(data)))
+    (chunk,) = chunk_ranges(metadata, 0, [2], DataFile("a.parquet", len(data)))
+    data[chunk.offset + chunk.length // 2] ^= 1
+    reader = reader_of(fetched_of(pa.py_buffer(data), [chunk]), metadata)
+    with pytest.raises((OSError, pa.ArrowException), match=r"(?i)crc|checksum"):
+        reader.read_row_group(0, column_indices=[2], use_threads=False)

@@ -1,0 +1,85 @@
+"""A request is made again while that may help, and no longer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from petastore.storage.ranges.client import NotTheVersionError
+from petastore.storage.ranges.retries import MOST_ATTEMPTS, GaveUpError, longest_pause, tried
+
+TRANSIENT = [
+    ConnectionResetError(104, "reset"),
+    TimeoutError("late"),
+    OSError("HTTP status 503 (SlowDown)"),
+    OSError("HTTP status 429"),
+]
+FINAL = [
+    PermissionError("403"),
+    FileNotFoundError("404"),
+    NotTheVersionError(None),
+    ValueError("a fault"),
+    OSError("?"),
+]
+
+
+def failing(problem: Exception, made: list[float]) -> Callable[[], None]:
+    def call() -> None:
+        made.append(time.monotonic())
+        raise problem
+
+    return call
+
+
+def give_up(problem: Exception, **options: float) -> tuple[GaveUpError, list[float]]:
+    made: list[float] = []
+    with pytest.raises(GaveUpError) as raised:
+        tried(failing(problem, made), over=threading.Event(), jitter=lambda: 0.0, **options)  # type: ignore[arg-type]
+    return raised.value, made
+
+
+@pytest.mark.parametrize("problem", TRANSIENT, ids=repr)
+def test_what_may_pass_is_tried_so_often(problem: Exception) -> None:
+    gave_up, made = give_up(problem)
+    assert gave_up.attempts == len(made) == MOST_ATTEMPTS
+    assert gave_up.problem is problem
+
+
+@pytest.mark.parametrize("problem", FINAL, ids=repr)
+def test_what_will_not_pass_is_an_error_at_once(problem: Exception) -> None:
+    gave_up, made = give_up(problem)
+    assert gave_up.attempts == len(made) == 1
+
+
+def test_no_attempt_begins_after_the_deadline_and_no_pause_goes_past_it() -> None:
+    began = time.monotonic()
+    made: list[float] = []
+    with pytest.raises(GaveUpError):
+        tried(
+            failing(ConnectionResetError(), made),
+            over=threading.Event(),
+            deadline=began + 0.3,
+            most=1000,
+            jitter=lambda: 1.0,
+        )
+    assert max(made) <= began + 0.3
+    assert len(made) == 3  # after 0, 50 and 150 ms; the next pause would end too late, and is not made
+
+
+def test_a_pause_ends_when_nobody_wants_the_answer_any_more() -> None:
+    over = threading.Event()
+    over.set()
+    made: list[float] = []
+    with pytest.raises(GaveUpError) as raised:
+        tried(failing(ConnectionResetError(), made), over=over, jitter=lambda: 1e9)
+    assert raised.value.attempts == 1
+
+
+def test_pauses_grow_to_a_bound_and_are_longer_where_storage_is_busy() -> None:
+    pauses = [longest_pause(attempt) for attempt in range(1, 50)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 5
+    assert longest_pause(3, is_busy=True) > longest_pause(3)

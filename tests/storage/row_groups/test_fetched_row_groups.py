@@ -1,0 +1,124 @@
+"""Row groups behind a line that fails: right rows by few requests, or an error of ours."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore.errors import DatasetChangedError, DecodeError, StorageError
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.footers.footer_cache import FooterCache, read_footer
+from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.open_files import OpenFiles
+from petastore.storage.row_groups.row_group import read_row_group_in_parts
+from tests.servers.fault_proxy import FaultProxy, Faults
+from tests.servers.fixtures import Served, proxy, served
+
+__all__ = ["proxy", "served"]
+pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session")]
+GROUPS, ROWS, COLUMNS = 16, 2000, 40
+KEYS = {"key": "AKIAEXAMPLE", "secret": "hush", "client_kwargs": {"region_name": "us-east-1"}}
+
+
+@dataclasses.dataclass
+class Dataset:
+    """One file behind a proxy."""
+
+    path: Path
+    table: pa.Table
+    location: Location
+    proxy: FaultProxy
+    footers: FooterCache
+    files: OpenFiles
+
+    def read(self, group: int, *columns: str, **of_part: Any) -> pa.Table:
+        file = read_footer(open_location(self.path.parent), "a.parquet").file
+        tables = list(
+            read_row_group_in_parts(
+                self.location, file, group, [Part(columns, **of_part)], footers=self.footers, files=self.files
+            )
+        )
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+    def rows(self, group: int, *columns: str) -> pa.Table:
+        return self.table.slice(group * ROWS, ROWS).select(columns).combine_chunks()
+
+
+@pytest.fixture(params=["http", "s3"])
+def dataset(request: pytest.FixtureRequest, served: Served, proxy: FaultProxy) -> Any:
+    dice = np.random.default_rng(0)
+    numbers = {f"c{number}": dice.integers(0, 1 << 40, GROUPS * ROWS) for number in range(COLUMNS - 1)}
+    table = pa.table({**numbers, "text": [f"label {number % 7}" for number in range(GROUPS * ROWS)]})
+    path = served.root / "bucket" / "frames" / "a.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, row_group_size=ROWS, write_page_checksum=True, compression="none")
+    if request.param == "s3":
+        location = open_location("s3://bucket/frames/a.parquet", storage_options={**KEYS, "endpoint_url": proxy.url})
+    else:
+        location = open_location([f"{proxy.url}/bucket/frames/a.parquet"])
+        location = dataclasses.replace(location, root=f"{proxy.url}/bucket/frames")
+    files = OpenFiles()
+    yield Dataset(path, table, location, proxy, FooterCache(), files)
+    files.close()
+
+
+def test_an_epoch_of_one_column_of_forty_takes_a_request_for_each_row_group(dataset: Dataset) -> None:
+    dataset.read(0, "c7")
+    dataset.proxy.begin(Faults())
+    for group in range(GROUPS):
+        assert dataset.read(group, "c7").equals(dataset.rows(group, "c7"))
+    metadata = pq.read_metadata(dataset.path)
+    stored = sum(metadata.row_group(group).column(7).total_compressed_size for group in range(GROUPS))
+    assert dataset.proxy.counted.requests == GROUPS
+    assert dataset.proxy.counted.bytes <= 1.05 * stored
+
+
+def test_an_epoch_over_a_line_that_fails_gives_every_row(dataset: Dataset) -> None:
+    made = 0
+    for seed in range(8):
+        dataset.proxy.begin(Faults(reset=0.05, throttled=0.05, truncated=0.02, seed=seed))
+        for group in range(GROUPS):
+            columns = ("c3", "c20", "text")
+            assert (
+                dataset.read(group, *columns, rows_at_once=700).combine_chunks().equals(dataset.rows(group, *columns))
+            )
+        made += sum(dataset.proxy.counted.faults.values())
+    assert made > 10
+
+
+def test_a_file_that_was_written_anew_is_refused_and_never_mixed(dataset: Dataset) -> None:
+    dataset.read(0, "c1")
+    file = read_footer(open_location(dataset.path.parent), "a.parquet").file
+    whole = bytearray(dataset.path.read_bytes())
+    whole[1000] ^= 1  # of the same size, with the same footer
+    dataset.path.write_bytes(whole)
+    with pytest.raises(DatasetChangedError, match="was rewritten since the dataset was listed"):
+        list(
+            read_row_group_in_parts(
+                dataset.location, file, 3, [Part(("c1",))], footers=dataset.footers, files=dataset.files
+            )
+        )
+
+
+def test_a_flipped_bit_is_an_error_and_no_wrong_number(dataset: Dataset) -> None:
+    dataset.read(0, "c1")
+    refused = 0
+    for seed in range(4):
+        dataset.proxy.begin(Faults(flipped=0.3, seed=seed))
+        for group in range(GROUPS):
+            try:
+                assert dataset.read(group, "c2").equals(dataset.rows(group, "c2"))
+            except (DecodeError, StorageError):
+                refused += 1
+    assert refused > 5
+
+
+def test_a_part_of_first_rows_and_a_part_of_no_columns(dataset: Dataset) -> None:
+    assert dataset.read(2, "c4", first=10).equals(dataset.rows(2, "c4").slice(0, 10))
+    assert dataset.read(2).num_rows == ROWS
