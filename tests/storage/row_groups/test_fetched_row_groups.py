@@ -13,7 +13,8 @@ import pytest
 
 from petastore.errors import DatasetChangedError, DecodeError, StorageError
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.footers.footer_cache import FooterCache, read_footer
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.footers.footers import read_footer
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import read_row_group_in_parts
