@@ -75,10 +75,12 @@ def test_an_end_in_progress_is_waited_for() -> None:
 def test_sockets_of_a_spark_session_that_is_kept_are_nobodys_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.core.context import SparkContext
 
+    kept = SparkContext._gateway  # of a test before this one in the same process
     before = leaks.Running.now()
     ours, javas = socket.socketpair()
     with ours, javas:
-        connections = [SimpleNamespace(socket=ours), SimpleNamespace(socket=None)]
+        connections = [] if kept is None else [*kept._gateway_client.deque]
+        connections += [SimpleNamespace(socket=ours), SimpleNamespace(socket=None)]
         gateway = SimpleNamespace(_gateway_client=SimpleNamespace(deque=connections))
         monkeypatch.setattr(SparkContext, "_gateway", gateway)
         (left,) = leaks.left_since(before, patience=0)
