@@ -68,7 +68,7 @@ laws: $(ALL) ## try the laws of plans for long, on other examples each time (PET
 	@HYPOTHESIS_PROFILE=dev PETASTORE_LAWS=$${PETASTORE_LAWS:-25} $(BIN)/python -m pytest --timeout=0 tests/plan/test_laws.py $(T)
 
 .PHONY: endurance
-endurance: $(ALL) ## 50 epochs, 100 readers, with each pool and torch: memory flat, nothing left (PETASTORE_ENDURANCE=4 times as many)
+endurance: $(ALL) ## 100 epochs, 100 readers, with each pool and torch: memory flat, nothing left (PETASTORE_ENDURANCE=4 times as many)
 	@PETASTORE_ENDURANCE=$${PETASTORE_ENDURANCE:-1} $(BIN)/python -m pytest --timeout=0 tests/readers/test_endurance.py $(T)
 
 .PHONY: many-files
