@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.against.report import closing_line, failures_of, table_of
-from benchmarks.against.rounds import Comparison
+from benchmarks.against.rounds import SETTLE_S, Comparison
 from benchmarks.against.trees import NoSuchCommitError, Tree, checked_out, exported
 from benchmarks.against.verdicts import QUANTITIES, Verdict, judged
 from benchmarks.bench.data import Data, to_stderr
@@ -65,7 +65,7 @@ def ways(workload: str, names: Sequence[str], reader_options: dict[str, Any]) ->
 
 def _compared(asked: argparse.Namespace, ours: Tree, theirs: Tree) -> int:
     data = Data(asked.folder.absolute(), asked.scale, to_stderr, theirs.root, theirs.digest)
-    comparison = Comparison(ours, theirs, data, asked.rounds, Pace(asked.seconds, asked.patience))
+    comparison = Comparison(ours, theirs, data, asked.rounds, Pace(asked.seconds, asked.patience), asked.settle)
     runs: dict[str, list[dict[str, Any]]] = {}
     verdicts: dict[str, list[Verdict]] = {}
 
@@ -125,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pool", choices=["thread", "process", "dummy"], help="reader_pool_type (the reader's own)")
     parser.add_argument("--seconds", type=float, default=2.0, help="the steady state lasts at least this long (2)")
     parser.add_argument("--patience", type=float, default=30.0, help="seconds after which an epoch is cut (30)")
+    parser.add_argument("--settle", type=float, default=SETTLE_S, help=f"seconds that files are old ({SETTLE_S:.0f})")
     parser.add_argument(
         "--scale", type=float, default=1.0,
         help="share of the rows, in as many row groups, which cost more a row where they are small (1)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from decimal import Decimal
 from typing import Any
@@ -52,11 +53,16 @@ def canonical_dtype(dtype: Any) -> Any:
     if numpy_dtype.kind in TIME_KINDS and np.datetime_data(numpy_dtype)[0] != "generic":
         return numpy_dtype.newbyteorder("=")
     if numpy_dtype.kind in _NUMBER_KINDS:
-        # By name, because C has several types of one size: `longlong` is `int64`.
-        return np.dtype(numpy_dtype.name).type
+        return _type_of_number(numpy_dtype)
     if numpy_dtype.kind in TIME_KINDS + "OSU":
         return numpy_dtype.type
     raise SchemaError(f"the dtype {numpy_dtype} cannot be that of a field: structured and void dtypes have no codec")
+
+
+@functools.cache  # there are few, and NumPy takes long to name one
+def _type_of_number(dtype: np.dtype[Any]) -> type[np.generic]:
+    """By name, because C has several types of one size: `longlong` is `int64`."""
+    return np.dtype(dtype.name).type
 
 
 def dtype_name(dtype: Any) -> str:

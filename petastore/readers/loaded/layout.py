@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from petastore.codecs.registry import BoundCodec
+from petastore.codecs.registry import codec_of
 from petastore.once import once
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
@@ -126,4 +126,4 @@ def _columns_at_once(field: UnischemaField, rows: int) -> int:
 
 
 def _may_be_stacked(field: UnischemaField) -> bool:
-    return field.is_fixed and field.dtype.kind in _STACKED and BoundCodec.of(field).view is not None
+    return field.is_fixed and field.dtype.kind in _STACKED and hasattr(codec_of(field), "viewer")

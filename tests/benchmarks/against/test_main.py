@@ -18,7 +18,7 @@ from benchmarks.bench.process import TaskFailedError
 from benchmarks.bench.workloads import WORKLOADS
 
 ONE = ["--itself", "--workloads", "rows", "--figures", "cpu"]
-TINY = ["--workloads", "rows", "--scale", "0.01", "--seconds", "0", "--rounds", "2"]
+TINY = ["--workloads", "rows", "--scale", "0.01", "--seconds", "0", "--rounds", "2", "--settle", "0"]
 
 
 def test_this_tree_against_itself_is_measured_from_end_to_end(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,8 @@ HERE, THERE = Tree("this tree", Path("/here"), "1"), Tree("a7806d7", Path("/ther
 
 @pytest.fixture
 def comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Comparison:
-    monkeypatch.setattr(Data, "make", lambda *_: None)
-    return Comparison(HERE, THERE, Data(tmp_path), 2, Pace(0.0, 1.0), say=lambda _: None)
+    monkeypatch.setattr(Data, "make", lambda *_: tmp_path)
+    return Comparison(HERE, THERE, Data(tmp_path), 2, Pace(0.0, 1.0), settle_s=0.0, say=lambda _: None)
 
 
 def test_trees_take_turns_and_either_begins_every_other_round(
@@ -56,3 +58,17 @@ def test_a_tree_that_fails_is_recorded_and_the_other_goes_on(
     found = comparison.import_runs()
     assert [run["error"] for run in found if run["tree"] == OURS] == ["no moon tonight"] * 4
     assert [run["import_seconds"] for run in found if run["tree"] == THEIRS] == [0.5] * 4
+
+
+def test_files_that_were_just_written_are_waited_for(
+    comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    monkeypatch.setattr(rounds, "measured", lambda *_, **__: {"rate": 1.0})
+    (tmp_path / "new.parquet").touch()
+    comparison.runs("rows", contenders_for("rows")[0])
+    assert waited == []
+    dataclasses.replace(comparison, settle_s=600.0).runs("rows", contenders_for("rows")[0])
+    (seconds,) = waited
+    assert 500 < seconds <= 600
