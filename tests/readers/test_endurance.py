@@ -1,4 +1,4 @@
-"""What a reader takes it gives back: epochs need no more memory the longer it runs, and closed readers leave nothing."""
+"""What a reader takes it gives back: memory is flat however long it runs, and closed readers leave nothing."""
 
 from __future__ import annotations
 
