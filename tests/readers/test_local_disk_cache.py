@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,18 @@ def test_another_reader_finds_what_one_has_kept(remote: Remote) -> None:
     with remote.reader() as later:
         assert rows_of(later) == rows_from()
         assert later.metrics["cache_hits"] == CHUNKS
+
+
+def test_readers_that_begin_together_fetch_each_chunk_once(remote: Remote) -> None:
+    remote.proxy.begin(Faults(latency_s=0.02))
+
+    def read(_: int) -> int:
+        with remote.reader(workers_count=2) as reader:
+            assert rows_of(reader) == rows_from()
+            return reader.metrics["cache_misses"]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(read, range(4))) == CHUNKS
 
 
 @pytest.mark.parametrize(
