@@ -18,7 +18,7 @@ from petastore.arrow_memory import arrow_numbers
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.codecs.images.image_hinted import hinted_field
 from petastore.codecs.registry import codec_from_json, codec_of
-from petastore.errors import RequestError, SchemaError
+from petastore.errors import CacheBypassWarning, RequestError, SchemaError
 from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
@@ -56,6 +56,8 @@ from petastore.storage.metadata.manifest import (
     read_schema_document,
     unlisted_files,
 )
+from petastore.storage.ranges.kept_files import KeptFiles
+from petastore.storage.ranges.open_fetcher import has_web_requests
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
@@ -102,6 +104,9 @@ class Dataset:
 
     footers: FooterCache = dataclasses.field(default_factory=FooterCache, compare=False)
     """Footers that were read already, each held against the inventory when it was."""
+
+    kept: KeptFiles = dataclasses.field(default_factory=KeptFiles, compare=False)
+    """What is kept of files that are read by ranges: which version of each it is, and their column chunks."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "footers", self.footers.holding_against(self.inventory))
@@ -256,6 +261,38 @@ class Dataset:
         fields = [hinted_field(field, decode[field.name]) if field.name in decode else field for field in self.schema]
         return dataclasses.replace(self, schema=Unischema(self.schema.name, fields))
 
+    def with_cache(self, location: str | os.PathLike[str] | None = None, *, limit: int | None = None) -> Dataset:
+        """The same dataset, the column chunks of whose files are kept on the local disk, by whoever reads it.
+
+        They are kept as they are stored, of the version that is read, and shared by all processes of the host; see
+        `petastore.cache.DiskCache`. Files of the local file system are where they are read already: nothing is kept of
+        them.
+
+        Args:
+            location: A local directory; None for the user's cache directory.
+            limit: Bytes that the cache may have there; None is what was asked last, or else a quarter of the free disk.
+
+        Raises:
+            RequestError: Location or limit cannot be.
+
+        Warns:
+            CacheBypassWarning: Files there are not read by ranges, or the location cannot be written: nothing is kept.
+        """
+        from petastore.cache import DiskCache
+
+        if self.location.is_local:
+            return self
+        if not has_web_requests(self.location):
+            warnings.warn(
+                f"nothing of {self.url} is kept on the local disk: its {self.location.system} is not read by ranges of "
+                "a version. Read it by fsspec's own file system of an object store or a web server (a URL such as "
+                's3://, gs://, abfs:// or https://), copy it, or leave out cache_type="local-disk"',
+                CacheBypassWarning,
+                stacklevel=2,
+            )
+            return self
+        return dataclasses.replace(self, kept=KeptFiles(DiskCache(location, limit=limit), self.kept.versions))
+
     def read(self, unit: ReadUnit) -> pa.Table:
         """The stored cells of a work item, one chunk a column; partition columns are not in it.
 
@@ -267,7 +304,7 @@ class Dataset:
         columns = [name for name in unit.columns if name not in self.partition_names]
         if not columns:
             return pa.table({})
-        table = read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers)
+        table = read_row_group(self.location, unit.file, unit.row_group, columns, footers=self.footers, kept=self.kept)
         (held,) = held_against_directory(iter([table]), self._stored_keys, unit.file, unit.row_group)
         return held
 
@@ -293,19 +330,24 @@ class Dataset:
             is not the one that the inventory describes, DecodeError where its pages are damaged or a partition key that
             it stores contradicts its directory, and StorageError where it cannot be read.
         """
-        read = functools.partial(read_row_group_in_parts, self.location, footers=self.footers, files=files)
+        read = functools.partial(
+            read_row_group_in_parts, self.location, footers=self.footers, files=files, kept=self.kept
+        )
         return functools.partial(self._held, read) if self.stored_keys else read
 
     def _held(self, read: ReadInParts, file: DataFile, ordinal: int, parts: Sequence[Part]) -> Iterator[pa.Table]:
         """The tables; refused where a stored partition key contradicts the directory."""
         return held_against_directory(read(file, ordinal, parts), self._stored_keys, file, ordinal)
 
-    def read_together(self, asked: Sequence[tuple[DataFile, int]], parts: Sequence[Part]) -> Iterator[pa.Table]:
+    def read_together(
+        self, asked: Sequence[tuple[DataFile, int]], parts: Sequence[Part], files: OpenFiles | None = None
+    ) -> Iterator[pa.Table]:
         """Several small row groups: of each part one table, with the rows of all.
 
         Args:
             asked: Of each row group: its file, and its ordinal there.
             parts: What is read of each, whole.
+            files: As for `reading`.
 
         Raises:
             pa.ArrowInvalid: They do not have the same types.
@@ -314,9 +356,9 @@ class Dataset:
         if not parts:
             return iter(())
         if self.stored_keys:
-            read, whole = self.reading(), [in_one(parts)]
+            read, whole = self.reading(files), [in_one(parts)]
             return joined((table for file, ordinal in asked for table in read(file, ordinal, whole)), parts)
-        return read_row_groups_together(self.location, asked, parts, footers=self.footers)
+        return read_row_groups_together(self.location, asked, parts, footers=self.footers, files=files, kept=self.kept)
 
     def partition_values(self, columns: Sequence[str]) -> dict[str, pa.Array]:
         """Of each partition column among `columns`: its stored cell for each row group, as one Arrow array."""

@@ -15,6 +15,7 @@ from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.request import Fields, OrderAsk, PlanAsk, Reshuffle, Shard, Tail, TailWord
 from petastore.plan.windows.ngram import NGram
 from petastore.readers.asked import (
+    CacheType,
     DatasetAsk,
     Filters,
     Predicate,
@@ -25,7 +26,7 @@ from petastore.readers.asked import (
     Urls,
 )
 from petastore.readers.reader import Reader
-from petastore.selecting.retired import CacheType, HdfsDriver, Retired, tell_retired
+from petastore.selecting.retired import HdfsDriver, Retired, tell_retired
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, PoolType, Workers
@@ -106,11 +107,14 @@ def make_reader(
         cur_shard: This rank, from 0; give it together with `shard_count`.
         shard_count: Ranks. Each row belongs to exactly one of them, and all get the same number of batches.
         shard_seed: Retired: `seed` decides the order.
-        cache_type: None or `"null"` keeps nothing. `"local-disk"` is accepted and keeps nothing yet, as a warning says.
-        cache_location: Of the disk cache; of no effect yet.
-        cache_size_limit: Of the disk cache; of no effect yet.
-        cache_row_size_estimate: Of the disk cache; of no effect yet.
-        cache_extra_settings: Of the disk cache; of no effect yet.
+        cache_type: None or `"null"` keeps nothing. `"local-disk"` keeps on the local disk what was read of files in
+            object stores and on web servers, for the next epochs, readers and processes of this host. Files of the
+            local file system are read where they are; a warning says where nothing is kept of others.
+        cache_location: A local directory for that; None is the user's cache directory (or `PETASTORE_CACHE`).
+        cache_size_limit: Bytes that it may have there, 65,536 at least, for all who share it; None is what was asked
+            last, or else a quarter of the free disk.
+        cache_row_size_estimate: Accepted, of no effect: bytes are counted.
+        cache_extra_settings: Accepted, of no effect.
         hdfs_driver: `"libhdfs"`, which is what there is; `"libhdfs3"` is retired.
         transform_spec: A function from a row, as a dict, to a row, or of what `TransformSpec.takes` says.
         filters: Which rows: an expression such as `petastore.col("split") == "train"`, or pyarrow's nested lists of
@@ -146,6 +150,9 @@ def make_reader(
         NoDataAvailableError: `tail="even"` with fewer rows than ranks.
         SchemaError: Files disagree with each other, or with the schema.
 
+    Warns:
+        CacheBypassWarning: `cache_type="local-disk"` keeps nothing there.
+
     Example:
         >>> import tempfile, petastore
         >>> schema = petastore.Unischema("user", [petastore.UnischemaField("id", "int64")])
@@ -161,9 +168,6 @@ def make_reader(
             results_queue_size=results_queue_size,
             shuffle_row_drop_partitions=shuffle_row_drop_partitions,
             shard_seed=shard_seed,
-            cache_type=cache_type,
-            cache_location=cache_location,
-            cache_size_limit=cache_size_limit,
             cache_row_size_estimate=cache_row_size_estimate,
             cache_extra_settings=cache_extra_settings,
             hdfs_driver=hdfs_driver,
@@ -174,7 +178,16 @@ def make_reader(
     order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     return _opened(
-        DatasetAsk(dataset_url, storage_options, filesystem, storage_timeout, decode),
+        DatasetAsk(
+            dataset_url,
+            storage_options,
+            filesystem,
+            storage_timeout,
+            decode,
+            cache_type,
+            cache_location,
+            cache_size_limit,
+        ),
         schema_fields,
         PlanAsk(None, order, Shard.parse(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
@@ -251,9 +264,6 @@ def make_batch_reader(
             results_queue_size=results_queue_size,
             shuffle_row_drop_partitions=shuffle_row_drop_partitions,
             shard_seed=shard_seed,
-            cache_type=cache_type,
-            cache_location=cache_location,
-            cache_size_limit=cache_size_limit,
             cache_row_size_estimate=cache_row_size_estimate,
             cache_extra_settings=cache_extra_settings,
             hdfs_driver=hdfs_driver,
@@ -264,7 +274,16 @@ def make_batch_reader(
     order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     return _opened(
-        DatasetAsk(dataset_url_or_urls, storage_options, filesystem, storage_timeout, decode),
+        DatasetAsk(
+            dataset_url_or_urls,
+            storage_options,
+            filesystem,
+            storage_timeout,
+            decode,
+            cache_type,
+            cache_location,
+            cache_size_limit,
+        ),
         schema_fields,
         PlanAsk(None, order, Shard.parse(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),

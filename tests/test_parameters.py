@@ -27,6 +27,9 @@ DICTS_OF_OTHERS = {
     "Unischema.make_namedtuple",
     # `storage_options` of users, for fsspec.
     "_from_fsspec",
+    "FsspecClient._store",
+    # What obstore says of a file.
+    "_version_of",
     # JSON: a codec's configuration in a schema document, states, and the facts that ranks tell each other.
     "codec_from_json",
     "resume",

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -38,11 +38,17 @@ __all__ = ["CacheInfo", "CacheMetrics", "DiskCache"]
 Fetch: TypeAlias = Callable[[], Any]
 """Gives bytes, as any C-contiguous buffer."""
 
+FetchSeveral: TypeAlias = Callable[[Sequence[int]], Sequence[Any]]
+"""Gives the bytes of several keys, by their numbers, each as any C-contiguous buffer."""
+
 _Answer = TypeVar("_Answer")
 
 _FOLDER = "petastore-cache-1"
 _REST_S = 60.0
 """How long a ledger that others hold for long is let alone."""
+
+_MOST_OPEN = 64
+"""Files of entries that are open for what is asked for at once: a process may have a thousand or so, for everything."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,15 +203,64 @@ class DiskCache:
         return Entry(self._entry, key, fetch, size)
 
     def _entry(self, key: str, fetch: Fetch, size: int | None) -> MappedEntry | FetchedEntry:
-        digest = digest_of(key)
-        found, is_damaged = self._found(digest)
-        return self._made(digest, fetch, size, was_damaged=is_damaged) if found is None else found
+        (entry,) = self._several([key], lambda _: [fetch()], [size])
+        return entry
 
-    def _found(self, digest: bytes) -> tuple[MappedEntry | None, bool]:
+    @contextlib.contextmanager
+    def entries(
+        self, keys: Sequence[str], fetch: FetchSeveral, *, sizes: Sequence[int | None]
+    ) -> Iterator[list[memoryview]]:
+        """Several entries, each as `entry` gives it; those that are not there are fetched by one call.
+
+        Args:
+            keys: Each once.
+            fetch: Given the numbers of keys, ascending, gives their bytes in that order; not asked for none.
+            sizes: Of each key: how many bytes there will be, or None.
+
+        Returns:
+            A context with a view for each key. Of more than 64 the memory is not mapped, but copied.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
+            ...     for keys in ("ab", "acd"):
+            ...         fetch = lambda numbers: [f"{keys[number]} of {numbers}".encode() for number in numbers]
+            ...         with cache.entries(keys, fetch, sizes=[None] * len(keys)) as views:
+            ...             print([bytes(view) for view in views])
+            [b'a of [0, 1]', b'b of [0, 1]']
+            [b'a of [0, 1]', b'c of [1, 2]', b'd of [1, 2]']
+        """
+        entries = self._several(keys, fetch, sizes)
+        try:
+            yield [entry.view for entry in entries]
+        finally:
+            for entry in entries:
+                entry.close()
+
+    def _several(
+        self, keys: Sequence[str], fetch: FetchSeveral, sizes: Sequence[int | None]
+    ) -> list[MappedEntry | FetchedEntry]:
+        asked = _Asked([digest_of(key) for key in keys], sizes)
+        for number, digest in enumerate(asked.digests):
+            found, is_damaged = self._found(digest, mapped=asked.are_mapped)
+            if found is not None:
+                asked.entries[number] = found
+            elif is_damaged:
+                asked.damaged.add(number)
+        if len(asked.entries) < len(asked.digests):
+            try:
+                self._make(asked, fetch)
+            except BaseException:
+                for entry in asked.entries.values():
+                    entry.close()
+                raise
+        return [asked.entries[number] for number in range(len(asked.digests))]
+
+    def _found(self, digest: bytes, *, mapped: bool) -> tuple[MappedEntry | None, bool]:
         """The entry, if it is there and right; and whether it is there and damaged."""
         most = sys.maxsize if self._ledger is None else self._ledger.most
         try:
-            entry = map_entry(self._folder.entry(digest.hex()), digest, most)
+            entry = map_entry(self._folder.entry(digest.hex()), digest, most, mapped=mapped)
         except DamagedEntryError:
             return None, True
         except OSError as problem:
@@ -225,51 +280,96 @@ class DiskCache:
         except OSError as problem:
             self._bypass(problem)
 
-    def _made(self, digest: bytes, fetch: Fetch, size: int | None, *, was_damaged: bool) -> MappedEntry | FetchedEntry:
-        """The entry as it was fetched: by us, or by who did it while we waited."""
-        writing = self._begun(digest, size)
-        if writing is None:
-            fetched = FetchedEntry.of(fetch())
-            self._count(misses=1, bypassed=1, damaged=int(was_damaged))
-            return fetched
-        with writing:
-            entry = self._found_or_removed(digest)
-            if entry is not None:
-                return entry
-            fetched = FetchedEntry.of(fetch())
-            is_kept = self._keep(writing, digest, fetched.view)
+    def _make(self, asked: _Asked, fetch: FetchSeveral) -> None:
+        """Has the missing entries as they were fetched: by us, or by who did it while we waited."""
+        # All take names in one order, or two who want the same would wait for each other.
+        order = sorted(asked.missing, key=asked.digests.__getitem__)
+        held: dict[int, Writing | None] = {}
+        with contextlib.ExitStack() as names:
+            for number in order[:_MOST_OPEN]:
+                writing = held[number] = self._begun(asked, number)
+                if writing is not None:
+                    names.enter_context(writing)
+                    self._find_or_remove(asked, number)
+            missing = asked.missing
+            if not missing:
+                return
+            for number, data in zip(missing, fetch(missing), strict=True):
+                asked.entries[number] = FetchedEntry.of(data)
+            for number in order:
+                if number in missing:
+                    self._take_in(asked, number, held[number] if number in held else self._begun(asked, number))
+
+    def _take_in(self, asked: _Asked, number: int, writing: Writing | None) -> None:
+        """Keeps an entry that was fetched, if it can be."""
+        digest, view, is_kept, evicted = asked.digests[number], asked.entries[number].view, False, 0
+        if writing is not None:
+            with writing:
+                is_kept = self._keep(writing, digest, view)
+            evicted = writing.evicted
         self._count(
             misses=1,
-            bytes_written=len(fetched.view) if is_kept else 0,
-            bytes_evicted=writing.evicted,
+            bytes_written=len(view) if is_kept else 0,
+            bytes_evicted=evicted,
             bypassed=0 if is_kept else 1,
+            damaged=int(number in asked.damaged),
         )
-        return fetched
 
-    def _begun(self, digest: bytes, size: int | None) -> Writing | None:
+    def _begun(self, asked: _Asked, number: int) -> Writing | None:
         """The right to make an entry, once nobody else has it; None where it cannot be kept."""
-        ledger = self._ledger
-        if ledger is None or time.monotonic() < self._rests_until:
+        ledger, size = self._ledger, asked.sizes[number]
+        if ledger is None or (size is not None and size_on_disk(size) > ledger.most):
             return None
-        if size is not None and size_on_disk(size) > ledger.most:
+        return self._held(asked.digests[number])
+
+    def _held(self, digest: bytes) -> Writing | None:
+        """A name, once nobody else holds it; None where it cannot be held."""
+        if self._ledger is None or time.monotonic() < self._rests_until:
             return None
         try:
-            return Writing(self._folder, ledger, digest)
+            return Writing(self._folder, self._ledger, digest)
         except OSError as problem:
             self._bypass(problem)
             return None
 
-    def _found_or_removed(self, digest: bytes) -> MappedEntry | None:
-        """The entry that somebody made meanwhile; one that is damaged is removed. The caller holds its name."""
-        entry, is_damaged = self._found(digest)
-        if is_damaged and self._ledger is not None:
+    def _find_or_remove(self, asked: _Asked, number: int) -> None:
+        """Takes the entry that somebody made meanwhile; one that is damaged is removed. The caller holds its name."""
+        digest = asked.digests[number]
+        entry, is_damaged = self._found(digest, mapped=asked.are_mapped)
+        asked.damaged.discard(number)
+        if entry is not None:
+            asked.entries[number] = entry
+        elif is_damaged:
             self._count(damaged=1)
-            try:
-                self._folder.remove_entry(digest.hex())
+            self._remove(digest)
+
+    def _remove(self, digest: bytes) -> None:
+        """Removes an entry; the caller holds its name."""
+        try:
+            self._folder.remove_entry(digest.hex())
+            if self._ledger is not None:
                 self._ledger.release(digest)
-            except OSError as problem:
-                self._bypass(problem)
-        return entry
+        except OSError as problem:
+            self._bypass(problem)
+
+    def discard(self, keys: Iterable[str]) -> None:
+        """Removes entries that were kept as they were fetched, and turned out to be of no use. Views stay valid.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
+            ...     for data in (b"wrong", b"right"):
+            ...         with cache.entry("key", lambda: data) as view:
+            ...             print(bytes(view))
+            ...         cache.discard(["key"])
+            b'wrong'
+            b'right'
+        """
+        for digest in map(digest_of, keys):
+            writing = self._held(digest)
+            if writing is not None:
+                with writing:
+                    self._remove(digest)
 
     def _keep(self, writing: Writing, digest: bytes, payload: memoryview) -> bool:
         def write(fd: int, slot: int) -> None:
@@ -401,6 +501,25 @@ class DiskCache:
 
 def _opened(location: str, limit: int | None) -> DiskCache:
     return DiskCache(location, limit=limit)
+
+
+@dataclasses.dataclass(slots=True)
+class _Asked:
+    """Entries that are asked for at once, by number, and those that are there already."""
+
+    digests: list[bytes]
+    sizes: Sequence[int | None]
+    entries: dict[int, MappedEntry | FetchedEntry] = dataclasses.field(default_factory=dict)
+    damaged: set[int] = dataclasses.field(default_factory=set)
+
+    @property
+    def missing(self) -> list[int]:
+        return [number for number in range(len(self.digests)) if number not in self.entries]
+
+    @property
+    def are_mapped(self) -> bool:
+        """Whether each may have a file open."""
+        return len(self.digests) <= _MOST_OPEN
 
 
 @dataclasses.dataclass(frozen=True)

@@ -76,7 +76,7 @@ def size_on_disk(length: int) -> int:
 
 
 class MappedEntry:
-    """An entry that was found right, in memory that its file lends.
+    """An entry that was found right, in memory that its file lends, or in a copy.
 
     Attributes:
         view: The payload, read-only.
@@ -85,7 +85,7 @@ class MappedEntry:
 
     __slots__ = ("_mapped", "slot", "view")
 
-    def __init__(self, mapped: mmap.mmap, slot: int) -> None:
+    def __init__(self, mapped: mmap.mmap | bytes, slot: int) -> None:
         self._mapped = mapped
         self.view = memoryview(mapped)[HEADER:]
         self.slot = slot
@@ -94,18 +94,20 @@ class MappedEntry:
         """Gives the memory back, or leaves that to whoever still has a view of it."""
         try:
             self.view.release()
-            self._mapped.close()
+            if isinstance(self._mapped, mmap.mmap):
+                self._mapped.close()
         except BufferError:
             pass
 
 
-def map_entry(path: Path | str, digest: bytes, most: int) -> MappedEntry | None:
+def map_entry(path: Path | str, digest: bytes, most: int, *, mapped: bool = True) -> MappedEntry | None:
     """The entry of that name, verified; None where there is no file.
 
     Args:
         path: Where.
         digest: That of the key.
         most: Bytes that a file may have; larger ones are damaged, and no memory is taken for them.
+        mapped: Memory is mapped, which keeps the file open; or else it is a copy.
 
     Raises:
         DamagedEntryError: It is not what was written under the key.
@@ -124,17 +126,25 @@ def map_entry(path: Path | str, digest: bytes, most: int) -> MappedEntry | None:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or not HEADER <= found.st_size <= most:
             raise DamagedEntryError(f"it has {found.st_size:,} bytes")
-        mapped = mmap.mmap(fd, found.st_size, _PAGES_AT_ONCE, mmap.PROT_READ)
+        data = mmap.mmap(fd, found.st_size, _PAGES_AT_ONCE, mmap.PROT_READ) if mapped else _copied(fd, found.st_size)
     finally:
         os.close(fd)
-    magic, length, of_key, slot, _ = _HEAD.unpack_from(mapped)
-    entry = MappedEntry(mapped, slot)
+    magic, length, of_key, slot, _ = _HEAD.unpack_from(data)
+    entry = MappedEntry(data, slot)
     if magic == _MAGIC and of_key == digest and length == len(entry.view):
-        head = mapped[:HEADER]
+        head = data[:HEADER]
         if checksum(head[: _HEAD.size], entry.view) == head[_HEAD.size :]:
             return entry
     entry.close()
     raise DamagedEntryError("it is not what was written under the key")
+
+
+def _copied(fd: int, size: int) -> bytes:
+    with open(fd, "rb", buffering=0, closefd=False) as file:
+        data = file.readall()
+    if len(data) != size:
+        raise DamagedEntryError(f"it had {size:,} bytes, and has {len(data):,}")
+    return data
 
 
 def write_entry(fd: int, digest: bytes, slot: int, payload: memoryview) -> None:

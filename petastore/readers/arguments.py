@@ -13,8 +13,8 @@ from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.plan.request import Fields, Reshuffle, Tail, TailWord
 from petastore.plan.windows.ngram import NGram
-from petastore.readers.asked import Filters, Predicate, RowGroupSelector, SelectionCache, Urls
-from petastore.selecting.retired import CacheType, HdfsDriver
+from petastore.readers.asked import CacheType, Filters, Predicate, RowGroupSelector, SelectionCache, Urls
+from petastore.selecting.retired import HdfsDriver
 from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import PoolType
 

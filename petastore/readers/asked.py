@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset, open_dataset
 from petastore.expressions import Expression
+from petastore.plan.request import known_word
 from petastore.plan.selection import Selection
 from petastore.selecting.remembered import selection_directory
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
@@ -20,6 +21,9 @@ from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import Workers
 
 __all__ = [
+    "LOCAL_DISK_CACHE",
+    "NULL_CACHE",
+    "CacheType",
     "DatasetAsk",
     "Filters",
     "Predicate",
@@ -38,6 +42,15 @@ _Comparison: TypeAlias = tuple[str, str, Any]
 
 Filters: TypeAlias = Expression | Sequence[_Comparison | Sequence[_Comparison]]
 """An expression, or pyarrow's nested lists of `(column, operator, value)`."""
+
+CacheType: TypeAlias = Literal["null", "local-disk"]
+"""What a reader keeps of what it read, in a word."""
+
+NULL_CACHE: Final = "null"
+"""`cache_type` of a reader that keeps nothing."""
+
+LOCAL_DISK_CACHE: Final = "local-disk"
+"""`cache_type` of a reader that keeps on the local disk what it read of files elsewhere."""
 
 SelectionCache: TypeAlias = str | os.PathLike[str] | bool
 """Where answers of filters and predicates are remembered."""
@@ -75,7 +88,7 @@ class RowGroupSelector(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DatasetAsk:
-    """Which dataset, how it is reached, and which parts of its images are wanted."""
+    """Which dataset, how it is reached, which parts of its images are wanted, and what is kept of its files."""
 
     url: Urls | Dataset = dataclasses.field(repr=False)  # it and options may hold secrets
     """Where it lies, or the dataset itself."""
@@ -92,12 +105,32 @@ class DatasetAsk:
     decode: Mapping[str, ImageDecode] | None = None
     """Field name to what is wanted of its images."""
 
+    cache_type: CacheType | None = "null"
+    """What is kept of its files."""
+
+    cache_location: str | os.PathLike[str] | None = None
+    """The local directory where that is; None is the user's cache directory."""
+
+    cache_size_limit: int | None = None
+    """Bytes that may be kept there."""
+
+    def __post_init__(self) -> None:
+        known_word(self.cache_type, CacheType, name="cache_type", or_none=True)
+        if self.cache_type == LOCAL_DISK_CACHE:
+            from petastore.cache.location import cache_location, verified_limit
+
+            cache_location(self.cache_location)
+            verified_limit(self.cache_size_limit)
+
     def opened(self) -> Dataset:
         """The dataset; opened where a URL was given.
 
         Raises:
             DatasetNotFoundError: There is none.
             RequestError: It cannot be so.
+
+        Warns:
+            CacheBypassWarning: Nothing can be kept of its files.
         """
         dataset = self.url
         if not isinstance(dataset, Dataset):
@@ -107,7 +140,10 @@ class DatasetAsk:
                 filesystem=self.filesystem,
                 storage_timeout=self.storage_timeout,
             )
-        return dataset.with_decode(self.decode)
+        dataset = dataset.with_decode(self.decode)
+        if self.cache_type == LOCAL_DISK_CACHE:
+            return dataset.with_cache(self.cache_location, limit=self.cache_size_limit)
+        return dataset
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

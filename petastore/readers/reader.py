@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -278,6 +279,22 @@ class Reader:
         `workers` is how many tasks run at a time.
         """
         return {"waited_s": self._pass.waited_s, "workers": self.workers.at_a_time}
+
+    @property
+    def metrics(self) -> dict[str, int]:
+        """What the local disk cache of this reader's datasets did in this process, as a new dict of JSON values.
+
+        `cache_hits` and `cache_misses` count column chunks, `cache_bytes_read` and `cache_bytes_written` their bytes,
+        `cache_bytes_evicted` what others gave up for them, `cache_damaged` those that were fetched again, and
+        `cache_bypassed` misses that were not kept. All are 0 without a cache. May be asked for at any time, by any
+        thread; a dataset that several readers share counts for all of them.
+        """
+        from petastore.cache import CacheMetrics
+
+        caches = {id(dataset.kept.cache): dataset.kept.cache for dataset in self._execution.source.datasets}
+        counted = [cache.metrics for cache in caches.values() if cache is not None]
+        names = [field.name for field in dataclasses.fields(CacheMetrics)]
+        return {f"cache_{name}": sum(getattr(of_one, name) for of_one in counted) for name in names}
 
     def __enter__(self) -> Self:
         return self

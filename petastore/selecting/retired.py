@@ -6,38 +6,25 @@ Old calls need no edits. What a parameter was for is done by something else, whi
 from __future__ import annotations
 
 import dataclasses
-import os
 import sys
 import warnings
 from collections.abc import Mapping
 from types import FrameType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from petastore import forks
 from petastore.errors import RetiredWarning
 from petastore.plan.request import known_word, whole_number
 
 __all__ = [
-    "LOCAL_DISK_CACHE",
-    "NULL_CACHE",
-    "CacheType",
     "HdfsDriver",
     "Retired",
     "forget_what_was_told",
     "tell_retired",
 ]
 
-CacheType: TypeAlias = Literal["null", "local-disk"]
-"""What a reader keeps of what it read, in a word."""
-
 HdfsDriver: TypeAlias = Literal["libhdfs", "libhdfs3"]
 """What HDFS was reached by."""
-
-NULL_CACHE: Final = "null"
-"""`cache_type` of a reader that keeps nothing."""
-
-LOCAL_DISK_CACHE: Final = "local-disk"
-"""`cache_type` of a reader that keeps what it read on a local disk."""
 
 
 def _told(instead: str, *asks_for_nothing: str) -> Mapping[str, Any]:
@@ -54,7 +41,7 @@ def _told(instead: str, *asks_for_nothing: str) -> Mapping[str, Any]:
 class Retired:
     """What was given for the parameters that mean nothing any more: the one table of them.
 
-    Settings of the disk cache are not told of: `cache_type` is.
+    Two settings of Petastorm's disk cache are not told of: they only ever had an effect on how fast it was.
     """
 
     pyarrow_serialize: bool = dataclasses.field(
@@ -74,15 +61,6 @@ class Retired:
         default=None,
         metadata=_told("seed= decides the order, and rows are shared out evenly whatever it is; leave this out"),
     )
-    cache_type: CacheType | None = dataclasses.field(
-        default=NULL_CACHE,
-        metadata=_told(
-            'nothing is cached on disk yet, so cache_type="local-disk" only reads on as if it were not given; its '
-            "settings have no effect either"
-        ),
-    )
-    cache_location: str | os.PathLike[str] | None = None
-    cache_size_limit: int | None = None
     cache_row_size_estimate: int | None = None
     cache_extra_settings: Mapping[str, Any] | None = None
     hdfs_driver: HdfsDriver | None = dataclasses.field(
@@ -96,7 +74,6 @@ class Retired:
     )
 
     def __post_init__(self) -> None:
-        known_word(self.cache_type, CacheType, name="cache_type", or_none=True)
         known_word(self.hdfs_driver, HdfsDriver, name="hdfs_driver", or_none=True)
         for name in ("results_queue_size", "shuffle_row_drop_partitions"):
             value = getattr(self, name)
@@ -116,9 +93,9 @@ def tell_retired(given: Retired) -> None:
 
     Example:
         >>> tell_retired(Retired(pyarrow_serialize=False, shuffle_row_drop_partitions=1))
-        >>> Retired(cache_type="memory")
+        >>> Retired(hdfs_driver="webhdfs")
         Traceback (most recent call last):
-        petastore.errors.RequestError: cache_type='memory' is not known; it is one of None, 'null', 'local-disk'
+        petastore.errors.RequestError: hdfs_driver='webhdfs' is not known; it is one of None, 'libhdfs', 'libhdfs3'
     """
     for parameter in dataclasses.fields(given):
         name, value = parameter.name, getattr(given, parameter.name)

@@ -460,3 +460,77 @@ def test_the_share_of_the_disk_is_what_is_taken_unless_asked(tmp_path: Path, mon
     with DiskCache(tmp_path) as cache:
         assert cache.info().limit == 777_777
     assert cache_location(None) == Path(os.environ["PETASTORE_CACHE"])
+
+
+def several(cache: DiskCache, data: dict[str, bytes], fetched: list[str], size: int | None = None) -> list[bytes]:
+    keys = list(data)
+
+    def fetch(numbers: Any) -> list[bytes]:
+        assert list(numbers) == sorted(numbers)
+        fetched.extend(keys[number] for number in numbers)
+        return [data[keys[number]] for number in numbers]
+
+    with cache.entries(keys, fetch, sizes=[size] * len(keys)) as views:
+        return [bytes(view) for view in views]
+
+
+@given(
+    asked=st.lists(st.sets(st.integers(0, 200), max_size=130), max_size=5),
+    known_sizes=st.booleans(),
+)
+@settings(max_examples=20)
+def test_several_at_once_are_what_each_would_be(
+    asked: list[set[int]], known_sizes: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    fetched: list[str] = []
+    with DiskCache(tmp_path_factory.mktemp("cache"), limit=LIMIT * 2) as cache:
+        for numbers in asked:
+            data = {f"{number}": bytes([number]) * 1000 for number in numbers}
+            assert several(cache, data, fetched, 1000 if known_sizes else None) == list(data.values())
+        assert sorted(fetched, key=int) == [f"{number}" for number in sorted(set().union(*asked))]
+        assert cache.metrics.misses == cache.info().entries == len(fetched)
+        assert cache.metrics.hits == sum(map(len, asked)) - len(fetched)
+        for key in fetched:
+            assert ask(cache, key, b"never") == bytes([int(key)]) * 1000
+
+
+def test_who_want_the_same_in_another_order_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    fetched: list[str] = []
+    data = {f"{number}": bytes([number]) * 100 for number in range(60)}
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+
+        def work(number: int) -> None:
+            keys = np.random.default_rng(number).permutation(60)[:40].tolist()
+            for first in (0, 20):
+                wanted = {f"{key}": data[f"{key}"] for key in keys[first : first + 20]}
+                assert several(cache, wanted, fetched) == list(wanted.values())
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+    assert len(fetched) == len(set(fetched))
+
+
+def test_what_is_fetched_of_several_does_not_come_if_one_fails(tmp_path: Path) -> None:
+    def fails(numbers: Any) -> list[bytes]:
+        raise StorageError("gone")
+
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        ask(cache, "a")
+        with pytest.raises(StorageError, match="gone"), cache.entries(["a", "b"], fails, sizes=[None, None]):
+            pass
+        assert ask(cache, "b", b"later") == b"later"
+        assert list((tmp_path / "petastore-cache-1/writing").iterdir()) == []
+
+
+def test_what_is_discarded_is_fetched_again_and_counts_no_more(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+        with cache.entry("a", lambda: b"wrong") as fetched, cache.entry("a", lambda: b"never") as view:
+            cache.discard(["a", "never was"])
+            assert bytes(fetched) == bytes(view) == b"wrong"
+        assert cache.info().entry_bytes == 0
+        assert ask(cache, "a", b"right") == b"right"
+        assert cache.metrics.damaged == 0

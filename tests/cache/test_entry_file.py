@@ -33,11 +33,14 @@ def written(path: Path, payload: bytes) -> Path:
     return path
 
 
+@pytest.mark.parametrize("mapped", [True, False])
 @given(payload=st.binary(max_size=70_000))
-def test_what_was_written_is_mapped(payload: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_was_written_is_mapped_or_copied(
+    mapped: bool, payload: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = written(tmp_path_factory.getbasetemp() / "entry", payload)
     assert path.stat().st_size == HEADER + len(payload) <= size_on_disk(len(payload))
-    entry = map_entry(path, DIGEST, MOST)
+    entry = map_entry(path, DIGEST, MOST, mapped=mapped)
     assert entry is not None
     assert (bytes(entry.view), entry.slot, entry.view.readonly) == (payload, 7, True)
     entry.close()

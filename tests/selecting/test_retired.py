@@ -19,7 +19,6 @@ ASKING = {
     "results_queue_size": 50,
     "shuffle_row_drop_partitions": 2,
     "shard_seed": 0,
-    "cache_type": "local-disk",
     "hdfs_driver": "libhdfs3",
     "zmq_copy_buffers": False,
     "convert_early_to_numpy": True,
@@ -76,7 +75,12 @@ def test_what_horovod_asks_for_is_accepted(url: str) -> None:
 
 
 def test_values_that_ask_for_nothing_are_not_told_of(url: str) -> None:
-    asked: dict[str, Any] = {"cache_type": None, "shuffle_row_drop_partitions": 1, "zmq_copy_buffers": True}
+    asked: dict[str, Any] = {
+        "cache_type": None,
+        "cache_row_size_estimate": 100,
+        "shuffle_row_drop_partitions": 1,
+        "zmq_copy_buffers": True,
+    }
     asked |= {"cache_location": Path("/tmp/none"), "cache_size_limit": 10**9, "pyarrow_serialize": False}  # noqa: S108
     with petastore.make_reader(url, **asked) as reader:
         assert len(list(reader)) == 10

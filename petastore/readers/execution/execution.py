@@ -136,8 +136,10 @@ class Execution:
         self.assembly.functions.close()
 
     def join(self) -> None:
-        """Gives memory back, and waits until no process runs, after `close`. May be called again."""
+        """Gives memory and open files back, and waits until no process runs, after `close`. May be called again."""
         self.loading.memory.close()
+        for dataset in self.source.datasets:
+            dataset.kept.close()
         self.assembly.functions.join()
 
     def __str__(self) -> str:

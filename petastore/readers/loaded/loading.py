@@ -186,7 +186,8 @@ class Loads:
             return None
         (source,) = sources
         groups = [group for group, _ in asked]
-        read = functools.partial(self._datasets[source].read_together, [self._place_of(group) for group in groups])
+        places = [self._place_of(group) for group in groups]
+        read = functools.partial(self._datasets[source].read_together, places, files=self._files)
         try:
             return self._loading.loaders[source].load_together(self._inventory.rows[groups].tolist(), read)
         except Exception:  # noqa: BLE001 - it is raised again by the one that it belongs to, if it stays

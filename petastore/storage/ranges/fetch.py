@@ -56,7 +56,8 @@ class FetchedRanges:
     Args:
         size: Bytes of the file.
         version: The version that they are of.
-        pieces: Where they begin and what they are, sorted and without overlap; those that touch may be read as one.
+        pieces: Where they begin and what they are, sorted; those that touch may be read as one. Where some overlap, a
+            read begins in the last one that has its first byte or begins before.
     """
 
     def __init__(self, size: int, version: FileVersion, pieces: Iterable[tuple[int, pa.Buffer]]) -> None:
@@ -152,6 +153,11 @@ class RangeFetcher:
         self._waiting: collections.deque[_Task] = collections.deque()
         self._working = 0
         self._asked: set[_Asked] = set()
+
+    @property
+    def location(self) -> Location:
+        """Where the files lie."""
+        return self._location
 
     @property
     def system(self) -> str:

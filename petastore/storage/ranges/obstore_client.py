@@ -166,7 +166,8 @@ def s3_stores(settings: S3Settings, timeout_s: float | None) -> Stores:
         from obstore.store import S3Store
 
         options: Any = {**settings.client_options, **_time_limits(timeout_s)}
-        return S3Store(bucket, **settings.config, **signed, client_options=options, retry_config={"max_retries": 0})
+        config: Any = settings.config
+        return S3Store(bucket, config=config, **signed, client_options=options, retry_config={"max_retries": 0})
 
     kept = _Kept(make)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 __all__ = ["HttpSettings", "S3Settings", "http_place", "http_settings", "s3_settings"]
@@ -21,14 +21,18 @@ _NO_MATTER = {
 _NO_MATTER_TO_CLIENTS = {"connect_timeout", "read_timeout", "retries", "max_pool_connections", "tcp_keepalive"}
 
 
+_Setting: TypeAlias = str | bool | Mapping[str, str]
+"""What obstore is told."""
+
+
 @dataclasses.dataclass(frozen=True)
 class S3Settings:
     """How obstore reaches a bucket."""
 
-    config: Mapping[str, Any]
+    config: Mapping[str, _Setting]
     """For the store itself; no credentials are among it."""
 
-    client_options: Mapping[str, Any]
+    client_options: Mapping[str, _Setting]
     """For its HTTP client."""
 
     anonymous: bool = False
@@ -45,7 +49,7 @@ class S3Settings:
 class HttpSettings:
     """How obstore reaches a web server."""
 
-    client_options: Mapping[str, Any] = dataclasses.field(repr=False)
+    client_options: Mapping[str, _Setting] = dataclasses.field(repr=False)
     """For its HTTP client; headers may hold a token."""
 
 
@@ -70,7 +74,7 @@ def s3_settings(options: Mapping[str, Any]) -> S3Settings | None:
     secure = _one_of(left, ("use_ssl",), client, "use_ssl")
     verify = client.pop("verify", None)
     anonymous, profile = bool(left.pop("anon", False)), left.pop("profile", None)
-    config: dict[str, Any] = {}
+    config: dict[str, _Setting] = {}
     if left.pop("requester_pays", False):
         config["request_payer"] = True
     addressing = dict(botocore.pop("s3", {})).pop("addressing_style", "auto")
@@ -86,7 +90,7 @@ def s3_settings(options: Mapping[str, Any]) -> S3Settings | None:
         config["endpoint"] = str(endpoint).rstrip("/")
     if region is not None:
         config["region"] = region
-    client_options: dict[str, Any] = {"allow_http": True} if str(endpoint).startswith("http://") else {}
+    client_options: dict[str, _Setting] = {"allow_http": True} if str(endpoint).startswith("http://") else {}
     if verify is False:
         client_options["allow_invalid_certificates"] = True
     keys = None if key is None or secret is None else (str(key), str(secret), None if token is None else str(token))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from petastore.errors import DatasetChangedError
 from petastore.inventory import DataFile
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetch import FetchedRanges, RangeFetcher
+from petastore.storage.ranges.kept_files import KeptFiles, keys_of
+
+if TYPE_CHECKING:
+    from petastore.cache import DiskCache
 
 __all__ = ["PinnedFiles"]
 
@@ -20,15 +27,16 @@ class PinnedFiles:
     """Fetches ranges of files, each of the version that was found to have the footer by which it is read. Thread-safe.
 
     That is found out once a file: its footer is fetched with whatever version the file has, and demanded of that
-    version is everything afterwards.
+    version is everything afterwards. What a cache has of that version is not fetched.
 
     Args:
         fetcher: Fetches; whoever made it closes it.
+        kept: What is known of the files already, and where ranges are kept; None begins anew, and keeps none.
     """
 
-    def __init__(self, fetcher: RangeFetcher) -> None:
+    def __init__(self, fetcher: RangeFetcher, kept: KeptFiles | None = None) -> None:
         self.fetcher = fetcher
-        self._versions: dict[DataFile, FileVersion] = {}
+        self._kept = kept or KeptFiles()
 
     def fetch(self, file: DataFile, footer: bytes, asked: Iterable[ByteRange]) -> FetchedRanges:
         """Ranges of a file.
@@ -42,11 +50,38 @@ class PinnedFiles:
             DatasetChangedError: The file has another footer, or was written to since.
             StorageError: It cannot be read.
         """
-        version = self._versions.get(file)
+        version = self._kept.versions.get(file)
         if version is None:
             # Threads that come here together may each ask; they find the same.
-            version = self._versions[file] = self._found(file, footer)
-        return self.fetcher.fetch(file.path, version, asked)
+            version = self._kept.versions[file] = self._found(file, footer)
+        cache = self._kept.cache
+        if cache is None:
+            return self.fetcher.fetch(file.path, version, asked)
+        ranges = sorted(set(asked))
+        keys = keys_of(self.fetcher.location, file, version, ranges)
+        if keys is None:
+            return self.fetcher.fetch(file.path, version, ranges)
+        return FetchedRanges(version.size, version, self._through(cache, keys, file, version, ranges))
+
+    def _through(
+        self, cache: DiskCache, keys: Sequence[str], file: DataFile, version: FileVersion, ranges: Sequence[ByteRange]
+    ) -> list[tuple[int, pa.Buffer]]:
+        """Where ranges begin, and their bytes: from the cache, and what it does not have by one fetch."""
+
+        def fetch(missing: Sequence[int]) -> list[pa.Buffer]:
+            wanted = [ranges[number] for number in missing]
+            fetched = self.fetcher.fetch(file.path, version, wanted)
+            return [fetched.read(*one) for one in wanted]
+
+        with cache.entries(keys, fetch, sizes=[one.length for one in ranges]) as views:
+            # The memory of a view stays as long as a buffer refers to it.
+            return [(one.offset, pa.py_buffer(view)) for one, view in zip(ranges, views, strict=True)]
+
+    def discard(self, file: DataFile, asked: Iterable[ByteRange]) -> None:
+        """Keeps ranges no longer that could not be decoded: they may have been damaged on their way here."""
+        cache, version = self._kept.cache, self._kept.versions.get(file)
+        if cache is not None and version is not None:
+            cache.discard(keys_of(self.fetcher.location, file, version, sorted(set(asked))) or [])
 
     def _found(self, file: DataFile, footer: bytes) -> FileVersion:
         place = ByteRange(file.size - _END_BYTES - len(footer), len(footer))

@@ -23,8 +23,10 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.files.watched_file import open_to_read
 from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
+from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetch import FetchedRanges
+from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
 from petastore.storage.ranges.parquet_bytes import in_memory_file
 from petastore.storage.ranges.pinned_files import PinnedFiles
@@ -57,7 +59,7 @@ class OpenFiles:
         self._verified = Verified() if verified is None else verified
         self._closed = False
         self._files: collections.OrderedDict[str, _File] = collections.OrderedDict()
-        self._pinned: dict[int, tuple[Location, PinnedFiles | None]] = {}
+        self._pinned: dict[tuple[int, int], tuple[Location, KeptFiles | None, PinnedFiles | None]] = {}
         self.make_anew()
         made_anew_in_children(self)
 
@@ -70,7 +72,16 @@ class OpenFiles:
         kept = self._files.get(file.path)
         return kept.footer if kept is not None and kept.footer.file == file else None
 
-    def reading(self, location: Location, footer: Footer, ordinal: int, asked: Asked, *, whole: bool = True) -> Reading:
+    def reading(
+        self,
+        location: Location,
+        footer: Footer,
+        ordinal: int,
+        asked: Asked,
+        *,
+        whole: bool = True,
+        kept: KeptFiles | None = None,
+    ) -> Reading:
         """A file that is read by the calling thread alone, in a `with` block.
 
         Args:
@@ -79,6 +90,7 @@ class OpenFiles:
             ordinal: The row group that is read.
             asked: What is read of it.
             whole: Whether most of each column chunk is going to be read.
+            kept: What is kept of the files of the dataset from pass to pass.
 
         Raises:
             DatasetChangedError: The file is not the one that the footer is of.
@@ -87,7 +99,7 @@ class OpenFiles:
         """
         file = self._files.get(footer.file.path)
         if file is None or file.footer is not footer:
-            file = _File(location, footer, location.join(footer.file.path), location.is_local)
+            file = _File(location, footer, location.join(footer.file.path), location.is_local, kept)
         return Reading(self, self._verified, file, ordinal, asked, whole=whole)
 
     def found(self, file: _File, version: Version | None, settings: Settings) -> _Opened | None:
@@ -130,20 +142,21 @@ class OpenFiles:
             pinned, self._pinned = self._pinned, {}
         for opened in dropped:
             opened.source.close()
-        for _, files in pinned.values():
+        for _, _, files in pinned.values():
             if files is not None:
                 files.fetcher.close()
 
-    def pinned(self, location: Location) -> PinnedFiles | None:
+    def pinned(self, location: Location, kept: KeptFiles | None) -> PinnedFiles | None:
         """What fetches ranges of the files of a dataset; None where they are opened instead."""
         if not has_web_requests(location):
             return None
+        key = id(location), id(kept)
         with self._lock:
-            _, pinned = self._pinned.get(id(location), (location, None))
+            *_, pinned = self._pinned.get(key, (None,))
             if pinned is None and not self._closed:
                 fetcher = open_fetcher(location)
-                pinned = None if fetcher is None else PinnedFiles(fetcher)
-                self._pinned[id(location)] = location, pinned
+                pinned = None if fetcher is None else PinnedFiles(fetcher, kept)
+                self._pinned[key] = location, kept, pinned
             return pinned
 
 
@@ -155,6 +168,7 @@ class _File:
     footer: Footer
     path: str
     is_local: bool
+    kept: KeptFiles | None
     idle: list[_Opened] = dataclasses.field(default_factory=list)
     """What is open of it and read by nobody, the one read last at the end; changed under the lock of all files."""
 
@@ -185,6 +199,7 @@ class Reading:
         # Nothing tells whether a file elsewhere was written to: it is opened anew each time, and verified.
         self._version = version_of(file.path) if file.is_local else None
         self._is_settled = False
+        self._pinned: PinnedFiles | None = None
         self.opened = self._open()
 
     def __enter__(self) -> Self:
@@ -195,6 +210,8 @@ class Reading:
     ) -> None:
         if isinstance(error, Exception):
             self.opened.source.close()
+            if self._pinned is not None:
+                self._pinned.discard(self._file.footer.file, self._chunks())
         if not self.opened.source.closed:
             self._files.keep(self._file, self.opened)
 
@@ -210,15 +227,20 @@ class Reading:
         found = self._files.found(file, version, settings) if file.idle else None
         if found is not None:
             return found
-        pinned = self._files.pinned(file.location) if self._whole and not file.is_local else None
-        fetched = None if pinned is None else in_memory_file(self._fetched(pinned))
+        # Whoever keeps chunks has them whole: the first rows of one are a request less the next time.
+        by_chunks = not file.is_local and (self._whole or (file.kept is not None and file.kept.cache is not None))
+        self._pinned = self._files.pinned(file.location, file.kept) if by_chunks else None
+        fetched = None if self._pinned is None else in_memory_file(self._fetched(self._pinned))
         return _Opened(file.location, file.footer, version, settings, fetched=fetched)
 
     def _fetched(self, pinned: PinnedFiles) -> FetchedRanges:
         footer = self._file.footer
+        return pinned.fetch(footer.file, footer.encoded, self._chunks())
+
+    def _chunks(self) -> list[ByteRange]:
+        footer = self._file.footer
         leaves = {leaf: None for columns in self._asked for name in columns for leaf in footer.leaves[name]}
-        chunks = chunk_ranges(footer.metadata, self._ordinal, leaves, footer.file)
-        return pinned.fetch(footer.file, footer.encoded, chunks)
+        return chunk_ranges(footer.metadata, self._ordinal, leaves, footer.file)
 
     @property
     def reader(self) -> Any:

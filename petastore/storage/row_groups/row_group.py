@@ -13,6 +13,7 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer
+from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.requests.in_time import in_time
 from petastore.storage.requests.under_way import waiting_for
@@ -33,7 +34,13 @@ __all__ = ["read_row_group", "read_row_group_in_parts", "read_row_groups_togethe
 
 
 def read_row_group(
-    location: Location, file: DataFile, ordinal: int, columns: Sequence[str], *, footers: FooterCache
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    columns: Sequence[str],
+    *,
+    footers: FooterCache,
+    kept: KeptFiles | None = None,
 ) -> pa.Table:
     """Read columns of one row group, in the calling thread.
 
@@ -46,6 +53,7 @@ def read_row_group(
         ordinal: The row group's number in its file, from 0.
         columns: Stored columns, each once; none gives a table without columns whose `num_rows` is right.
         footers: Keeps footers from call to call.
+        kept: What is kept of the files from call to call, where they are read by ranges; None is nothing.
 
     Returns:
         A table of exactly these columns in this order, without metadata, one chunk each, laid out so that rows can be
@@ -58,7 +66,7 @@ def read_row_group(
         DecodeError: A page is damaged; file, row group and column are named.
         StorageError: The file is missing or cannot be read.
     """
-    (table,) = read_row_group_in_parts(location, file, ordinal, [Part(tuple(columns))], footers=footers)
+    (table,) = read_row_group_in_parts(location, file, ordinal, [Part(tuple(columns))], footers=footers, kept=kept)
     return table
 
 
@@ -70,6 +78,7 @@ def read_row_group_in_parts(
     *,
     footers: FooterCache,
     files: OpenFiles | None = None,
+    kept: KeptFiles | None = None,
 ) -> Iterator[pa.Table]:
     """`read_row_group`, part after part: the file is opened once.
 
@@ -84,6 +93,7 @@ def read_row_group_in_parts(
         footers: Keeps footers from call to call.
         files: Keeps files open from call to call, and knows which checksums of pages were found right; None closes the
             file after the last part, and all checksums are verified, where pages have any.
+        kept: What is kept of the files from call to call, where they are read by ranges; None is nothing.
 
     Returns:
         Of each part one table at least, and all its rows in the order of the file.
@@ -96,13 +106,19 @@ def read_row_group_in_parts(
         StorageTimeoutError: Storage did not answer in time; where a thread of ours reads, who waits for it is told.
         StorageError: The file is missing or cannot be read.
     """
-    tables = _tables_of_parts(location, file, ordinal, parts, footers, files)
+    tables = _tables_of_parts(location, file, ordinal, parts, footers, files, kept)
     while (table := _in_time(location, file, tables)) is not None:
         yield table
 
 
 def read_row_groups_together(
-    location: Location, asked: Sequence[tuple[DataFile, int]], parts: Sequence[Part], *, footers: FooterCache
+    location: Location,
+    asked: Sequence[tuple[DataFile, int]],
+    parts: Sequence[Part],
+    *,
+    footers: FooterCache,
+    files: OpenFiles | None = None,
+    kept: KeptFiles | None = None,
 ) -> Iterator[pa.Table]:
     """Several row groups as one: of each part one table, with the rows of all, one after the other.
 
@@ -111,16 +127,20 @@ def read_row_groups_together(
         asked: Of each row group: its file, and its number there.
         parts: What is read, whole; at least one.
         footers: Keeps footers from call to call.
+        files: As for `read_row_group_in_parts`.
+        kept: As for `read_row_group_in_parts`.
 
     Raises:
         pa.ArrowInvalid: They do not have the same types.
         PetastoreError: One of them cannot be read; as `read_row_group_in_parts`.
     """
-    small = small_files_together(location, asked, parts, footers)
+    small = None if _keeps_chunks(kept) else small_files_together(location, asked, parts, footers)
     if small is not None:
         return small
     one = [in_one(parts)]
-    of_each = (read_row_group_in_parts(location, *group, one, footers=footers) for group in asked)
+    of_each = (
+        read_row_group_in_parts(location, *group, one, footers=footers, files=files, kept=kept) for group in asked
+    )
     return joined(itertools.chain.from_iterable(of_each), parts)
 
 
@@ -143,8 +163,10 @@ def _tables_of_parts(
     parts: Sequence[Part],
     footers: FooterCache,
     files: OpenFiles | None,
+    kept: KeptFiles | None,
 ) -> Iterator[pa.Table]:
-    small = small_file_in_parts(location, file, ordinal, parts, footers) if file.size <= SMALL_FILE_BYTES else None
+    is_small = file.size <= SMALL_FILE_BYTES and not _keeps_chunks(kept)
+    small = small_file_in_parts(location, file, ordinal, parts, footers) if is_small else None
     if small is not None:
         yield from small
         return
@@ -154,7 +176,8 @@ def _tables_of_parts(
     columns: Sequence[str] = ()
     whole = any(part.first is None for part in parts)
     try:
-        with lender.reading(location, footer, ordinal, tuple(part.columns for part in parts), whole=whole) as reading:
+        asked = tuple(part.columns for part in parts)
+        with lender.reading(location, footer, ordinal, asked, whole=whole, kept=kept) as reading:
             for part, leaves_of_part in zip(parts, leaves, strict=True):
                 columns = part.columns
                 if footer.most_copied_bytes > part.most_bytes:
@@ -165,6 +188,14 @@ def _tables_of_parts(
                 reading.found_right()
     except (pa.ArrowException, OSError) as problem:
         raise_alone(explained(problem, location, file, ordinal, columns, footer))
+    finally:
+        if files is None:
+            lender.close()
+
+
+def _keeps_chunks(kept: KeptFiles | None) -> bool:
+    """Whether column chunks are kept on the local disk: small files, too, are read by these then."""
+    return kept is not None and kept.cache is not None
 
 
 def _check_copies(location: Location, footer: Footer, ordinal: int, part: Part) -> None:

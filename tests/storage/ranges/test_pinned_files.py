@@ -11,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from petastore.cache import DiskCache
 from petastore.errors import DatasetChangedError
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footers import Footer, read_footer
 from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.ranges.pinned_files import PinnedFiles
-from tests.servers.fault_proxy import FaultProxy
+from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
 from tests.storage.ranges.conftest import Fetcher, location_of
 
@@ -89,3 +91,53 @@ def test_it_takes_one_request_a_file(served: Served, proxy: FaultProxy, fetcher:
     (served.root / "pinned.parquet").write_bytes(parquet(0)[:2000])
     with pytest.raises(DatasetChangedError):
         PinnedFiles(pinned.fetcher).fetch(footer.file, footer.encoded, [ByteRange(0, 4)])
+
+
+@pytest.mark.server
+def test_what_was_fetched_once_of_a_version_is_not_fetched_again(
+    served: Served, proxy: FaultProxy, fetcher: Fetcher, tmp_path: Any
+) -> None:
+    from petastore.storage.files.location import open_location
+
+    whole = parquet(0)
+    for folder in (served.root, tmp_path):
+        (folder / "kept.parquet").write_bytes(whole)
+    footer = read_footer(open_location(tmp_path), "kept.parquet")
+    with DiskCache(tmp_path / "cache", limit=1 << 20) as cache:
+        kept = KeptFiles(cache)
+        asked = [ByteRange(0, 4), ByteRange(10, 500), ByteRange(490, 100), ByteRange(10, 40)]
+        for more in ([], [ByteRange(5000, 70), ByteRange(5070, 70)]):
+            pinned = PinnedFiles(fetcher(location_of(proxy.url)), kept)
+            proxy.begin(Faults())
+            for _ in range(3):
+                ranges = [*asked, *more, *asked]
+                found = pinned.fetch(footer.file, footer.encoded, ranges)
+                for one in ranges:
+                    assert found.read(*one).to_pybytes() == whole[one.offset : one.end]
+            assert proxy.counted.requests == (1 if more else 2)  # the first time its version is asked for, too
+        assert cache.metrics.misses == 6
+        pinned.discard(footer.file, asked)
+        assert cache.info().entries == 2
+
+
+@pytest.mark.server
+def test_a_file_that_is_written_anew_is_not_mixed_with_what_was_kept(
+    served: Served, proxy: FaultProxy, fetcher: Fetcher, tmp_path: Any
+) -> None:
+    from petastore.storage.files.location import open_location
+
+    for folder in (served.root, tmp_path):
+        (folder / "anew.parquet").write_bytes(parquet(0))
+    footer = read_footer(open_location(tmp_path), "anew.parquet")
+    with DiskCache(tmp_path / "cache", limit=1 << 20) as cache:
+        pinned = PinnedFiles(fetcher(location_of(proxy.url)), KeptFiles(cache))
+        pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4)])
+        whole = bytearray(parquet(0))
+        whole[100] ^= 1  # of the same size, with the same footer
+        (served.root / "anew.parquet").write_bytes(whole)
+        with pytest.raises(DatasetChangedError):
+            pinned.fetch(footer.file, footer.encoded, [ByteRange(0, 4), ByteRange(100, 8)])
+        later = PinnedFiles(fetcher(location_of(proxy.url)), KeptFiles(cache))
+        found = later.fetch(footer.file, footer.encoded, [ByteRange(0, 4), ByteRange(100, 8)])
+        assert found.read(100, 8).to_pybytes() == whole[100:108]
+        assert cache.metrics.misses == 1 + 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from petastore.cache import DiskCache
 from petastore.errors import DatasetChangedError, DecodeError, StorageError
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
+from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import read_row_group_in_parts
@@ -37,12 +40,19 @@ class Dataset:
     proxy: FaultProxy
     footers: FooterCache
     files: OpenFiles
+    kept: KeptFiles | None = None
 
     def read(self, group: int, *columns: str, **of_part: Any) -> pa.Table:
         file = read_footer(open_location(self.path.parent), "a.parquet").file
         tables = list(
             read_row_group_in_parts(
-                self.location, file, group, [Part(columns, **of_part)], footers=self.footers, files=self.files
+                self.location,
+                file,
+                group,
+                [Part(columns, **of_part)],
+                footers=self.footers,
+                files=self.files,
+                kept=self.kept,
             )
         )
         return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
@@ -118,6 +128,22 @@ def test_a_flipped_bit_is_an_error_and_no_wrong_number(dataset: Dataset) -> None
             except (DecodeError, StorageError):
                 refused += 1
     assert refused > 5
+
+
+def test_a_flipped_bit_is_not_kept(dataset: Dataset, tmp_path: Path) -> None:
+    dataset.read(0, "c1")
+    with DiskCache(tmp_path, limit=1 << 24) as cache:
+        dataset.kept = KeptFiles(cache)
+        dataset.proxy.begin(Faults(flipped=0.3))
+        for group in range(GROUPS):
+            with contextlib.suppress(DecodeError, StorageError):
+                dataset.read(group, "c2")
+        assert dataset.proxy.counted.faults["flipped"] > 0
+        dataset.proxy.begin(Faults())
+        for _ in range(2):
+            for group in range(GROUPS):
+                assert dataset.read(group, "c2").equals(dataset.rows(group, "c2"))
+        assert 0 < dataset.proxy.counted.requests < GROUPS
 
 
 def test_a_part_of_first_rows_and_a_part_of_no_columns(dataset: Dataset) -> None:

@@ -1,0 +1,252 @@
+"""What a reader keeps on the local disk: the rows are right, and what is there is not asked for again."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+from petastore.errors import CacheBypassWarning, DatasetChangedError, RequestError
+from petastore.predicates import in_lambda
+from petastore.readers.reader import Reader
+from petastore.testing.cache_laws import bytes_at_one_moment
+from petastore.work.workers import Workers
+from tests.servers.fault_proxy import FaultProxy, Faults
+from tests.servers.fixtures import Served, proxy, served
+
+__all__ = ["proxy", "served"]
+pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session")]
+ROWS = (40_000, 300)
+"""Of a large file, and of one that is small enough to be read whole elsewhere."""
+
+CHUNKS = 3 * (4 + 3)
+"""Column chunks of both files: three columns of 40,000 rows by 10,000, and of 300 by 100."""
+
+
+@dataclasses.dataclass
+class Remote:
+    """A dataset behind a proxy, and where a cache of it lies."""
+
+    folder: Path
+    proxy: FaultProxy
+    cache: Path
+
+    @property
+    def urls(self) -> list[str]:
+        return [f"{self.proxy.url}/{self.folder.name}/{path.name}" for path in sorted(self.folder.iterdir())]
+
+    def write(self, first: int = 0) -> None:
+        self.folder.mkdir(exist_ok=True)
+        for number, rows in enumerate(ROWS):
+            ids = np.arange(first, first + rows) + 100_000 * number
+            table = pa.table({"id": ids, "half": ids / 2, "label": [f"{number % 7:03}" for number in ids.tolist()]})
+            path = self.folder / f"part-{number}.parquet"
+            pq.write_table(table, path, row_group_size=max(rows // 4, 100), compression="none")
+
+    def reader(self, **asked: Any) -> Reader:
+        kept = {"cache_type": "local-disk", "cache_location": self.cache, "cache_size_limit": 1 << 26}
+        return petastore.make_batch_reader(self.urls, **{"seed": 0, **kept, **asked})
+
+    @property
+    def entries(self) -> list[Path]:
+        return [path for path in self.cache.glob("petastore-cache-1/entries/*/*") if path.is_file()]
+
+
+@pytest.fixture
+def remote(served: Served, proxy: FaultProxy, tmp_path: Path) -> Remote:
+    made = Remote(served.root / uuid.uuid4().hex, proxy, tmp_path / "cache")
+    made.write()
+    return made
+
+
+def rows_of(reader: Reader) -> list[tuple[Any, ...]]:
+    """All rows of a pass, sorted."""
+    return sorted(row for batch in reader for row in zip(*(column.tolist() for column in batch), strict=True))
+
+
+def rows_from(first: int = 0) -> list[tuple[Any, ...]]:
+    ids = [first + 100_000 * number + row for number, rows in enumerate(ROWS) for row in range(rows)]
+    return [(row, row / 2, f"{row % 7:03}") for row in ids]
+
+
+@pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
+def test_a_second_pass_needs_no_storage(pool: Any, remote: Remote) -> None:
+    with remote.reader(reader_pool_type=pool) as reader:
+        assert rows_of(reader) == rows_from()
+        remote.proxy.close()
+        assert rows_of(reader) == rows_from()
+        found = reader.metrics
+    assert (found["cache_hits"], found["cache_misses"], found["cache_damaged"]) == (CHUNKS, CHUNKS, 0)
+    assert found["cache_bytes_read"] == found["cache_bytes_written"] > 8 * 2 * sum(ROWS)
+
+
+def test_epochs_ask_for_each_file_once_and_for_each_byte_once(remote: Remote) -> None:
+    counted = []
+    for epochs, cache in ((1, "a"), (4, "b")):
+        remote.proxy.begin(Faults())
+        # Threads that begin a file together may each look for its version.
+        asked = {"reader_pool_type": "dummy", "cache_location": remote.cache / cache}
+        with remote.reader(num_epochs=epochs, **asked) as reader:
+            assert len(rows_of(reader)) == epochs * sum(ROWS)
+        counted.append((remote.proxy.counted.requests, remote.proxy.counted.bytes))
+    assert counted[0] == counted[1]
+
+
+def test_another_reader_finds_what_one_has_kept(remote: Remote) -> None:
+    with remote.reader() as one, remote.reader() as other:
+        assert rows_of(one) == rows_of(other) == rows_from()
+        assert (one.metrics["cache_misses"], other.metrics["cache_misses"]) == (CHUNKS, 0)
+    with remote.reader() as later:
+        assert rows_of(later) == rows_from()
+        assert later.metrics["cache_hits"] == CHUNKS
+
+
+def test_readers_that_begin_together_fetch_each_chunk_once(remote: Remote) -> None:
+    remote.proxy.begin(Faults(latency_s=0.02))
+
+    def read(_: int) -> int:
+        with remote.reader(workers_count=2) as reader:
+            assert rows_of(reader) == rows_from()
+            return reader.metrics["cache_misses"]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(read, range(4))) == CHUNKS
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"schema_fields": ["half"]},
+        {"filters": [("id", ">=", 100_000)]},
+        {"predicate": in_lambda(["label"], lambda label: label == "003")},
+        {"shuffle_rows": True, "cur_shard": 1, "shard_count": 3},
+        {"transform_spec": petastore.TransformSpec(lambda frame: frame.assign(half=frame.half * 2))},
+    ],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_whatever_is_asked_the_rows_are_those_of_a_reader_without_a_cache(asked: Any, remote: Remote) -> None:
+    asked = {"selection_cache": False, "num_epochs": 2, **asked}
+    with remote.reader(cache_type=None, **asked) as reader:
+        expected = rows_of(reader)
+        assert not any(reader.metrics.values())
+    with remote.reader() as reader:
+        rows_of(reader)
+    for _ in range(2):
+        with remote.reader(**asked) as reader:
+            assert rows_of(reader) == expected
+            assert reader.metrics["cache_misses"] == 0
+
+
+def test_a_file_that_was_rewritten_is_never_served_as_it_was(remote: Remote) -> None:
+    with remote.reader() as reader:
+        rows_of(reader)
+    remote.write(first=7)  # as many bytes
+    with remote.reader() as reader:
+        assert rows_of(reader) == rows_from(7)
+
+
+def test_rows_of_two_versions_are_never_mixed(remote: Remote) -> None:
+    with remote.reader(schema_fields=["id"]) as reader:
+        rows_of(reader)
+        remote.write(first=7)
+        dataset = reader.dataset
+        assert isinstance(dataset, petastore.Dataset)
+        with (
+            Reader(dataset, dataset.plan(seed=0), workers=Workers(), batched=True) as all_columns,
+            pytest.raises(DatasetChangedError, match="was rewritten"),
+        ):
+            rows_of(all_columns)
+        assert [row[0] for row in rows_of(reader)] == [row[0] for row in rows_from()]  # the version that was planned
+
+
+def test_damaged_entries_are_fetched_again(remote: Remote) -> None:
+    with remote.reader() as reader:
+        rows_of(reader)
+        for number, path in enumerate(remote.entries):
+            whole = bytearray(path.read_bytes())
+            whole[(number * 7919) % len(whole)] ^= 1 << number % 8
+            path.write_bytes(whole)
+        assert rows_of(reader) == rows_from()
+        assert reader.metrics["cache_damaged"] == CHUNKS
+        remote.proxy.close()
+        assert rows_of(reader) == rows_from()
+
+
+def test_the_limit_holds(remote: Remote) -> None:
+    limit = 300_000
+    with remote.reader(cache_size_limit=limit) as reader:
+        for _ in range(3):
+            assert rows_of(reader) == rows_from()
+            assert 100_000 < bytes_at_one_moment(remote.cache) <= limit
+        assert reader.metrics["cache_bypassed"] + reader.metrics["cache_bytes_evicted"] > 0
+
+
+def test_windows_keep_what_they_read(remote: Remote) -> None:
+    fields: dict[int, Any] = {0: ["id", "half"], 1: ["half"]}
+    windows = petastore.NGram(fields, delta_threshold=1, timestamp_field="id")
+    with remote.reader(schema_fields=windows) as reader:
+        first = sorted(tuple(window) for batch in reader.batches(1000) for window in batch["half"].tolist())
+        reader.reset()
+        remote.proxy.close()
+        second = sorted(tuple(window) for batch in reader.batches(1000) for window in batch["half"].tolist())
+    assert first == second
+    assert len(first) == sum(ROWS) - len(ROWS)
+
+
+def test_datasets_of_a_mixture_may_have_caches(remote: Remote) -> None:
+    datasets = [petastore.open_dataset(url).with_cache(remote.cache, limit=1 << 26) for url in remote.urls]
+    with petastore.make_mixed_reader(datasets, [1, 1], stop="all_exhausted", seed=0) as reader:
+        first = sum(1 for _ in reader)
+        remote.proxy.close()
+        assert sum(1 for _ in reader) == first
+        assert reader.metrics["cache_misses"] == CHUNKS
+
+
+def test_where_nothing_can_be_written_it_is_read_all_the_same_and_said_once(remote: Remote) -> None:
+    remote.cache.write_bytes(b"a file, where a directory should be")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", CacheBypassWarning)
+        with remote.reader() as reader:
+            for _ in range(2):
+                assert rows_of(reader) == rows_from()
+            assert reader.metrics["cache_bypassed"] == 2 * CHUNKS
+    assert [warning.category for warning in told if "is bypassed" in str(warning.message)] == [CacheBypassWarning]
+
+
+def test_of_local_files_nothing_is_kept_or_said(remote: Remote) -> None:
+    with petastore.make_batch_reader(
+        str(remote.folder), cache_type="local-disk", cache_location=remote.cache
+    ) as reader:
+        assert rows_of(reader) == rows_from()
+        assert not any(reader.metrics.values())
+    assert not remote.cache.exists()
+
+
+def test_of_a_store_that_is_not_read_by_ranges_nothing_is_kept_and_that_is_said(remote: Remote) -> None:
+    store, name = fsspec.filesystem("memory"), uuid.uuid4().hex
+    for path in remote.folder.iterdir():
+        store.pipe_file(f"/{name}/{path.name}", path.read_bytes())
+    with pytest.warns(CacheBypassWarning, match="nothing of memory://.* is kept") as told:
+        reader = petastore.make_batch_reader(f"memory://{name}", cache_type="local-disk", cache_location=remote.cache)
+    with reader:
+        assert rows_of(reader) == rows_from()
+    assert len(told) == 1
+    assert not remote.cache.exists()
+    store.rm(f"/{name}", recursive=True)
+
+
+@pytest.mark.parametrize("asked", [{"cache_location": "s3://bucket/cache"}, {"cache_size_limit": 1000}])
+def test_a_cache_that_cannot_be_is_refused_before_anything_is_asked(asked: Any, remote: Remote) -> None:
+    with pytest.raises(RequestError, match=r"^cache l"):
+        remote.reader(**asked)
+    assert remote.proxy.counted.requests == 0
