@@ -278,23 +278,11 @@ class Reader:
         `waited_s` is for how many seconds this pass has waited for rows: near 0 where reading is ahead of training.
         `workers` is how many tasks run at a time.
         """
-        return {"waited_s": self._pass.waited_s, "workers": self.workers.at_a_time}
-
-    @property
-    def metrics(self) -> dict[str, int]:
-        """What the local disk cache of this reader's datasets did in this process, as a new dict of JSON values.
-
-        `cache_hits` and `cache_misses` count column chunks, `cache_bytes_read` and `cache_bytes_written` their bytes,
-        `cache_bytes_evicted` what others gave up for them, `cache_damaged` those that were fetched again, and
-        `cache_bypassed` misses that were not kept. All are 0 without a cache. May be asked for at any time, by any
-        thread; a dataset that several readers share counts for all of them.
-        """
-        from petastore.cache import CacheMetrics
-
         caches = {id(dataset.kept.cache): dataset.kept.cache for dataset in self._execution.source.datasets}
-        counted = [cache.metrics for cache in caches.values() if cache is not None]
-        names = [field.name for field in dataclasses.fields(CacheMetrics)]
-        return {f"cache_{name}": sum(getattr(of_one, name) for of_one in counted) for name in names}
+        counted = [dataclasses.asdict(cache.metrics) for cache in caches.values() if cache is not None]
+        names = counted[0] if counted else ()
+        of_caches = {f"cache_{name}": sum(of_one[name] for of_one in counted) for name in names}
+        return {"waited_s": self._pass.waited_s, "workers": self.workers.at_a_time, **of_caches}
 
     def __enter__(self) -> Self:
         return self
