@@ -276,7 +276,9 @@ class Reader:
         """Whether reading keeps up, as a new dict of JSON values, at any time and from any thread.
 
         `waited_s` is for how many seconds this pass has waited for rows: near 0 where reading is ahead of training.
-        `workers` is how many tasks run at a time.
+        `workers` is how many tasks run at a time. With a local disk cache, `cache_hits`, `cache_misses`,
+        `cache_damaged` and `cache_bypassed` count column chunks, and `cache_bytes_read`, `cache_bytes_written` and
+        `cache_bytes_evicted` bytes; readers that share a dataset share them.
         """
         caches = {id(dataset.kept.cache): dataset.kept.cache for dataset in self._execution.source.datasets}
         counted = [dataclasses.asdict(cache.metrics) for cache in caches.values() if cache is not None]
