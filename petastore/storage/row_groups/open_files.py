@@ -13,7 +13,7 @@ import dataclasses
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import pyarrow.parquet as pq
 
@@ -58,7 +58,7 @@ class OpenFiles:
         self._most_idle = most_idle
         self._verified = Verified() if verified is None else verified
         self._closed = False
-        self._files: collections.OrderedDict[str, _File] = collections.OrderedDict()
+        self._files: collections.OrderedDict[_Place, _File] = collections.OrderedDict()
         self._pinned: dict[tuple[int, int], tuple[Location, KeptFiles | None, PinnedFiles | None]] = {}
         self.make_anew()
         made_anew_in_children(self)
@@ -67,9 +67,9 @@ class OpenFiles:
         """Nobody holds the lock."""
         self._lock = threading.Lock()
 
-    def footer_of(self, file: DataFile) -> Footer | None:
-        """The footer of a file, where one of its row groups was read before and it is still open."""
-        kept = self._files.get(file.path)
+    def footer_of(self, location: Location, file: DataFile) -> Footer | None:
+        """The footer of a file of a dataset, where one of its row groups was read before and it is still open."""
+        kept = self._files.get(_place(location, file))
         return kept.footer if kept is not None and kept.footer.file == file else None
 
     def reading(
@@ -97,7 +97,7 @@ class OpenFiles:
             FileMissingError: It is missing.
             StorageError: It cannot be opened; reading may raise `RaisedByStorage` and what Arrow raises.
         """
-        file = self._files.get(footer.file.path)
+        file = self._files.get(_place(location, footer.file))
         if file is None or file.footer is not footer:
             file = _File(location, footer, location.join(footer.file.path), location.is_local, kept)
         return Reading(self, self._verified, file, ordinal, asked, whole=whole)
@@ -122,13 +122,13 @@ class OpenFiles:
 
     def _kept(self, file: _File, opened: _Opened) -> list[_Opened]:
         """Keeps a file open; what has to be closed for it."""
-        path, dropped = file.footer.file.path, list[_Opened]()
-        kept = self._files.setdefault(path, file)
+        place, dropped = _place(file.location, file.footer.file), list[_Opened]()
+        kept = self._files.setdefault(place, file)
         if kept.footer is not file.footer:
             dropped = kept.given_up()
-            kept = self._files[path] = file
+            kept = self._files[place] = file
         kept.idle.append(opened)
-        self._files.move_to_end(path)
+        self._files.move_to_end(place)
         if len(self._files) > self._most_idle:
             dropped += self._files.popitem(last=False)[1].given_up()
         return dropped
@@ -158,6 +158,14 @@ class OpenFiles:
                 pinned = None if fetcher is None else PinnedFiles(fetcher, kept)
                 self._pinned[key] = location, kept, pinned
             return pinned
+
+
+_Place: TypeAlias = tuple[int, str]
+
+
+def _place(location: Location, file: DataFile) -> _Place:
+    """Tells the files of several datasets apart, which may have the same names and footers; a `_File` keeps it alive."""
+    return id(location), file.path
 
 
 @dataclasses.dataclass(eq=False, slots=True)

@@ -171,7 +171,7 @@ def _tables_of_parts(
         yield from small
         return
     lender = files or OpenFiles(most_idle=0)
-    footer = lender.footer_of(file) or footers.get(location, file)
+    footer = lender.footer_of(location, file) or footers.get(location, file)
     leaves = [leaves_of(footer, ordinal, part.columns, footer.metadata.num_row_groups) for part in parts]
     columns: Sequence[str] = ()
     whole = any(part.first is None for part in parts)

@@ -332,3 +332,17 @@ def test_a_dataset_that_is_not_there_is_refused(urls: list[str]) -> None:
 def test_a_source_without_selected_rows_is_refused(urls: list[str]) -> None:
     with pytest.warns(UserWarning, match="none of the 25 rows"), pytest.raises(NoDataAvailableError, match="source 1"):
         mixed([urls[0], urls[1]], [1, 1], filters=[("id", "<", 50)], selection_cache=False)
+
+
+def test_files_with_the_same_name_and_footer_in_two_datasets_are_two_files(tmp_path: Path) -> None:
+    """Too large to be read whole, so that they stay open; and without statistics footers say nothing of values."""
+    for number in range(2):
+        (tmp_path / f"{number}").mkdir()
+        table = pa.table({"id": np.arange(50_000) + 1_000_000 * number})
+        options: dict[str, Any] = {"write_statistics": False, "compression": "none", "use_dictionary": False}
+        pq.write_table(table, tmp_path / f"{number}" / "part-0.parquet", row_group_size=5_000, **options)
+    urls = [str(tmp_path / "0"), str(tmp_path / "1")]
+    with mixed(urls, (1, 1), num_epochs=1, seed=1, shuffle_rows=True) as reader:
+        ids = np.concatenate([batch["id"] for batch in reader.batches(1000)])
+    assert len(np.unique(ids)) == len(ids)
+    assert abs(int((ids < 1_000_000).sum()) - len(ids) // 2) <= 1

@@ -197,3 +197,20 @@ def written_in_place(path: Path) -> None:
     while path.stat().st_ctime_ns == before:
         with path.open("r+b") as file:
             file.write(b"PAR1")
+
+
+def test_files_of_two_datasets_are_told_apart_though_names_and_footers_are_the_same(tmp_path: Path) -> None:
+    locations, files = [], OpenFiles()
+    for folder, value in (("a", 1), ("b", 2)):
+        (tmp_path / folder).mkdir()
+        table = pa.table({"id": pa.array([value] * 3, pa.int64())})
+        pq.write_table(table, tmp_path / folder / "0.parquet", write_statistics=False)
+        locations.append(open_location(tmp_path / folder))
+    footers = [read_footer(location, "0.parquet") for location in locations]
+    assert footers[0].file == footers[1].file
+    for _ in range(2):
+        for location, footer, value in zip(locations, footers, (1, 2), strict=True):
+            with files.reading(location, footer, 0, ASKED) as reading:
+                assert reading.reader.read_row_group(0).column("id").to_pylist() == [value] * 3
+            assert files.footer_of(location, footer.file) is footer
+    files.close()
