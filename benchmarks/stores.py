@@ -313,8 +313,7 @@ def _ways(data: pa.Buffer, metadata: Any, leaves: list[int]) -> dict[str, Callab
     from petastore.inventory import DataFile
     from petastore.storage.ranges.client import FileVersion
     from petastore.storage.ranges.column_chunks import chunk_ranges
-    from petastore.storage.ranges.fetch import FetchedRanges
-    from petastore.storage.ranges.parquet_bytes import in_memory_file
+    from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
 
     chunks = chunk_ranges(metadata, 0, leaves, DataFile("x", data.size))
     pieces = [(one.offset, pa.py_buffer(data.slice(*one).to_pybytes())) for one in chunks]

@@ -29,11 +29,12 @@ from petastore.cache.entry_file import (
 from petastore.cache.folder import Folder
 from petastore.cache.ledger import Ledger
 from petastore.cache.location import cache_location, verified_limit
+from petastore.cache.metrics import CacheContents, CacheMetrics
 from petastore.cache.writing import Writing
 from petastore.errors import CacheBypassWarning, RequestError, StorageError
 from petastore.forks import Lock
 
-__all__ = ["CacheInfo", "CacheMetrics", "DiskCache"]
+__all__ = ["DiskCache"]
 
 Fetch: TypeAlias = Callable[[], Any]
 """Gives bytes, as any C-contiguous buffer."""
@@ -49,55 +50,6 @@ _REST_S = 60.0
 
 _MOST_OPEN = 64
 """Files of entries that are open for what is asked for at once: a process may have a thousand or so, for everything."""
-
-
-@dataclasses.dataclass(frozen=True)
-class CacheMetrics:
-    """What a cache did in this process since it was opened."""
-
-    hits: int = 0
-    """Entries that were there."""
-
-    misses: int = 0
-    """Entries that were fetched."""
-
-    bytes_read: int = 0
-    """Payload of hits."""
-
-    bytes_written: int = 0
-    """Payload of entries that were kept."""
-
-    bytes_evicted: int = 0
-    """Bytes of disk that entries gave up for others."""
-
-    damaged: int = 0
-    """Entries that were not what was written; they were removed and fetched again."""
-
-    bypassed: int = 0
-    """Misses that were not kept: too large, needed later than what is there, or the disk did not take them."""
-
-
-@dataclasses.dataclass(frozen=True)
-class CacheInfo:
-    """What a cache has on disk, of all processes."""
-
-    location: Path
-    """Its folder."""
-
-    limit: int
-    """Bytes that all of its files may have together."""
-
-    entries: int
-    """Entries that are kept."""
-
-    entry_bytes: int
-    """Bytes of disk that they count, in whole blocks of 4 KiB."""
-
-    ledger_bytes: int
-    """Bytes of the ledger."""
-
-    readers: int
-    """Living readers that have announced what they will need."""
 
 
 class Entry:
@@ -427,7 +379,7 @@ class DiskCache:
             self._bypass(problem)
             return Announcement()
 
-    def info(self) -> CacheInfo:
+    def info(self) -> CacheContents:
         """What all processes have in the cache.
 
         Raises:
@@ -442,7 +394,7 @@ class DiskCache:
             ((1, 8192), 0, 8192, 0)
         """
         totals = self._asked_of_ledger(Ledger.totals)
-        return CacheInfo(
+        return CacheContents(
             self._folder.root, totals.limit, totals.entries, totals.bytes, totals.ledger_bytes, totals.readers
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import functools
 import math
 import threading
@@ -11,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from petastore.storage.requests.under_way import overdue, seconds_left
+from petastore.storage.requests.under_way import overdue, seconds_left, wait_for_answer
 from petastore.work.pool import Pool, Task
 
 __all__ = ["after", "in_order", "result_of", "settle", "together", "wait_for"]
@@ -173,7 +172,9 @@ def wait_for(done: Callable[[], bool], changed: threading.Condition, pool: Pool)
         StorageTimeoutError: A request to storage, of a task of the pool, has taken longer than it may.
     """
     while not changed.wait_for(done, seconds_left(pool.requests(), most=_LOOK_AGAIN_S)):
-        _check(pool)
+        problem = overdue(pool.requests())
+        if problem is not None:
+            raise problem
 
 
 def result_of(future: Future[_Made], pool: Pool) -> _Made:
@@ -190,8 +191,7 @@ def result_of(future: Future[_Made], pool: Pool) -> _Made:
         7
         >>> pool.close(); pool.join()
     """
-    while not concurrent.futures.wait([future], seconds_left(pool.requests(), most=_LOOK_AGAIN_S)).done:
-        _check(pool)
+    wait_for_answer(future, pool.requests)
     return future.result()
 
 
@@ -221,9 +221,3 @@ def in_order(
             yield first, result_of(made, pool)
     for item, made in waiting:
         yield item, result_of(made, pool)
-
-
-def _check(pool: Pool) -> None:
-    problem = overdue(pool.requests())
-    if problem is not None:
-        raise problem

@@ -6,7 +6,6 @@ the deadline; whoever waits goes at the deadline, even if a request hangs.
 
 from __future__ import annotations
 
-import bisect
 import collections
 import dataclasses
 import functools
@@ -31,6 +30,7 @@ from petastore.storage.ranges.client import (
     UnsuitedError,
 )
 from petastore.storage.ranges.coalesced import ByteRange, coalesced, divided
+from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.line import LearntLine
 from petastore.storage.ranges.retries import GaveUpError, tried
 from petastore.storage.requests.failure_kinds import kind_of
@@ -38,7 +38,7 @@ from petastore.storage.requests.failures import failure, raise_alone
 from petastore.storage.requests.under_way import Request, overdue
 from petastore.threads import Threads, working
 
-__all__ = ["MOST_BYTES", "MOST_UNDER_WAY", "Counts", "FetchedRanges", "RangeFetcher"]
+__all__ = ["MOST_BYTES", "MOST_UNDER_WAY", "Counts", "RangeFetcher"]
 
 MOST_UNDER_WAY = 16
 """Requests of one dataset at a time."""
@@ -48,60 +48,6 @@ MOST_BYTES = 4 * 1024**3
 
 _FOREVER_S = 365 * 86400.0
 _T = TypeVar("_T")
-
-
-class FetchedRanges:
-    """Bytes of one file that lie in memory. Immutable, thread-safe.
-
-    Args:
-        size: Bytes of the file.
-        version: The version that they are of.
-        pieces: Where they begin and what they are, sorted; those that touch may be read as one. Where some overlap, a
-            read begins in the last one that has its first byte or begins before.
-    """
-
-    def __init__(self, size: int, version: FileVersion, pieces: Iterable[tuple[int, pa.Buffer]]) -> None:
-        self.size = size
-        self.version = version
-        held = list(pieces)
-        self._starts = [start for start, _ in held]
-        self._buffers = [buffer for _, buffer in held]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that lie in memory."""
-        return sum(buffer.size for buffer in self._buffers)
-
-    def read(self, offset: int, length: int) -> pa.Buffer:
-        """Some bytes of the file: a view of what was fetched, without a copy unless a request was divided there.
-
-        Raises:
-            LookupError: They were not fetched.
-        """
-        found = self.read_up_to(offset, length)
-        if found.size != length:
-            raise LookupError(f"of the {length:,} bytes at {offset:,} only {found.size:,} were fetched")
-        return found
-
-    def read_up_to(self, offset: int, length: int) -> pa.Buffer:
-        """As many of some bytes of the file as were fetched.
-
-        Raises:
-            LookupError: The first one was not fetched.
-        """
-        at = bisect.bisect_right(self._starts, offset) - 1
-        skipped = offset - self._starts[at] if at >= 0 else -1
-        if at < 0 or skipped >= self._buffers[at].size:
-            raise LookupError(f"the bytes at {offset:,} were not fetched")
-        if skipped + length <= self._buffers[at].size:
-            return self._buffers[at].slice(skipped, length)
-        found = [memoryview(self._buffers[at])[skipped:]]
-        left = length - len(found[0])
-        while left and at + 1 < len(self._starts) and self._starts[at + 1] == self._starts[at] + self._buffers[at].size:
-            at += 1
-            found.append(memoryview(self._buffers[at])[:left])
-            left -= len(found[-1])
-        return pa.py_buffer(found[0] if len(found) == 1 else b"".join(found))
 
 
 class Counts(NamedTuple):

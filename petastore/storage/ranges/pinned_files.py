@@ -11,7 +11,8 @@ from petastore.errors import DatasetChangedError
 from petastore.inventory import DataFile
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.fetch import FetchedRanges, RangeFetcher
+from petastore.storage.ranges.fetch import RangeFetcher
+from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.kept_files import KeptFiles, keys_of
 
 if TYPE_CHECKING:

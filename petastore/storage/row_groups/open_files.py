@@ -25,10 +25,9 @@ from petastore.storage.files.watched_file import open_to_read
 from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import chunk_ranges
-from petastore.storage.ranges.fetch import FetchedRanges
+from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
 from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
-from petastore.storage.ranges.parquet_bytes import in_memory_file
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.row_groups.verified import Asked, Verified, Version, tells_of_writes, version_of
@@ -164,7 +163,7 @@ _Place: TypeAlias = tuple[int, str]
 
 
 def _place(location: Location, file: DataFile) -> _Place:
-    """Tells the files of several datasets apart, which may have the same names and footers; a `_File` keeps it alive."""
+    """Tells files of several datasets apart: names and footers may be the same. A `_File` keeps its location alive."""
     return id(location), file.path
 
 

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from petastore.errors import (
@@ -21,7 +20,8 @@ from petastore.errors import (
 )
 from petastore.storage.ranges.client import Answer, FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.fetch import FetchedRanges, RangeFetcher
+from petastore.storage.ranges.fetch import RangeFetcher
+from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
 from tests.storage.ranges.conftest import Fetcher, location_of
@@ -294,17 +294,3 @@ def test_threads_share_one_fetcher(opened: RangeFetcher) -> None:
     for worker in workers:
         worker.join()
     assert problems == []
-
-
-def test_what_was_fetched_is_read_without_a_copy() -> None:
-    first, second = pa.py_buffer(b"abcdef"), pa.py_buffer(b"ghi")
-    fetched = FetchedRanges(100, FileVersion(100), [(10, first), (16, second), (30, first)])
-    assert fetched.read(12, 3).to_pybytes() == b"cde"
-    assert fetched.read(12, 3).address == first.address + 2
-    assert fetched.read(14, 5).to_pybytes() == b"efghi"  # from two, which touch
-    assert fetched.read_up_to(18, 90).to_pybytes() == b"i"
-    for offset, length in ((9, 1), (14, 6), (19, 1), (28, 4), (34, 5)):
-        with pytest.raises(LookupError, match="fetched"):
-            fetched.read(offset, length)
-    with pytest.raises(LookupError, match="fetched"):
-        FetchedRanges(100, FileVersion(100), []).read(0, 1)

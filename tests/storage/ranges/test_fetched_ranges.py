@@ -15,9 +15,8 @@ from petastore.inventory import DataFile
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange, coalesced
 from petastore.storage.ranges.column_chunks import chunk_ranges
-from petastore.storage.ranges.fetch import FetchedRanges
+from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
 from petastore.storage.ranges.line import Line
-from petastore.storage.ranges.parquet_bytes import in_memory_file
 
 ROWS = 3000
 
@@ -112,3 +111,17 @@ def test_a_flipped_bit_is_found_by_the_checksum_of_its_page() -> None:
     reader = reader_of(fetched_of(pa.py_buffer(data), [chunk]), metadata)
     with pytest.raises((OSError, pa.ArrowException), match=r"(?i)crc|checksum"):
         reader.read_row_group(0, column_indices=[2], use_threads=False)
+
+
+def test_what_was_fetched_is_read_without_a_copy() -> None:
+    first, second = pa.py_buffer(b"abcdef"), pa.py_buffer(b"ghi")
+    fetched = FetchedRanges(100, FileVersion(100), [(10, first), (16, second), (30, first)])
+    assert fetched.read(12, 3).to_pybytes() == b"cde"
+    assert fetched.read(12, 3).address == first.address + 2
+    assert fetched.read(14, 5).to_pybytes() == b"efghi"  # from two, which touch
+    assert fetched.read_up_to(18, 90).to_pybytes() == b"i"
+    for offset, length in ((9, 1), (14, 6), (19, 1), (28, 4), (34, 5)):
+        with pytest.raises(LookupError, match="fetched"):
+            fetched.read(offset, length)
+    with pytest.raises(LookupError, match="fetched"):
+        FetchedRanges(100, FileVersion(100), []).read(0, 1)

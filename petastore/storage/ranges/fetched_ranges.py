@@ -1,0 +1,106 @@
+"""Ranges of a file that were fetched: their bytes, and the file that Arrow decodes Parquet from.
+
+Arrow asks a file of Python once for each column chunk, and takes the answer as it is: a view of what was fetched. To
+assemble a file in memory for it costs a copy, which takes about as long as decoding numbers does.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from petastore.storage.ranges.client import FileVersion
+
+__all__ = ["FetchedRanges", "in_memory_file"]
+
+
+class FetchedRanges:
+    """Bytes of one file that lie in memory. Immutable, thread-safe.
+
+    Args:
+        size: Bytes of the file.
+        version: The version that they are of.
+        pieces: Where they begin and what they are, sorted; those that touch may be read as one. Where some overlap, a
+            read begins in the last one that has its first byte or begins before.
+    """
+
+    def __init__(self, size: int, version: FileVersion, pieces: Iterable[tuple[int, pa.Buffer]]) -> None:
+        self.size = size
+        self.version = version
+        held = list(pieces)
+        self._starts = [start for start, _ in held]
+        self._buffers = [buffer for _, buffer in held]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that lie in memory."""
+        return sum(buffer.size for buffer in self._buffers)
+
+    def read(self, offset: int, length: int) -> pa.Buffer:
+        """Some bytes of the file: a view of what was fetched, without a copy unless a request was divided there.
+
+        Raises:
+            LookupError: They were not fetched.
+        """
+        found = self.read_up_to(offset, length)
+        if found.size != length:
+            raise LookupError(f"of the {length:,} bytes at {offset:,} only {found.size:,} were fetched")
+        return found
+
+    def read_up_to(self, offset: int, length: int) -> pa.Buffer:
+        """As many of some bytes of the file as were fetched.
+
+        Raises:
+            LookupError: The first one was not fetched.
+        """
+        at = bisect.bisect_right(self._starts, offset) - 1
+        skipped = offset - self._starts[at] if at >= 0 else -1
+        if at < 0 or skipped >= self._buffers[at].size:
+            raise LookupError(f"the bytes at {offset:,} were not fetched")
+        if skipped + length <= self._buffers[at].size:
+            return self._buffers[at].slice(skipped, length)
+        found = [memoryview(self._buffers[at])[skipped:]]
+        left = length - len(found[0])
+        while left and at + 1 < len(self._starts) and self._starts[at + 1] == self._starts[at] + self._buffers[at].size:
+            at += 1
+            found.append(memoryview(self._buffers[at])[:left])
+            left -= len(found[-1])
+        return pa.py_buffer(found[0] if len(found) == 1 else b"".join(found))
+
+
+def in_memory_file(fetched: FetchedRanges) -> pa.PythonFile:
+    """A file that has the fetched bytes where they were, and no others; for one thread, at any place.
+
+    Reading ends where what was fetched ends, and is an `OSError` where nothing was. To be read without buffers
+    (`pre_buffer`, `buffer_size`): those ask for more than the column chunks, and copy what they get.
+    """
+    return pa.PythonFile(_InMemory(fetched), mode="r")
+
+
+class _InMemory:
+    """What Arrow asks of a file of Python."""
+
+    def __init__(self, fetched: FetchedRanges) -> None:
+        self._fetched = fetched
+        self._at = 0
+        self.closed = False
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        self._at = place + (0, self._at, self._fetched.size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int = -1) -> pa.Buffer:
+        try:
+            found = self._fetched.read_up_to(self._at, size if size >= 0 else self._fetched.size)
+        except LookupError as problem:
+            raise OSError(str(problem)) from None
+        self._at += found.size
+        return found
+
+    def close(self) -> None:
+        self.closed = True
