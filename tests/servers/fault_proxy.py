@@ -205,10 +205,10 @@ class FaultProxy(Listener):
                 buffer[got // 2] ^= 1
                 flipped = False
             self._wait_for_room(got)
+            with self._counting:  # before it is sent: whoever has an answer finds it counted
+                self.counted.bytes += got
             connection.sendall(view[:got])
             left -= got
-        with self._counting:
-            self.counted.bytes += length - left
         return behind
 
     def _wait_for_room(self, length: int) -> None:

@@ -19,6 +19,7 @@ from petastore.storage.requests.failures import answered, failure, raise_alone
 from petastore.storage.requests.under_way import waiting_for
 
 __all__ = [
+    "TICK_NS",
     "create_directory",
     "delete_file",
     "delete_quietly",
@@ -84,8 +85,8 @@ def read_up_to(location: Location, relative: str, size: int) -> bytes:
 _TRIES = 5
 """How often a file is read that others write to meanwhile; then what was read is held against its digest as it is."""
 
-_TICK_NS = 20_000_000
-"""Two writes that are no further apart may give a file the same times: systems note them by ticks of milliseconds."""
+TICK_NS = 10_000_000
+"""Two writes that are no further apart may give a file the same times: systems note them by ticks, of at most that."""
 
 
 def _local_bytes(path: str, size: int) -> bytes:
@@ -97,11 +98,11 @@ def _local_bytes(path: str, size: int) -> bytes:
             found = os.pread(opened, size, 0)
             while len(found) < size and (more := os.pread(opened, size - len(found), len(found))):
                 found += more
-            after, age = os.fstat(opened), began - before.st_mtime_ns
+            after, age = os.fstat(opened), began - before.st_ctime_ns
             if (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns):
-                if not 0 <= age < _TICK_NS:
+                if not 0 <= age < TICK_NS:
                     break  # nobody wrote meanwhile
-                time.sleep((_TICK_NS - age) / 1e9)  # or somebody did in the tick of the write before
+                time.sleep((TICK_NS - age) / 1e9)  # or somebody did in the tick of the write before
         return found
     finally:
         os.close(opened)

@@ -22,7 +22,7 @@ from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.files.watched_file import open_to_read
-from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
+from petastore.storage.footers.footers import Footer, check_unchanged, read_footer, read_tail
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
@@ -30,7 +30,14 @@ from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
-from petastore.storage.row_groups.verified import Asked, Verified, Version, tells_of_writes, version_of
+from petastore.storage.row_groups.verified import (
+    Asked,
+    Verified,
+    Version,
+    telling_version_of,
+    tells_of_writes,
+    version_of,
+)
 
 __all__ = ["OpenFiles", "Reading", "reading_dictionaries"]
 
@@ -204,7 +211,7 @@ class Reading:
         self._files, self._verified, self._file, self._whole = files, verified, file, whole
         self._ordinal, self._asked = ordinal, asked
         # Nothing tells whether a file elsewhere was written to: it is opened anew each time, and verified.
-        self._version = version_of(file.path) if file.is_local else None
+        self._version = telling_version_of(file.path) if file.is_local else None
         self._is_settled = False
         self._pinned: PinnedFiles | None = None
         self.opened = self._open()
@@ -226,7 +233,7 @@ class Reading:
         version, file = self._version, self._file
         if version is not None:
             if not self._verified.is_known(file.path, version):
-                check_unchanged(read_footer(file.location, file.footer.file.path).file, file.footer.file)
+                _check_footer(file, version)
                 self._verified.see(file.path, version)
             believe = believe and self._verified.is_believed(file.path, version, self._ordinal, self._asked)
             self._is_settled = not believe and self._verified.is_settled(version)
@@ -256,8 +263,11 @@ class Reading:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether what was read was believed, but somebody has written to the file since; looks at the file."""
-        return not self.opened.settings.verify and version_of(self._file.path) != self._version
+        """Whether somebody has written to the file since it was looked at before; looks at it again.
+
+        Right checksums do not help: pages that were written meanwhile have them as well.
+        """
+        return self._version is not None and version_of(self._file.path) != self._version
 
     def verify(self) -> None:
         """Opens the file anew, to verify what is read from now on.
@@ -267,7 +277,7 @@ class Reading:
             StorageError: It is gone, or cannot be opened.
         """
         self.opened.source.close()
-        self._version = version_of(self._file.path)
+        self._version = telling_version_of(self._file.path)
         self.opened = self._open(believe=False)
 
     def check_pages(self, leaves: Iterable[int]) -> None:
@@ -338,6 +348,14 @@ class _Opened:
         except BaseException:
             self.source.close()
             raise
+
+
+def _check_footer(file: _File, version: Version) -> None:
+    """Refuses a file that has another size or footer by now."""
+    footer, path = file.footer, file.footer.file.path
+    check_unchanged(DataFile(path, version.size, footer.file.digest), footer.file)
+    if read_tail(file.location, path) != (footer.file.size, footer.encoded):
+        check_unchanged(read_footer(file.location, path).file, footer.file)
 
 
 def _check_size(source: Any, file: DataFile) -> None:

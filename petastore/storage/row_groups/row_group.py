@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from petastore.errors import DecodeError
+from petastore.errors import DatasetChangedError, DecodeError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer_cache import FooterCache
@@ -31,6 +31,9 @@ from petastore.storage.row_groups.unread import explained
 from petastore.threads import is_daemon_of_ours
 
 __all__ = ["read_row_group", "read_row_group_in_parts", "read_row_groups_together"]
+
+_TRIES = 5
+"""How often a row group is read of a file that is the same afterwards, but to which somebody wrote meanwhile."""
 
 
 def read_row_group(
@@ -207,15 +210,19 @@ def _check_copies(location: Location, footer: Footer, ordinal: int, part: Part) 
 def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
     """The tables of a part; one that was read while somebody wrote to the file is read again, and verified."""
     given = 0
-    for table in _tables(reading.reader, footer, ordinal, part, leaves):
-        if reading.is_in_doubt:
-            break
-        given += 1
-        yield table
-    else:
-        return
-    reading.verify()
-    yield from itertools.islice(_tables(reading.reader, footer, ordinal, part, leaves), given, None)
+    for _ in range(_TRIES):
+        for table in itertools.islice(_tables(reading.reader, footer, ordinal, part, leaves), given, None):
+            if reading.is_in_doubt:
+                break
+            given += 1
+            yield table
+        else:
+            return
+        reading.verify()
+    raise DatasetChangedError(
+        f"{footer.file.path} was written to each of the {_TRIES} times that row group {ordinal} was read. Open the "
+        "dataset again when it is written"
+    )
 
 
 def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:

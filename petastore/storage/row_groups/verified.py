@@ -19,7 +19,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["BELIEVED_S", "SETTLED_S", "Asked", "Verified", "Version", "tells_of_writes", "version_of"]
+from petastore.storage.files.whole_files import TICK_NS
+
+__all__ = [
+    "BELIEVED_S",
+    "SETTLED_S",
+    "Asked",
+    "Verified",
+    "Version",
+    "telling_version_of",
+    "tells_of_writes",
+    "version_of",
+]
 
 BELIEVED_S = 600.0
 """Seconds for which what was verified is believed."""
@@ -73,6 +84,26 @@ def version_of(path: str) -> Version | None:
     except OSError:
         return None
     return Version(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def telling_version_of(path: str) -> Version | None:
+    """The version of a local file that any further write will change; waits where the last one was just now.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     _ = file.write(b"7"), file.flush()
+        ...     before = telling_version_of(file.name)
+        ...     _ = file.write(b"8"), file.flush()
+        ...     version_of(file.name) == before
+        False
+    """
+    while (version := version_of(path)) is not None:
+        left_ns = TICK_NS - time.time_ns() + version.changed_ns
+        if not 0 < left_ns <= TICK_NS:
+            break
+        time.sleep(left_ns / 1e9)
+    return version
 
 
 class _Found:
@@ -131,8 +162,8 @@ class Verified:
         found.at[group] = self._now()
 
     def is_known(self, path: str, version: Version) -> bool:
-        """Whether a file is in the version in which it was seen last, or is seen for the first time."""
-        return self._versions.setdefault(path, version) == version
+        """Whether a file is in the version in which it was seen last."""
+        return self._versions.get(path) == version
 
     def see(self, path: str, version: Version) -> None:
         """A file was found to be the one that the dataset lists, in this version."""

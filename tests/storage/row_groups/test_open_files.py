@@ -191,6 +191,33 @@ def test_a_write_while_a_believed_row_group_is_read_puts_it_in_doubt(tmp_path: P
     assert open_handles(tmp_path) == 0
 
 
+def test_a_file_replaced_between_its_footer_and_its_first_row_group_is_refused(tmp_path: Path) -> None:
+    location, files = open_location(tmp_path), OpenFiles()
+    pq.write_table(pa.table({"id": pa.array([1, 2, 3], pa.int64())}), tmp_path / "0.parquet")
+    footer = read_footer(location, "0.parquet")
+    pq.write_table(pa.table({"id": pa.array([4, 5, 6], pa.int64())}), tmp_path / "aside")
+    assert (tmp_path / "aside").stat().st_size == footer.file.size
+    (tmp_path / "aside").replace(tmp_path / "0.parquet")
+    with pytest.raises(DatasetChangedError, match="rewritten"), files.reading(location, footer, 0, ASKED):
+        pass
+    assert open_handles(tmp_path) == 0
+
+
+def test_a_write_while_a_row_group_is_read_and_verified_puts_it_in_doubt_as_well(tmp_path: Path) -> None:
+    (name,) = files_in(tmp_path, 1)
+    location, files = open_location(tmp_path), OpenFiles()
+    with files.reading(location, read_footer(location, name), 0, ASKED) as reading:
+        assert reading.opened.settings.verify
+        assert not reading.is_in_doubt
+        with (tmp_path / name).open("r+b") as file:
+            file.write(b"PAR1")  # at once: the version that is compared is old enough to tell
+        assert reading.is_in_doubt
+        reading.verify()
+        assert not reading.is_in_doubt
+    files.close()
+    assert open_handles(tmp_path) == 0
+
+
 def written_in_place(path: Path) -> None:
     """Writes what is there already, until the clock of the file system tells of it."""
     before = path.stat().st_ctime_ns

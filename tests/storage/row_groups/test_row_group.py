@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -21,7 +22,7 @@ from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.row_groups import small_files
 from petastore.storage.row_groups.asked_columns import Part
-from petastore.storage.row_groups.open_files import OpenFiles
+from petastore.storage.row_groups.open_files import OpenFiles, Reading
 from petastore.storage.row_groups.row_group import read_row_group, read_row_group_in_parts
 from tests.storage.conftest import Put
 
@@ -241,3 +242,21 @@ def test_a_small_file_of_several_row_groups_is_read_whole_once(tmp_path: Path, m
         assert found.equals(table.slice(10 * ordinal, 10).combine_chunks())
     files.close()
     assert whole == ["part-0.parquet"]
+
+
+def test_a_file_that_is_the_same_but_written_to_each_time_is_refused_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "x.parquet", row_group_size=10)
+    location, footers = open_location(tmp_path), FooterCache()
+    file = read_footer(location, "x.parquet").file
+    footers.get(location, file)
+
+    def write_at_most(times: int) -> pa.Table:
+        doubts = itertools.chain([True] * times, itertools.repeat(False))
+        monkeypatch.setattr(Reading, "is_in_doubt", property(lambda _: next(doubts)))
+        return read_row_group(location, file, 3, ["id"], footers=footers)
+
+    assert write_at_most(4).column("id").to_pylist() == list(range(30, 40))
+    with pytest.raises(DatasetChangedError, match=r"x\.parquet was written to .* row group 3"):
+        write_at_most(5)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from petastore.storage.row_groups import verified as module
-from petastore.storage.row_groups.verified import Verified, Version, tells_of_writes, version_of
+from petastore.storage.row_groups.verified import Verified, Version, telling_version_of, tells_of_writes, version_of
 
 ASKED = (("id",), ("word", "weight"))
 
@@ -89,10 +89,21 @@ def test_a_write_through_memory_makes_another_version(file: Path) -> None:
 
 def test_there_is_no_version_of_no_file(tmp_path: Path) -> None:
     assert version_of(str(tmp_path / "gone")) is None
+    assert telling_version_of(str(tmp_path / "gone")) is None
 
 
-def test_the_first_version_seen_is_the_known_one(file: Path) -> None:
+def test_each_write_makes_another_version_than_a_telling_one(file: Path) -> None:
+    for number in range(100):
+        before = telling_version_of(str(file))
+        with file.open("r+b") as opened:
+            opened.write(bytes([number]))
+        assert a_version(file) != before
+
+
+def test_the_version_that_was_seen_last_is_the_known_one(file: Path) -> None:
     known, version = Verified(), a_version(file)
+    assert not known.is_known(str(file), version)
+    known.see(str(file), version)
     assert known.is_known(str(file), version)
     other = version._replace(inode=7)
     assert not known.is_known(str(file), other)
