@@ -12,13 +12,14 @@ Field numbers are those of `parquet.thrift`: PageHeader {1 type, 2 uncompressed_
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from petastore.errors import DecodeError
 from petastore.inventory import DataFile
-from petastore.storage.footers.thrift import INTEGER, STRUCT, read_integer, read_varint, skip_struct, struct_reader
+from petastore.storage.footers.thrift import INTEGER, STRUCT, read_integer, read_varint, struct_reader
 
 __all__ = ["refuse_damaged_pages"]
 
@@ -27,13 +28,17 @@ _READ_BYTES = 1024
 _SMALL_BYTES = 64 * 1024
 _LONGEST_HEADER = 1 << 24
 _NUMBER, _ANY = rb"([\x80-\xff]*[\x00-\x7f])", rb"[\x80-\xff]*[\x00-\x7f]"
-# As nearly all writers have them, with a checksum: a dictionary, and a data page of version 1 up to its statistics.
+# As nearly all writers have them, with a checksum: a dictionary, and a data page of version 1.
 _USUAL_DICTIONARY = re.compile(
     rb"\x15\x04\x15" + _ANY + rb"\x15" + _NUMBER + rb"\x15" + _ANY + rb"\x3c\x15" + _ANY + rb"\x15.[\x11\x12]?\x00\x00",
     re.DOTALL,
 )
+_BYTES, _LARGE, _TRUTH = rb"[\x18\x28\x38\x48\x58\x68]", rb"[\x16\x26\x36\x46]", rb"[\x11\x12\x21\x22]"
+# Statistics of numbers; those of text have other lengths.
+_STATISTICS = rb"\x1c(?:" + _BYTES + rb"(?:\x04.{4}|\x08.{8}|\x01.)|" + _LARGE + _ANY + rb"|" + _TRUTH + rb")*+\x00"
 _USUAL = re.compile(
-    rb"\x15\x00\x15" + _ANY + rb"\x15" + _NUMBER + rb"\x15" + _ANY + rb"\x1c\x15" + _NUMBER + rb"\x15(.)\x15(.)\x15(.)",
+    rb"\x15\x00\x15" + _ANY + rb"\x15" + _NUMBER + rb"\x15" + _ANY + rb"\x1c\x15" + _NUMBER + rb"\x15(.)\x15(.)\x15(.)"
+    rb"(?:" + _STATISTICS + rb")?+\x00\x00",
     re.DOTALL,
 )
 # The same without a checksum.
@@ -44,7 +49,6 @@ _NAMES = "PLAIN, , PLAIN_DICTIONARY, RLE, BIT_PACKED, DELTA_BINARY_PACKED, DELTA
 _ENCODINGS = dict(enumerate([*_NAMES.split(", "), "RLE_DICTIONARY", "BYTE_STREAM_SPLIT"]))
 _DATA, _DICTIONARY_PAGE, _DATA_V2 = 0, 2, 3
 _TYPE, _UNPACKED, _PACKED, _CHECKSUM, _V1, _DICTIONARY, _V2 = 1, 2, 3, 4, 5, 7, 8
-_STATISTICS = 0x1C  # field 5 of a data page header, after field 4
 
 Read = Callable[[int, int], bytes]
 Header = dict[int, Any]
@@ -135,17 +139,20 @@ class _Window:
 
 def _page_header(data: bytes, at: int) -> tuple[Header, int]:
     if (usual := _USUAL_DICTIONARY.match(data, at)) is not None:
-        return {_TYPE: _DICTIONARY_PAGE, _PACKED: read_integer(usual[1], 0)[0], _CHECKSUM: 0}, usual.end()
+        return {_TYPE: _DICTIONARY_PAGE, _PACKED: _number(usual[1]), _CHECKSUM: 0}, usual.end()
     if (usual := _USUAL.match(data, at)) is not None:
-        after = usual.end()
-        after = skip_struct(data, after + 1) if data[after] == _STATISTICS else after
-        if data[after] == data[after + 1] == 0:
-            page = {1: read_integer(usual[2], 0)[0], 2: usual[3][0] >> 1, 3: usual[4][0] >> 1, 4: usual[5][0] >> 1}
-            return {_TYPE: _DATA, _PACKED: read_integer(usual[1], 0)[0], _CHECKSUM: 0, _V1: page}, after + 2
+        packed, values, encoding, definition, repetition = map(_number, usual.groups())
+        page = {1: values, 2: encoding, 3: definition, 4: repetition}
+        return {_TYPE: _DATA, _PACKED: packed, _CHECKSUM: 0, _V1: page}, usual.end()
     found, at = _read_header(data, at)
     if _TYPE not in found or found.get(_PACKED, -1) < 0:
         raise ValueError("it says neither what page it is of nor how long that is")
     return found, at
+
+
+@functools.lru_cache(maxsize=4096)  # pages of a row group have the same values, and often the same sizes
+def _number(encoded: bytes) -> int:
+    return read_integer(encoded, 0)[0]
 
 
 _BOOLEAN = {1: lambda _, at: (True, at), 2: lambda _, at: (False, at)}
