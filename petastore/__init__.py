@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from petastore.schema import Unischema, UnischemaField
     from petastore.selecting.filter import select_rows
     from petastore.spark import dict_to_spark_row, encode_dataframe, materialize_dataset
+    from petastore.writers.columns import infer_schema
     from petastore.writers.local import write_dataset
 
 __version__ = "0.1.0.dev0"
@@ -42,6 +43,7 @@ __all__ = [
     "col",
     "dict_to_spark_row",
     "encode_dataframe",
+    "infer_schema",
     "make_batch_reader",
     "make_mixed_reader",
     "make_reader",
@@ -66,6 +68,7 @@ _HOMES = {
     "col": "petastore.expressions",
     "dict_to_spark_row": "petastore.spark",
     "encode_dataframe": "petastore.spark",
+    "infer_schema": "petastore.writers.columns",
     "make_batch_reader": "petastore.front",
     "make_mixed_reader": "petastore.front",
     "make_reader": "petastore.front",

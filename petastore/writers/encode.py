@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from petastore.codecs.registry import codec_of
 from petastore.errors import EncodeError, RequestError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 
-__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "check_rows", "encode_chunks", "encode_rows", "in_chunks"]
+__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "check_rows", "encode_chunks", "encode_column", "encode_rows", "in_chunks"]
 
 CHUNK_BYTES = 16 * 1024 * 1024
 """Rows are encoded together up to about this many bytes of values, so that memory stays bounded."""
@@ -94,8 +96,24 @@ def _check_keys(row: Mapping[str, Any], schema: Unischema, number: int) -> None:
 
 
 def _column(rows: Sequence[Mapping[str, Any]], field: UnischemaField, stored: pa.DataType, first_row: int) -> pa.Array:
-    values = [row.get(field.name) for row in rows]
-    if not field.nullable:
+    return encode_column([row.get(field.name) for row in rows], field, stored, first_row=first_row)
+
+
+def encode_column(
+    values: Sequence[Any] | NDArray[Any], field: UnischemaField, stored: pa.DataType, *, first_row: int = 0
+) -> pa.Array:
+    """Encode the values of one field.
+
+    Args:
+        values: An array of shape (rows, ...), or a list; None is null.
+        field: What they are.
+        stored: The type of its stored column.
+        first_row: Number of the first of these rows in all the data given, for messages.
+
+    Raises:
+        EncodeError: A value does not fit; field and row are named.
+    """
+    if not field.nullable and not isinstance(values, np.ndarray):
         for number, value in enumerate(values, first_row):
             if value is None:
                 raise EncodeError("the value is None, but the field is not nullable", column=field.name, row=number)
@@ -108,8 +126,10 @@ def _column(rows: Sequence[Mapping[str, Any]], field: UnischemaField, stored: pa
     return cells
 
 
-def _check_cells(cells: pa.Array, field: UnischemaField, stored: pa.DataType, values: Sequence[Any]) -> None:
-    nulls = sum(value is None for value in values)
+def _check_cells(
+    cells: pa.Array, field: UnischemaField, stored: pa.DataType, values: Sequence[Any] | NDArray[Any]
+) -> None:
+    nulls = 0 if isinstance(values, np.ndarray) else sum(value is None for value in values)
     if cells.type != stored or len(cells) != len(values) or cells.null_count != nulls:
         raise EncodeError(
             f"the codec {codec_of(field)!r} gave {len(cells):,} cells of {cells.type} with {cells.null_count:,} nulls "

@@ -1,4 +1,4 @@
-"""`write_dataset`: a dataset from rows in this process, without Spark.
+"""`write_dataset`: a dataset from rows or columns in this process, without Spark.
 
 What a write leaves behind when it is interrupted:
 
@@ -13,14 +13,17 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, get_args
+
+import pyarrow as pa
 
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footers import read_footers
+from petastore.writers.columns import Tabular, columns_of, encode_columns
 from petastore.writers.commit import publish
 from petastore.writers.encode import check_rows, encode_chunks
 from petastore.writers.files import DataFiles
@@ -33,8 +36,8 @@ __all__ = ["write_dataset"]
 
 def write_dataset(
     url: str | os.PathLike[str],
-    schema: Unischema,
-    rows: Iterable[Any],
+    schema: Unischema | Tabular | None = None,
+    rows: Iterable[Any] | Tabular | None = None,
     *,
     mode: Mode = "error",
     rows_per_row_group: int | None = None,
@@ -45,15 +48,18 @@ def write_dataset(
     filesystem: Any = None,
     progress: Callable[[int], object] | None = None,
 ) -> Inventory:
-    """Write rows as a dataset, in one process and without Spark.
+    """Write rows or columns as a dataset, in one process and without Spark.
 
-    Rows are encoded in chunks and written one row group at a time: memory holds a chunk and a row group, not the data.
-    Nothing changes for readers before the last step.
+    They are encoded in chunks and written one row group at a time: memory holds a chunk and a row group, not the data.
+    Nothing changes for readers before the last step. `write_dataset(url, data)` writes a frame, a table or a dict of
+    columns under the schema that `infer_schema` gives it; `write_dataset(url, schema, data)` under one of your own.
 
     Args:
         url: The dataset's directory: a URL of any fsspec scheme or a local path. It is made where it does not exist.
-        schema: What the rows are.
-        rows: Dicts or named tuples, from any iterable. A nullable field may be left out or None.
+        schema: What the rows are; None, or left out, infers it from columns.
+        rows: Dicts or named tuples, from any iterable, where a nullable field may be left out or None. Or columns: a
+            pandas DataFrame, whose index is left out; an Arrow table, batch or `RecordBatchReader`, and whatever else
+            has `__arrow_c_stream__`, such as frames of Polars; a dict of arrays of shape (rows, ...) or lists.
         mode: What to do where something is there already: `"error"` refuses; `"overwrite"` replaces the dataset when
             all is written and then deletes the old files; `"append"` adds to a dataset with an equal schema. Writers
             that append at the same time all add their rows.
@@ -71,7 +77,7 @@ def write_dataset(
         The inventory of the whole dataset.
 
     Raises:
-        RequestError: The parameters contradict each other.
+        RequestError: The parameters contradict each other, or nothing tells the schema.
         DatasetExistsError: Something is there, and the mode is `"error"`.
         SchemaError: A field cannot be stored, or the dataset to append to has another schema.
         EncodeError: A row does not fit the schema; field and row are named. Nothing is changed.
@@ -84,8 +90,13 @@ def write_dataset(
         >>> rows = ({"n": n, "square": n * n} for n in range(10))
         >>> write_dataset("memory://squares", schema, rows, rows_per_row_group=4, mode="overwrite")
         Inventory(1 file, 3 row groups, 10 rows)
+        >>> write_dataset("memory://words", {"id": [1, 2, 3], "word": ["a", None, "b"]}, mode="overwrite")
+        Inventory(1 file, 1 row group, 3 rows)
     """
-    _check_request(url, schema, rows, mode)
+    if rows is None and not isinstance(schema, Unischema):
+        schema, rows = None, schema
+    _check_url_and_mode(url, mode)
+    schema, batches = _encoded(schema, rows)
     layout = Layout.of(
         rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=rows_per_file
     )
@@ -95,7 +106,7 @@ def write_dataset(
     files = DataFiles(location, schema, layout, options, first_number=target.first_number)
     try:
         done = 0
-        for group in row_groups(encode_chunks(rows, schema), layout):
+        for group in row_groups(batches, layout):
             files.write(group)
             done += group.num_rows
             if progress is not None:
@@ -110,14 +121,27 @@ def write_dataset(
     return inventory
 
 
-def _check_request(url: Any, schema: Any, rows: Any, mode: Any) -> None:
+def _check_url_and_mode(url: Any, mode: Any) -> None:
     if not isinstance(url, (str, os.PathLike)):
         raise RequestError(f"write_dataset takes one URL or path, but a {type(url).__name__} was given")
-    if not isinstance(schema, Unischema) or not len(schema):
-        raise RequestError(f"write_dataset takes a Unischema with at least one field, but {schema!r} was given")
     if mode not in get_args(Mode):
         raise RequestError(f"mode={mode!r} is not known; choose one of {', '.join(map(repr, get_args(Mode)))}")
+
+
+def _encoded(schema: Any, rows: Any) -> tuple[Unischema, Iterator[pa.RecordBatch]]:
+    """The schema that is written, and what is stored under it, in chunks that are encoded one by one."""
+    columns = columns_of(rows)
+    if schema is None and columns is not None:
+        schema = Unischema("inferred", columns.fields())
+    if not isinstance(schema, Unischema) or not len(schema):
+        raise RequestError(
+            f"write_dataset takes a Unischema with at least one field, but {schema!r} was given. Without one it writes "
+            "columns: a pandas or Polars frame, an Arrow table, or a dict of arrays; see petastore.infer_schema"
+        )
+    if columns is not None:
+        return schema, encode_columns(columns, schema)
     check_rows(rows)
+    return schema, encode_chunks(rows, schema)
 
 
 def _writer() -> str:

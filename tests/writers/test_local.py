@@ -168,7 +168,7 @@ def test_a_dataset_without_rows_has_a_schema(url: str) -> None:
     ("asked", "why"),
     [
         ({"mode": "replace"}, "mode='replace' is not known"),
-        ({"rows": {"id": [1]}}, "an iterable of dicts"),
+        ({"rows": "id"}, "an iterable of dicts"),
         ({"rows": 7}, "an iterable of dicts"),
         ({"schema": "int64"}, "takes a Unischema"),
         ({"schema": Unischema("none", [])}, "at least one field"),
