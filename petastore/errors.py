@@ -69,6 +69,7 @@ __all__ = [
     "StorageError",
     "StorageTimeoutError",
     "TransformError",
+    "UnknownParameterError",
     "WorkerError",
 ]
 
@@ -91,6 +92,10 @@ class PetastoreError(Exception):
 
 class RequestError(PetastoreError, ValueError):
     """What was asked cannot be; raised by the call that asks, never later in a worker."""
+
+
+class UnknownParameterError(RequestError, TypeError):
+    """A parameter of this name does not exist; the message says what it is called here."""
 
 
 class NoDataAvailableError(RequestError):

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from petastore.codecs.images.image_hint import ImageDecode
+from petastore.other_words import answering_other_words
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.request import Fields, OrderAsk, PlanAsk, Reshuffle, Shard, Tail, TailWord
 from petastore.plan.windows.ngram import NGram
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["make_batch_reader", "make_mixed_reader", "make_reader"]
 
 
+@answering_other_words
 def make_reader(
     dataset_url: Urls,
     schema_fields: Fields | NGram | None = None,
@@ -195,6 +197,7 @@ def make_reader(
     )
 
 
+@answering_other_words
 def make_batch_reader(
     dataset_url_or_urls: Urls,
     schema_fields: Fields | NGram | None = None,
@@ -291,6 +294,7 @@ def make_batch_reader(
     )
 
 
+@answering_other_words
 def make_mixed_reader(
     sources: Sequence[SourceGiven],
     weights: Sequence[Any],

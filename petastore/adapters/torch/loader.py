@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
@@ -18,6 +19,7 @@ from petastore.adapters.torch.device import Carrier, device_of
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.rows import decimal_friendly_collate, rows_as_dicts
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
+from petastore.dataset import Dataset
 from petastore.errors import RequestError
 from petastore.plan.request import Tail
 from petastore.readers.reader import Reader
@@ -154,6 +156,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         pin_memory: bool = False,
         **torch_options: Unpack[TorchOptions],
     ) -> None:
+        _refuse_no_reader(reader)
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
             raise RequestError(f"batch_size is a number of rows from 1, but {batch_size!r} was given")
         _refuse_options(torch_options, reader)
@@ -271,6 +274,15 @@ def epochs_of(num_epochs: int | None) -> int:
     if num_epochs is None:
         raise TypeError("a reader with num_epochs=None is endless and has no length; count steps yourself")
     return int(num_epochs)
+
+
+def _refuse_no_reader(reader: Any) -> None:
+    if isinstance(reader, (str, os.PathLike, list, Dataset)):
+        where = repr(reader) if isinstance(reader, str) else "url"
+        raise RequestError(
+            f"a loader takes an open reader, but a {type(reader).__name__} was given: write "
+            f"DataLoader(petastore.make_reader({where}), batch_size=…)"
+        )
 
 
 def _refuse_options(options: TorchOptions, reader: Reader) -> None:

@@ -1,0 +1,61 @@
+"""Who asks in the words of another library is told what to write."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore import other_words
+from petastore.adapters.torch import DataLoader
+from petastore.errors import RequestError, UnknownParameterError
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"shuffle": True}, "make_reader has no parameter shuffle: .*shuffle_rows=True"),
+        ({"batch_size": 8}, r"DataLoader\(reader, batch_size=…\)"),
+        ({"num_workers": 4}, "workers_count=…"),
+        ({"drop_last": True}, "tail='drop'"),
+        ({"world_size": 2, "rank": 0}, "shard_count=…"),
+        ({"num_epoch": 2}, "did you mean num_epochs?"),
+        ({"xyzzy": 2}, "its parameters are block_rows, .*, workers_count"),
+    ],
+)
+def test_a_parameter_of_another_library_is_answered_before_anything_is_read(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(UnknownParameterError, match=said) as refused:
+        petastore.make_reader("nowhere", **asked)
+    assert isinstance(refused.value, TypeError)
+    assert isinstance(refused.value, RequestError)
+
+
+def test_all_that_make_readers_answer() -> None:
+    for make in (petastore.make_reader, petastore.make_batch_reader, petastore.make_mixed_reader):
+        with pytest.raises(UnknownParameterError, match=f"{make.__name__} has no parameter shuffle"):
+            make("nowhere", shuffle=True)  # type: ignore[call-arg]
+
+
+def test_what_is_advised_exists() -> None:
+    known = set(inspect.signature(petastore.make_batch_reader).parameters)
+    for word, advice in other_words._OTHER_WORDS.items():
+        assert word not in known
+        named = {part.rpartition(" ")[2] for part in advice.replace("(", " ").split("=")[:-1]} - {"device"}
+        assert named <= known | {"batch_size"}, (word, named - known)
+
+
+@pytest.mark.parametrize("given", ["numbers", Path("numbers"), ["numbers"]])
+def test_a_loader_of_a_path_says_that_it_takes_a_reader(given: Any) -> None:
+    with pytest.raises(RequestError, match=r"a loader takes an open reader, .*make_reader\("):
+        DataLoader(given)
+
+
+def test_a_loader_of_a_dataset_says_that_it_takes_a_reader(tmp_path: Path) -> None:
+    petastore.write_dataset(tmp_path / "x", {"id": np.arange(3)})
+    dataset: Any = petastore.open_dataset(str(tmp_path / "x"))
+    with pytest.raises(RequestError, match="but a Dataset was given"):
+        DataLoader(dataset)
