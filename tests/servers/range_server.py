@@ -139,7 +139,7 @@ class RangeServer(Listener):
 
     def __init__(self, root: Path, port: int = 0) -> None:
         self._root = root
-        self._files: dict[str, _File] = {}
+        self._files: dict[Path, _File] = {}
         super().__init__(port)
 
     def serve(self, connection: socket.socket) -> None:
@@ -152,36 +152,35 @@ class RangeServer(Listener):
             for piece in self._answer(head):
                 connection.sendall(piece)
 
-    def _file(self, path: str) -> _File | None:
-        place = self._root / unquote(path.partition("?")[0]).lstrip("/")
+    def _file(self, place: Path) -> _File | None:
         try:
             found = place.stat()
         except OSError:
             return None
         if not place.is_file():
             return None
-        known = self._files.get(path)
+        known = self._files.get(place)
         if known is None or known.modified_ns != found.st_mtime_ns or len(known.data) != found.st_size:
             data = place.read_bytes()
-            known = self._files[path] = _File(found.st_mtime_ns, data, f'"{hashlib.md5(data).hexdigest()}"')  # noqa: S324
+            known = self._files[place] = _File(found.st_mtime_ns, data, f'"{hashlib.md5(data).hexdigest()}"')  # noqa: S324
         return known
 
     def _answer(self, head: Head) -> Iterator[bytes | memoryview]:
         method, path, _ = head.line.split(" ", 2)
-        file = self._file(path)
+        file = self._file(self._root / unquote(path.partition("?")[0]).lstrip("/"))
         if file is None:
-            yield _answer(404, "Not Found")
+            yield answer_head(404, "Not Found")
             return
         asked = head.fields.get("if-match")
         if asked is not None and asked != "*" and file.etag not in [one.strip() for one in asked.split(",")]:
-            yield _answer(412, "Precondition Failed", ETag=file.etag)
+            yield answer_head(412, "Precondition Failed", ETag=file.etag)
             return
         first, last = 0, len(file.data) - 1
         match = _RANGE.fullmatch(head.fields.get("range", ""))
         if match is not None:
             first, last = _range(match[1], match[2], len(file.data))
             if first > last:
-                yield _answer(416, "Range Not Satisfiable", Content_Range=f"bytes */{len(file.data)}")
+                yield answer_head(416, "Range Not Satisfiable", Content_Range=f"bytes */{len(file.data)}")
                 return
         fields = {
             "ETag": file.etag,
@@ -190,7 +189,7 @@ class RangeServer(Listener):
         }
         if match is not None:
             fields["Content_Range"] = f"bytes {first}-{last}/{len(file.data)}"
-        yield _answer(206 if match else 200, "OK", last + 1 - first, **fields)
+        yield answer_head(206 if match else 200, "OK", last + 1 - first, **fields)
         if method != "HEAD":
             yield memoryview(file.data)[first : last + 1]
 
@@ -201,7 +200,8 @@ def _range(first: str, last: str, size: int) -> tuple[int, int]:
     return int(first), min(int(last) if last else size - 1, size - 1)
 
 
-def _answer(status: int, reason: str, length: int = 0, **fields: str) -> bytes:
+def answer_head(status: int, reason: str, length: int = 0, **fields: str) -> bytes:
+    """The first lines of an answer, whose body has so many bytes."""
     lines = [f"HTTP/1.1 {status} {reason}", f"Content-Length: {length}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
