@@ -34,7 +34,10 @@ Mode: TypeAlias = Literal["error", "overwrite", "append"]
 
 _NUMBERED = re.compile(r"(?:^|/)_?part-([0-9]{5,9})[^/]*$")
 # What else an overwrite removes: summaries of old files, and what killed writes left.
-_LEFTOVER = re.compile(r"_metadata|_part-[0-9]{5,}-[0-9a-f]{32}\.parquet|_petastore/writing-[0-9a-f]{32}")
+_LEFTOVER = re.compile(
+    r"_metadata|_part-[0-9]{5,}-[0-9a-f]{32}\.parquet|_petastore/writing-[0-9a-f]{32}"
+    r"|(?:_petastore/)?\.[^/]+\.[0-9a-f]{32}"  # what was to be renamed in place of a small file
+)
 
 
 class Target:

@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 import tracemalloc
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -505,6 +506,15 @@ def test_after_a_killed_write_the_next_overwrite_clears_all(graveyard: Path, mod
     write_dataset(copied, SCHEMA, rows(7, 3), mode="overwrite")
     assert ids(copied) == [7, 8, 9]
     assert len(everything_in(open_location(copied))) == 3
+
+
+@pytest.mark.parametrize("name", ["_petastore/.inventory.arrow", "._common_metadata"])
+def test_what_a_killed_write_had_aside_is_cleared_by_the_next_overwrite(tmp_path: Path, name: str) -> None:
+    write_dataset(tmp_path, SCHEMA, rows(0, 3))
+    (tmp_path / f"{name}.{uuid.uuid4().hex}").write_bytes(b"half of it")
+    write_dataset(tmp_path, SCHEMA, rows(7, 3), mode="overwrite")
+    assert ids(tmp_path) == [7, 8, 9]
+    assert len(everything_in(open_location(tmp_path))) == 3
 
 
 def test_after_a_killed_append_the_next_append_adds_only_its_rows(graveyard: Path) -> None:

@@ -1,0 +1,141 @@
+"""Run by a test: a dataset whose writers are killed at random moments, one after another. Arguments: the directory.
+
+Prints as JSON what readers saw after each, and what was left after the overwrites between them.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import random
+import re
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import petastore
+from petastore.schema import Unischema, UnischemaField
+from petastore.writers.encode import encode_rows
+
+KILLED = 50
+SCHEMA = Unischema("versions", [UnischemaField("version", "int64"), UnischemaField("id", "int64")])
+ROWS = 240
+"""Of a version: in three files of two row groups."""
+
+
+def rows(version: int) -> list[dict[str, int]]:
+    return [{"version": version, "id": number} for number in range(ROWS)]
+
+
+def write(directory: Path, version: int, mode: Any, tell: Callable[[int], object] | None = None) -> None:
+    petastore.write_dataset(
+        directory, SCHEMA, rows(version), mode=mode, rows_per_file=80, rows_per_row_group=40, progress=tell
+    )
+
+
+def seen(directory: Path) -> list[tuple[int, int, int]]:
+    """What a reader sees of each version: its number, how many rows, and how many of them are distinct."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*data file.s. that its inventory does not list", UserWarning)
+        reader = petastore.make_batch_reader(directory, workers_count=1)
+    with reader:
+        found = [(int(v), int(i)) for batch in reader for v, i in zip(batch.version, batch.id, strict=True)]
+    of = {version: [row for one, row in found if one == version] for version, _ in found}
+    return [(version, len(ids), len(set(ids))) for version, ids in sorted(of.items())]
+
+
+def in_child(run: Callable[[int], None]) -> tuple[int, int]:
+    """A child that runs a function of the end of a pipe; the child and the other end."""
+    there, here = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(here)
+        return child, there
+    try:
+        run(here)
+    except BaseException as problem:  # noqa: BLE001 - a child ends here
+        print(repr(problem), file=sys.stderr)
+        os._exit(1)
+    os._exit(0)
+
+
+def told_by(run: Callable[[int], None]) -> bytes:
+    """What a child writes into its pipe before it ends well."""
+    child, there = in_child(run)
+    with os.fdopen(there, "rb") as pipe:
+        told = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    return told
+
+
+def versions_seen(directory: Path) -> list[int]:
+    """Versions that a reader in a child sees: whole ones, each row once; else it is an error."""
+    told = json.loads(told_by(lambda end: os.write(end, json.dumps(seen(directory)).encode()) and None))
+    assert all(counts == [ROWS, ROWS] for _, *counts in told), told
+    return [version for version, *_ in told]
+
+
+def killed(directory: Path, version: int, mode: str, chance: random.Random, typical_s: float) -> None:
+    """A writer that is killed: at any moment from its begin, or around its commit, once all rows are written."""
+
+    def run(end: int) -> None:
+        os.write(end, b"b")
+        write(directory, version, mode, lambda done: done == ROWS and os.write(end, b"c"))
+
+    child, there = in_child(run)
+    os.read(there, 1)
+    wait_s = chance.random() * typical_s
+    if chance.random() < 0.6:
+        os.read(there, 1)
+        wait_s /= 2
+    until = time.perf_counter() + wait_s
+    while time.perf_counter() < until:
+        pass
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(there)
+
+
+def files_of(directory: Path) -> collections.Counter[str]:
+    """Names of all files, but the lock that stays; tokens are left out of them."""
+    found = (path for path in directory.rglob("*") if path.is_file() and path.name != ".lock")
+    return collections.Counter(re.sub("[0-9a-f]{32}", "TOKEN", str(path.relative_to(directory))) for path in found)
+
+
+def main(folder: Path) -> None:
+    """Kills writers, and reads after each; now and then a writer ends."""
+    directory, fresh = folder / "dataset", folder / "fresh"
+    chance = random.Random(7)  # noqa: S311 - moments
+    outcome: dict[str, Any] = {"old": 0, "new": 0, "other": [], "left": []}
+    encode_rows(rows(0)[:1], SCHEMA)  # imports once what each child would import
+    assert petastore.make_batch_reader
+    took = []
+    for place in (directory, directory, fresh):
+        began = time.perf_counter()
+        told_by(lambda _, place=place: write(place, 0, "overwrite"))  # type: ignore[misc]
+        took.append(time.perf_counter() - began)
+    standing = [0]
+    for version in range(1, KILLED + 1):
+        mode = chance.choice(["append", "overwrite"])
+        killed(directory, version, mode, chance, min(took))
+        new = [*standing, version] if mode == "append" else [version]
+        found = versions_seen(directory)
+        if found in (standing, new):
+            outcome["old" if found == standing else "new"] += 1
+        else:
+            outcome["other"].append((version, mode, standing, found))
+        standing = found
+        if version % 5 == 0:
+            told_by(lambda _, version=version: write(directory, -version, "overwrite"))  # type: ignore[misc]
+            standing = [-version]
+            outcome["left"] += sorted(files_of(directory) - files_of(fresh))
+    print(json.dumps(outcome))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
