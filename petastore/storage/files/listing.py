@@ -8,6 +8,7 @@ not ended. What somebody names is taken whatever it is called.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import re
@@ -202,7 +203,7 @@ def _found_at(
         if not entry.is_directory:
             yield _Found(f"{start}/{entry.path}" if start else entry.path, entry.path, entry)
     if is_empty and at is None:
-        raise DatasetNotFoundError(f"{location.url}: there is nothing at {start or 'that path'}")
+        raise DatasetNotFoundError(f"{location.url}: {_nothing_there(location, start)}")
 
 
 def _refuse_odd(location: Location, odd: Sequence[_Found]) -> None:
@@ -214,6 +215,14 @@ def _refuse_odd(location: Location, odd: Sequence[_Found]) -> None:
             f"{location.url} holds {len(odd):,} thing(s) among its data files that cannot be read: {shown}"
             f"{', …' if len(odd) > _SHOWN else ''}. Delete them, or give them names that begin with _"
         )
+
+
+def _nothing_there(location: Location, start: str) -> str:
+    with contextlib.suppress(StorageError):
+        bucket = location.missing_bucket
+        if bucket is not None:
+            return f"there is no bucket {bucket!r}, or none that these credentials may see"
+    return f"there is nothing at {start or 'that path'}"
 
 
 def _nothing_found(location: Location, found: Sequence[_Found], *, unfinished: bool) -> str:

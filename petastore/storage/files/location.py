@@ -19,6 +19,7 @@ from pyarrow import fs
 
 from petastore.errors import DatasetNotFoundError, MissingExtraError, RequestError, StorageError
 from petastore.once import once
+from petastore.storage.files.clouds import bucket_is_missing, has_buckets, is_anonymous, sign_on
 from petastore.storage.files.patterns import pattern_at
 from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.failures import answered, asking, foreign_text, raise_alone
@@ -94,6 +95,28 @@ class Location:
         made_with = attribute(self.store, "storage_options")
         of_files = [secret for path in itertools.islice(self.named.values(), 100) for secret in secrets_in_url(path)]
         return secrets_in_url(self.root) | secrets_in_options(made_with) | frozenset(of_files)
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether requests are not signed, as far as the file system says so."""
+        return is_anonymous(self.store)
+
+    @property
+    def has_buckets(self) -> bool:
+        """Whether it is an object store: paths begin with a bucket, and there are no directories."""
+        return has_buckets(self.filesystem)
+
+    @property
+    def missing_bucket(self) -> str | None:
+        """The bucket that it lies in, if that is not there; asks the storage.
+
+        Raises:
+            StorageError: It does not say.
+        """
+        store, bucket = self.store, self.root.lstrip("/").partition("/")[0]
+        if store is None or not self.has_buckets or not bucket:
+            return None
+        return bucket if answered(self, lambda: bucket_is_missing(store, bucket), "look for the bucket") else None
 
     @once
     def is_local(self) -> bool:
@@ -227,6 +250,7 @@ def _asked(location: Location, look: Callable[[], _Found], way: _Way) -> _Found:
 
     def looked() -> _Found:
         try:
+            sign_on(location.store)
             return look()
         except TypeError as problem:
             if not way.storage_options:
@@ -374,7 +398,7 @@ def _filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, fi
 def _wrapped(filesystem: Any) -> Any:
     if isinstance(filesystem, fs.FileSystem):
         handler: Any = getattr(filesystem, "handler", None)
-        return fs.PyFileSystem(_handler(handler.fs)) if type(handler) is fs.FSSpecHandler else filesystem
+        return _files(handler.fs) if type(handler) is fs.FSSpecHandler else filesystem
     inner = getattr(filesystem, "fs", None)
     if isinstance(inner, fs.FileSystem):  # fsspec's own wrapper of a pyarrow filesystem, as for hdfs
         return inner
@@ -382,13 +406,13 @@ def _wrapped(filesystem: Any) -> Any:
         raise RequestError(f"filesystem is a pyarrow or fsspec filesystem, but a {type(filesystem).__name__} was given")
     if "file" in ((filesystem.protocol,) if isinstance(filesystem.protocol, str) else filesystem.protocol):
         return fs.LocalFileSystem()
-    return fs.PyFileSystem(_handler(filesystem))
+    return _files(filesystem)
 
 
-def _handler(store: Any) -> Any:
-    from petastore.storage.files.fsspec_handler import Handler  # which imports fsspec
+def _files(store: Any) -> Any:
+    from petastore.storage.files.fsspec_handler import Files, Handler  # which imports fsspec
 
-    return Handler(store)
+    return Files(Handler(store))
 
 
 def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:

@@ -13,7 +13,7 @@ import uuid
 
 from pyarrow import fs
 
-from petastore.errors import FileMissingError, MetadataError, StorageError
+from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataError, StorageError
 from petastore.storage.files.location import Location
 from petastore.storage.requests.failures import answered, failure, raise_alone
 from petastore.storage.requests.under_way import waiting_for
@@ -131,11 +131,20 @@ def replace_whole(location: Location, relative: str, data: bytes) -> None:
 
 
 def create_directory(location: Location, relative: str = "") -> None:
-    """Make a directory, with those around it, if it is not there.
+    """Make a directory, with those around it, if it is not there; in object stores there are none to make.
 
     Raises:
+        DatasetNotFoundError: There is no such bucket; none is ever made.
         StorageError: The storage refused.
     """
+    if location.has_buckets:
+        bucket = location.missing_bucket
+        if bucket is not None:
+            raise DatasetNotFoundError(
+                f"{location.url}: there is no bucket {bucket!r}, or none that these credentials may see. Make it "
+                "first: petastore makes none"
+            )
+        return
     path = location.join(relative) if relative else location.root
     answered(
         location, lambda: location.filesystem.create_dir(path, recursive=True), "make the directory", relative or None

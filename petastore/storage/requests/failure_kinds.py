@@ -108,11 +108,15 @@ _TEXTS = _patterns(
 _ADVICE: dict[Kind, str] = {
     "timeout": "Try again, or give it longer",
     "connection": "Look at the network and at the address, and try again",
-    "access": "Give credentials (storage_options, or the environment) that may do this",
+    "access": (
+        "These credentials are not known there, or may not do this: give others (storage_options, or the environment)"
+    ),
     "exists": "Choose another URL, or remove what is there",
     "busy": "It has too much to do: try again later, or read with fewer workers",
 }
 _ADVICE_BY_NUMBER = {
+    errno.EACCES: "This user may not do that: change the permissions, or run as another",
+    errno.EPERM: "This user may not do that: change the permissions, or run as another",
     errno.ENOSPC: "The disk is full: free space there, or use another",
     errno.EDQUOT: "The quota is used up: free space there, or use another place",
     errno.EROFS: "It is read-only: use another place",
@@ -131,6 +135,10 @@ _ADVICE_BY_NUMBER = {
 _NO_RANGES = re.compile(
     r"(?i)range requests|seek streaming|got more bytes|not seekable|(?:does not|doesn't|without) (?:support )?rang"
 )
+_NO_CREDENTIALS = re.compile(
+    r"NoCredentials|DefaultCredentialsError|Unable to locate credentials|[Aa]nonymous caller|no credentials were found"
+)
+_GIVE_CREDENTIALS = "It was asked with no credentials: give some (storage_options, or the environment) that may do this"
 _CLOSED = re.compile(r"(?i)\bclosed\b")
 
 
@@ -221,8 +229,17 @@ def _by_pattern(patterns: tuple[tuple[Kind, re.Pattern[str]], ...], text: str) -
     return next((kind for kind, pattern in patterns if pattern.search(text)), None)
 
 
-def advice(problem: BaseException, kind: Kind, number: int | None) -> str:
-    """What to do, in a sentence; empty where nothing is known to help."""
+def advice(problem: BaseException, kind: Kind, number: int | None, *, is_anonymous: bool = False) -> str:
+    """What to do, in a sentence; empty where nothing is known to help.
+
+    Args:
+        problem: What was raised.
+        kind: Of which kind it is.
+        number: The number of the system's error.
+        is_anonymous: Whether the storage was asked without credentials.
+    """
+    if kind == "access" and number is None and (is_anonymous or _says_no_credentials(problem)):
+        return _GIVE_CREDENTIALS
     known = _ADVICE_BY_NUMBER.get(number or 0) or _ADVICE.get(kind)
     if known is not None:
         return known
@@ -235,6 +252,10 @@ def advice(problem: BaseException, kind: Kind, number: int | None) -> str:
     if _CLOSED.search(text):
         return "Something closed it while it was in use: open the dataset again, in each process for itself"
     return ""
+
+
+def _says_no_credentials(problem: BaseException) -> bool:
+    return any(_NO_CREDENTIALS.search(f"{type(one).__name__}: {message_of(one)}") for one in causes(problem))
 
 
 def message_of(problem: BaseException) -> str:

@@ -23,7 +23,7 @@ from petastore.errors import (
     StorageError,
     StorageTimeoutError,
 )
-from petastore.storage.requests.failure_kinds import Kind, advice, causes, class_names, kind_of, message_of
+from petastore.storage.requests.failure_kinds import Kind, advice, attribute, causes, class_names, kind_of, message_of
 from petastore.storage.requests.in_time import in_time
 from petastore.storage.requests.shown import shown_text
 from petastore.storage.requests.under_way import waiting_for
@@ -179,7 +179,9 @@ def failure(problem: BaseException, location: Place, doing: str, path: str | Non
         missing = DatasetNotFoundError if path is None else FileMissingError
         return missing(f"{location.url}: {what}: {said}", errno=number)
     what = f"cannot {doing}" if path is None or path in doing else f"cannot {doing} {path}"
-    todo = advice(problem, kind, number) or _place_of_fault(problem)
+    todo = advice(problem, kind, number, is_anonymous=bool(attribute(location, "is_anonymous"))) or _place_of_fault(
+        problem
+    )
     error = _ERRORS.get(kind, StorageError)
     return error(f"{location.url}: {what}: {said}{'. ' if todo else ''}{todo}", errno=number)
 

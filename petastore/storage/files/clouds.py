@@ -1,0 +1,63 @@
+"""Object stores, as their file systems of fsspec know them: whose buckets there are, and who asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from petastore.storage.requests.failure_kinds import attribute
+
+__all__ = ["bucket_is_missing", "has_buckets", "is_anonymous", "sign_on"]
+
+_WITH_BUCKETS = frozenset({
+    "abfs", "abfss", "adl", "az", "gcs", "gs", "oci", "oss", "r2", "s3", "s3a", "tos", "wasb", "wasbs",
+})  # fmt: skip
+_SIGNS = ("credential", "account_key", "sas_token")
+_SIGNS_IN_TEXT = ("accountkey=", "sharedaccesssignature=")
+
+
+def has_buckets(filesystem: Any) -> bool:
+    """Whether paths in a file system of Arrow's begin with a bucket, below which there are no directories to make.
+
+    Example:
+        >>> from pyarrow import fs
+        >>> has_buckets(fs.LocalFileSystem())
+        False
+    """
+    store = attribute(attribute(filesystem, "handler"), "fs")
+    protocols = filesystem.type_name if store is None else attribute(store, "protocol") or ()
+    return not _WITH_BUCKETS.isdisjoint([protocols] if isinstance(protocols, str) else protocols)
+
+
+def bucket_is_missing(store: Any, bucket: str) -> bool:
+    """Whether a file system of fsspec's does not see a bucket; asks it, and raises what it raises."""
+    return not store.exists(bucket)
+
+
+def is_anonymous(store: Any) -> bool:
+    """Whether a file system of fsspec's signs nothing, as far as it says so.
+
+    Example:
+        >>> import fsspec
+        >>> is_anonymous(fsspec.filesystem("memory"))
+        False
+    """
+    module = type(store).__module__.partition(".")[0]
+    if module == "s3fs":
+        return bool(attribute(store, "anon"))
+    if module == "gcsfs":
+        return attribute(attribute(store, "credentials"), "credentials") is None
+    if module == "adlfs":
+        text = str(attribute(store, "connection_string") or "").lower()
+        given = any(attribute(store, name) for name in _SIGNS) and not text
+        return not given and not any(sign in text for sign in _SIGNS_IN_TEXT)
+    return False
+
+
+def sign_on(store: Any) -> None:
+    """Has a file system look for its credentials now, and raises why it finds none that are good.
+
+    gcsfs does so in each request, and tries again for half a minute when it is refused.
+    """
+    refresh = attribute(attribute(store, "credentials"), "maybe_refresh")
+    if type(store).__module__.partition(".")[0] == "gcsfs" and refresh is not None:
+        refresh()
