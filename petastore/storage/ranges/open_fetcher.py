@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from petastore.storage.files.location import Location
@@ -10,8 +10,11 @@ from petastore.storage.ranges.client import Client
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.fsspec_client import FsspecClient
 from petastore.storage.ranges.line import LearntLine
-from petastore.storage.ranges.obstore_client import ObstoreClient, http_stores, is_usable, s3_stores
-from petastore.storage.ranges.obstore_settings import http_settings, s3_settings
+from petastore.storage.ranges.obstores.azure import azure_settings, azure_stores
+from petastore.storage.ranges.obstores.client import ObstoreClient, is_usable
+from petastore.storage.ranges.obstores.google import google_settings, google_stores
+from petastore.storage.ranges.obstores.s3 import s3_settings, s3_stores
+from petastore.storage.ranges.obstores.web import http_settings, http_stores
 from petastore.storage.requests.failure_kinds import attribute
 
 __all__ = ["has_web_requests", "open_fetcher"]
@@ -44,11 +47,49 @@ def open_fetcher(location: Location, *, line: LearntLine | None = None) -> Range
 def _by_obstore(store: Any, timeout_s: float | None) -> Client | None:
     options: Mapping[str, Any] = attribute(store, "storage_options") or {}
     # A class of somebody else's may do more than its name says.
-    module, protocols = type(store).__module__, attribute(store, "protocol")
-    if module == "s3fs.core" and "s3" in protocols:
-        settings = s3_settings(options)
-        return None if settings is None else ObstoreClient(s3_stores(settings, timeout_s))
-    if module == "fsspec.implementations.http" and "http" in protocols:
-        settings_of_http = http_settings(options)
-        return None if settings_of_http is None else ObstoreClient(http_stores(settings_of_http, timeout_s))
-    return None
+    make = _CLIENTS.get(type(store).__module__)
+    return None if make is None else make(store, options, timeout_s)
+
+
+def _of_s3(store: Any, options: Mapping[str, Any], timeout_s: float | None) -> Client | None:
+    settings = s3_settings(options) if "s3" in store.protocol else None
+    return None if settings is None else ObstoreClient(s3_stores(settings, timeout_s))
+
+
+def _of_google(store: Any, options: Mapping[str, Any], timeout_s: float | None) -> Client | None:
+    endpoint = attribute(store, "_location")
+    if endpoint is None or attribute(store, "_use_client_cert"):
+        return None
+    settings = google_settings(options, endpoint)
+    if settings is None:
+        return None
+    return ObstoreClient(google_stores(settings, timeout_s, attribute(store, "credentials")), by_generation=True)
+
+
+def _of_azure(store: Any, options: Mapping[str, Any], timeout_s: float | None) -> Client | None:
+    settings = azure_settings(options, store)
+
+    def wait_for(found: Any) -> Any:
+        from fsspec.asyn import sync
+
+        async def awaited() -> Any:
+            return await found
+
+        return sync(store.loop, awaited)
+
+    return None if settings is None else ObstoreClient(azure_stores(settings, timeout_s, wait_for))
+
+
+def _of_web(store: Any, options: Mapping[str, Any], timeout_s: float | None) -> Client | None:
+    settings = http_settings(options) if "http" in store.protocol else None
+    return None if settings is None else ObstoreClient(http_stores(settings, timeout_s))
+
+
+_CLIENTS: dict[str, Callable[[Any, Mapping[str, Any], float | None], Client | None]] = {
+    "s3fs.core": _of_s3,
+    "gcsfs.core": _of_google,
+    "gcsfs.extended_gcsfs": _of_google,
+    "adlfs.spec": _of_azure,
+    "fsspec.implementations.http": _of_web,
+}
+"""By the module of the file system: who makes a client that asks the same storage in the same way."""

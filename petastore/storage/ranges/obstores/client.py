@@ -3,40 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import os
-import re
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from petastore.forks import made_anew_in_children
 from petastore.storage.ranges.client import Answer, FileVersion, NoBucketError, NotTheVersionError, UnsuitedError
-from petastore.storage.ranges.obstore_settings import HttpSettings, S3Settings, http_place
-from petastore.storage.requests.shown import shown_text
+from petastore.storage.ranges.obstores.failures import as_builtin, translated
+from petastore.storage.ranges.obstores.kept_stores import Stores
 
-__all__ = ["ObstoreClient", "http_stores", "is_usable", "s3_stores"]
+__all__ = ["ObstoreClient", "is_usable"]
 
 _SYSTEM = "obstore"
-_STATUS = re.compile(r"status code: (\d{3})")
-_CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
-_MESSAGE = re.compile(r"<Message>([^<]{1,300})</Message>")
-_REDIRECTED = re.compile(r"(?i)redirect|PermanentRedirect|AuthorizationHeaderMalformed")
-_LATE = re.compile(r"(?i)timed ?out|deadline")
-_NETWORK = re.compile(
-    r"(?i)error sending request|hyper|reqwest|connect|broken pipe|dns|decoding response body|incomplete|reset|eof"
-)
-_NO_CREDENTIALS = "no credentials were found"
-_ACCESS, _SERVER = {"401", "403", "407"}, {"500", "502"}
-_CHANGED = {"412", "416"}
-"""Another etag; or the file has become so short that the range lies behind its end."""
-_REFRESHED_EVERY = dt.timedelta(minutes=10)
-_CONNECT_S, _READ_S = 10.0, 30.0
-
-Store = Any
-Stores = Callable[[str], tuple[Store, str]]
-"""The store of a path of the file system, and the path in it."""
 
 _used_in: int | None = None
 """The process that began to use obstore."""
@@ -61,12 +39,15 @@ class ObstoreClient:
 
     Args:
         stores: Of each path: its store, and the path there.
+        by_generation: Whether versions are told apart, and demanded, by the number that the store gives each; else by
+            etags.
     """
 
     system = _SYSTEM
 
-    def __init__(self, stores: Stores) -> None:
+    def __init__(self, stores: Stores, *, by_generation: bool = False) -> None:
         self._stores = stores
+        self._by_generation = by_generation
 
     def get(self, path: str, offset: int, length: int, version: FileVersion | None) -> Answer:
         """Some bytes of a file, of a version.
@@ -79,11 +60,11 @@ class ObstoreClient:
         began = time.perf_counter()
         options: dict[str, Any] = {"range": (offset, offset + length)}
         if version is not None and version.strong_etag:
-            options["if_match"] = version.strong_etag
-        with _translated():
+            options["version" if self._by_generation else "if_match"] = version.strong_etag
+        with self._telling_generations(path, version), translated():
             store, key = self._stores(path)
             result = _obstore().get(store, key, options=options)
-            found = _version_of(result.meta)
+            found = self._version_of(result.meta)
             if result.range != (offset, offset + length):
                 if found.size < offset + length or (version is not None and found.size != version.size):
                     raise NotTheVersionError(found)
@@ -99,15 +80,29 @@ class ObstoreClient:
             UnsuitedError: obstore cannot ask for such a path, or in that region.
             OSError: Anything else.
         """
-        with _translated():
+        with translated():
             store, key = self._stores(path)
             try:
                 # Not by HEAD: where that fails, its answer may not say why.
-                return _version_of(_obstore().get(store, key, options={"range": (0, 1)}).meta)
+                return self._version_of(_obstore().get(store, key, options={"range": (0, 1)}).meta)
             except Exception as problem:
-                if not isinstance(_as_builtin(problem), NotTheVersionError):
+                if not isinstance(as_builtin(problem), NotTheVersionError):
                     raise
-                return _version_of(_obstore().head(store, key))  # it has no first byte
+                return self._version_of(_obstore().head(store, key))  # it has no first byte
+
+    def _version_of(self, meta: Mapping[str, Any]) -> FileVersion:
+        name = meta.get("version") if self._by_generation else meta.get("e_tag")
+        return FileVersion(int(meta["size"]), name or "", str(meta.get("last_modified") or ""))
+
+    @contextlib.contextmanager
+    def _telling_generations(self, path: str, version: FileVersion | None) -> Iterator[None]:
+        """Who asks for a generation that is no more is told that there is nothing, also where there is another one."""
+        try:
+            yield
+        except FileNotFoundError as problem:
+            if not self._by_generation or version is None or isinstance(problem, NoBucketError):
+                raise
+            raise NotTheVersionError(self.version(path)) from None
 
 
 def _obstore() -> Any:
@@ -119,168 +114,3 @@ def _obstore() -> Any:
     elif _used_in != os.getpid():
         raise UnsuitedError("obstore was used before this process was forked")
     return obstore
-
-
-def _version_of(meta: Mapping[str, Any]) -> FileVersion:
-    return FileVersion(int(meta["size"]), meta.get("e_tag") or "", str(meta.get("last_modified") or ""))
-
-
-class _Credentials(Protocol):
-    def __call__(self) -> dict[str, Any]: ...
-
-
-class _Kept:
-    """Stores by name, each made when it is first asked for. Thread-safe."""
-
-    def __init__(self, make: Callable[[str], Store]) -> None:
-        self._make = make
-        self._stores: dict[str, Store] = {}
-        self.make_anew()
-        made_anew_in_children(self)
-
-    def make_anew(self) -> None:
-        """Has a lock that nobody holds."""
-        self._lock = threading.Lock()
-
-    def __call__(self, name: str) -> Store:
-        with self._lock:
-            store = self._stores.get(name)
-            if store is None:
-                store = self._stores[name] = self._make(name)
-        return store
-
-
-def s3_stores(settings: S3Settings, timeout_s: float | None) -> Stores:
-    """Stores of buckets, for paths such as `bucket/a/b.parquet`.
-
-    Args:
-        settings: How they are reached.
-        timeout_s: Seconds that a request may take; None is as long as bytes come.
-    """
-    if settings.anonymous:
-        signed: dict[str, Any] = {"skip_signature": True}
-    else:
-        signed = {"credential_provider": _given(*settings.keys) if settings.keys else _looked_for(settings.profile)}
-
-    def make(bucket: str) -> Store:
-        from obstore.store import S3Store
-
-        options: Any = {**settings.client_options, **_time_limits(timeout_s)}
-        config: Any = settings.config
-        return S3Store(bucket, config=config, **signed, client_options=options, retry_config={"max_retries": 0})
-
-    kept = _Kept(make)
-
-    def of_path(path: str) -> tuple[Store, str]:
-        bucket, _, key = path.partition("/")
-        return kept(bucket), key
-
-    return of_path
-
-
-def http_stores(settings: HttpSettings, timeout_s: float | None) -> Stores:
-    """Stores of web servers, for paths that are addresses.
-
-    Args:
-        settings: How they are reached.
-        timeout_s: Seconds that a request may take; None is as long as bytes come.
-    """
-
-    def make(server: str) -> Store:
-        from obstore.store import HTTPStore
-
-        options: Any = {**settings.client_options, **_time_limits(timeout_s)}
-        return HTTPStore(server, client_options=options, retry_config={"max_retries": 0})
-
-    kept = _Kept(make)
-
-    def of_path(path: str) -> tuple[Store, str]:
-        place = http_place(path)
-        if place is None:
-            raise UnsuitedError("an address with a query, or one that is not written in the usual way")
-        return kept(place[0]), place[1]
-
-    return of_path
-
-
-def _time_limits(timeout_s: float | None) -> dict[str, Any]:
-    """A request that hangs ends while there is time for another one."""
-    whole = timeout_s or 86400.0
-    times = {"timeout": whole, "connect_timeout": min(_CONNECT_S, whole / 4), "read_timeout": min(_READ_S, whole / 4)}
-    return {name: dt.timedelta(seconds=value) for name, value in times.items()}
-
-
-def _given(key: str, secret: str, token: str | None) -> _Credentials:
-    """Credentials that somebody gave; as a function, for obstore shows its settings to everybody."""
-
-    def credentials() -> dict[str, Any]:
-        return {"access_key_id": key, "secret_access_key": secret, "token": token, "expires_at": None}
-
-    return credentials
-
-
-def _looked_for(profile: str | None) -> _Credentials:
-    """Credentials from where Amazon's tools have them: the environment, files, the machine; refreshed in time."""
-    found: list[Any] = []
-
-    def credentials() -> dict[str, Any]:
-        try:
-            from botocore.session import Session
-        except ImportError:
-            raise UnsuitedError("credentials are looked for by botocore, which is not installed") from None
-        if not found:
-            found.append(Session(profile=profile).get_credentials())
-        if found[0] is None:
-            found.clear()
-            raise PermissionError(_NO_CREDENTIALS)
-        frozen = found[0].get_frozen_credentials()
-        expires = dt.datetime.now(dt.UTC) + _REFRESHED_EVERY
-        keys = {"access_key_id": frozen.access_key, "secret_access_key": frozen.secret_key, "token": frozen.token}
-        return {**keys, "expires_at": expires}
-
-    return credentials
-
-
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """What obstore raises, as the built-in that it is."""
-    try:
-        yield
-    except (OSError, UnsuitedError, NotTheVersionError) as problem:
-        if type(problem).__module__ == "builtins" and isinstance(problem, FileNotFoundError):
-            raise _as_builtin(problem) from None
-        raise
-    except Exception as problem:  # noqa: BLE001 - all of obstore's derive from nothing else
-        raise _as_builtin(problem) from None
-
-
-def _as_builtin(problem: Exception) -> Exception:
-    name, text = type(problem).__name__, str(problem)
-    code, message = _CODE.search(text), _MESSAGE.search(text)
-    detail = ": ".join(match[1] for match in (code, message) if match is not None)
-    match = _STATUS.search(text)
-    status = "" if match is None else match[1]
-    said = f"HTTP status {status}{f' ({detail})' if detail else ''}" if status else _first_line(text)
-    if name == "PreconditionError" or status in _CHANGED:
-        return NotTheVersionError(None)
-    if name in {"InvalidPathError", "NotSupportedError"} or "parse path" in text:
-        return UnsuitedError(said)
-    if (code or status == "301") and _REDIRECTED.search(text):
-        return UnsuitedError(said)
-    if _NO_CREDENTIALS in text or (not status and "credential" in text.lower()):
-        return PermissionError(f"{_NO_CREDENTIALS} in the environment, in files, or by the machine")
-    if status == "404" or isinstance(problem, FileNotFoundError):
-        return NoBucketError(said) if "NoSuchBucket" in text else FileNotFoundError(said)
-    if status in _ACCESS or name in {"PermissionDeniedError", "UnauthenticatedError"}:
-        return PermissionError(said)
-    if status == "504" or (not status and _LATE.search(text)):
-        return TimeoutError(said)
-    if status in _SERVER or (not status and _NETWORK.search(text)):
-        return ConnectionError(said)
-    return OSError(said)  # of which one with status 429 or 503 is known by that
-
-
-def _first_line(text: str) -> str:
-    first = text.partition("\n")[0].strip()
-    causes = re.findall(r'(?:message: "|Custom \{ kind: \w+, error: "|: )([^"\n]{3,120})"', text.partition("\n")[2])
-    return shown_text(f"{first} ({causes[-1]})" if causes else first)

@@ -1,38 +1,36 @@
-"""Options in fsspec's names → the settings of obstore's stores; None where one of them has no counterpart there. Pure.
-
-What cannot be said to obstore is not left out: then fsspec reads, which the options were made for.
-"""
+"""S3: options in s3fs's names → how obstore reaches it, with credentials from where Amazon's tools have them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, TypeAlias
-from urllib.parse import unquote, urlsplit
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import Any
 
-__all__ = ["HttpSettings", "S3Settings", "http_place", "http_settings", "s3_settings"]
+from petastore.storage.ranges.client import UnsuitedError
+from petastore.storage.ranges.obstores.credentials import Credentials, given
+from petastore.storage.ranges.obstores.kept_stores import (
+    NO_MATTER,
+    Setting,
+    Store,
+    Stores,
+    of_containers,
+    requested_once,
+)
 
-# They say how fsspec lists, caches and writes; ranges of bytes are none of that.
-_NO_MATTER = {
-    "cache_regions", "default_block_size", "default_cache_type", "default_fill_cache", "fixed_upload_size",
-    "listings_expiry_time", "max_concurrency", "max_paths", "skip_instance_cache", "use_listings_cache", "block_size",
-    "cache_type", "cache_options", "size_policy", "simple_links", "same_scheme", "s3_additional_kwargs", "acl",
-}  # fmt: skip
+__all__ = ["S3Settings", "s3_settings", "s3_stores"]
+
 _NO_MATTER_TO_CLIENTS = {"connect_timeout", "read_timeout", "retries", "max_pool_connections", "tcp_keepalive"}
-
-
-_Setting: TypeAlias = str | bool | Mapping[str, str]
-"""What obstore is told."""
 
 
 @dataclasses.dataclass(frozen=True)
 class S3Settings:
     """How obstore reaches a bucket."""
 
-    config: Mapping[str, _Setting]
+    config: Mapping[str, Setting]
     """For the store itself; no credentials are among it."""
 
-    client_options: Mapping[str, _Setting]
+    client_options: Mapping[str, Setting]
     """For its HTTP client."""
 
     anonymous: bool = False
@@ -45,14 +43,6 @@ class S3Settings:
     """The section of Amazon's configuration files where they are looked for."""
 
 
-@dataclasses.dataclass(frozen=True)
-class HttpSettings:
-    """How obstore reaches a web server."""
-
-    client_options: Mapping[str, _Setting] = dataclasses.field(repr=False)
-    """For its HTTP client; headers may hold a token."""
-
-
 def s3_settings(options: Mapping[str, Any]) -> S3Settings | None:
     """Settings that do what the options of s3fs do.
 
@@ -63,7 +53,7 @@ def s3_settings(options: Mapping[str, Any]) -> S3Settings | None:
         >>> s3_settings({"session": object()}) is None
         True
     """
-    left = {name: value for name, value in options.items() if name not in _NO_MATTER and value is not None}
+    left = {name: value for name, value in options.items() if name not in NO_MATTER and value is not None}
     client = dict(left.pop("client_kwargs", {}))
     botocore = {name: value for name, value in _config_kwargs(left).items() if name not in _NO_MATTER_TO_CLIENTS}
     key = _one_of(left, ("key", "username"), client, "aws_access_key_id")
@@ -74,7 +64,7 @@ def s3_settings(options: Mapping[str, Any]) -> S3Settings | None:
     secure = _one_of(left, ("use_ssl",), client, "use_ssl")
     verify = client.pop("verify", None)
     anonymous, profile = bool(left.pop("anon", False)), left.pop("profile", None)
-    config: dict[str, _Setting] = {}
+    config: dict[str, Setting] = {}
     if left.pop("requester_pays", False):
         config["request_payer"] = True
     addressing = dict(botocore.pop("s3", {})).pop("addressing_style", "auto")
@@ -90,7 +80,7 @@ def s3_settings(options: Mapping[str, Any]) -> S3Settings | None:
         config["endpoint"] = str(endpoint).rstrip("/")
     if region is not None:
         config["region"] = region
-    client_options: dict[str, _Setting] = {"allow_http": True} if str(endpoint).startswith("http://") else {}
+    client_options: dict[str, Setting] = {"allow_http": True} if str(endpoint).startswith("http://") else {}
     if verify is False:
         client_options["allow_invalid_certificates"] = True
     keys = None if key is None or secret is None else (str(key), str(secret), None if token is None else str(token))
@@ -107,36 +97,47 @@ def _one_of(options: dict[str, Any], names: tuple[str, ...], client: dict[str, A
     return next((value for value in found if value is not None), None)
 
 
-def http_settings(options: Mapping[str, Any]) -> HttpSettings | None:
-    """Settings that do what the options of fsspec's web file system do.
+def s3_stores(settings: S3Settings, timeout_s: float | None) -> Stores:
+    """Stores of buckets, for paths such as `bucket/a/b.parquet`.
 
-    Example:
-        >>> http_settings({"headers": {"Authorization": "Bearer abc"}})
-        HttpSettings()
-        >>> http_settings({"encoded": True}) is None
-        True
+    Args:
+        settings: How they are reached.
+        timeout_s: Seconds that a request may take; None is as long as bytes come.
     """
-    left = {name: value for name, value in options.items() if name not in _NO_MATTER and value is not None}
-    client = dict(left.pop("client_kwargs", {}))
-    headers = {**dict(client.pop("headers", {})), **dict(left.pop("headers", {}))}
-    if left or client or not all(isinstance(part, str) for pair in headers.items() for part in pair):
-        return None
-    return HttpSettings({"allow_http": True, **({"default_headers": headers} if headers else {})})
+    credentials: Credentials | None = None
+    signed: dict[str, Any] = {"skip_signature": True}
+    if settings.keys is not None and not settings.anonymous:
+        key, secret, token = settings.keys
+        signed = {"credential_provider": given(access_key_id=key, secret_access_key=secret, token=token)}
+    elif not settings.anonymous:
+        credentials = Credentials(_looked_for(settings.profile))
+        signed = {"credential_provider": credentials}
+
+    def make(bucket: str) -> Store:
+        from obstore.store import S3Store
+
+        config: Any = settings.config
+        return S3Store(bucket, config=config, **signed, **requested_once(settings.client_options, timeout_s))
+
+    return of_containers(make, credentials)
 
 
-def http_place(url: str) -> tuple[str, str] | None:
-    """The server and the path of a web address; None where obstore would ask for another one.
+def _looked_for(profile: str | None) -> Callable[[], tuple[dict[str, Any], dt.datetime | None]]:
+    """Looks where Amazon's tools have them: the environment, files, the machine; they are refreshed there in time."""
+    found: list[Any] = []
 
-    Example:
-        >>> http_place("https://host:8443/a%20b/part-0.parquet")
-        ('https://host:8443', 'a b/part-0.parquet')
-        >>> http_place("https://host/part-0.parquet?sig=abc") is None
-        True
-    """
-    parts = urlsplit(url)
-    is_plain = parts.scheme in {"http", "https"} and parts.netloc and "@" not in parts.netloc
-    segments = parts.path.split("/")[1:]
-    strange = {"", ".", ".."}.intersection(map(unquote, segments)) or "%2f" in parts.path.lower() or ";" in parts.path
-    if not is_plain or parts.query or parts.fragment or strange or not segments:
-        return None
-    return f"{parts.scheme}://{parts.netloc}", unquote(parts.path[1:])
+    def look() -> tuple[dict[str, Any], dt.datetime | None]:
+        try:
+            from botocore.session import Session
+        except ImportError:
+            raise UnsuitedError("credentials are looked for by botocore, which is not installed") from None
+        if not found:
+            found.append(Session(profile=profile).get_credentials())
+        if found[0] is None:
+            found.clear()
+            raise PermissionError("no credentials were found in the environment, in files, or by the machine")
+        frozen = found[0].get_frozen_credentials()
+        keys = {"access_key_id": frozen.access_key, "secret_access_key": frozen.secret_key, "token": frozen.token}
+        return keys, None
+
+    return look

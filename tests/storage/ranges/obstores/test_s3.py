@@ -22,8 +22,7 @@ from petastore.errors import (
 )
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetch import RangeFetcher
-from petastore.storage.ranges.obstore_client import s3_stores
-from petastore.storage.ranges.obstore_settings import s3_settings
+from petastore.storage.ranges.obstores.s3 import s3_settings, s3_stores
 from tests.storage.ranges.conftest import Fetcher, location_of
 
 pytestmark = pytest.mark.server

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from petastore.storage.ranges.obstore_settings import http_place, http_settings, s3_settings
+from petastore.storage.ranges.obstores.azure import azure_settings
+from petastore.storage.ranges.obstores.google import google_settings
+from petastore.storage.ranges.obstores.s3 import s3_settings
+from petastore.storage.ranges.obstores.web import http_place, http_settings
 
 
 @pytest.mark.parametrize(
@@ -97,3 +100,98 @@ def test_ways_of_the_web_that_obstore_does_not_know(options: dict[str, Any]) -> 
 )  # fmt: skip
 def test_addresses_that_obstore_would_write_in_another_way(url: str) -> None:
     assert http_place(url) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "endpoint", "config", "client"),
+    [
+        ({}, "https://storage.googleapis.com", {"base_url": "https://storage.googleapis.com"}, {}),
+        ({"endpoint_url": "http://h:1/"}, "http://h:1/", {"base_url": "http://h:1"}, {"allow_http": True}),
+        ({"project": "p", "token": {"private_key": "hush"}, "consistency": "md5", "timeout": 3}, None, {}, {}),
+        ({"requester_pays": False, "version_aware": False, "session_kwargs": {}}, None, {}, {}),
+    ],
+)
+def test_what_google_is_told(options: dict[str, Any], endpoint: str | None, config: Any, client: Any) -> None:
+    settings = google_settings(options, endpoint)
+    assert settings is not None
+    assert (dict(settings.config), dict(settings.client_options)) == (config, client)
+    assert "hush" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"requester_pays": True}, {"version_aware": True}, {"session_kwargs": {"trust_env": True}}, {"something": "new"}],
+)
+def test_what_cannot_be_said_of_google_is_left_to_gcsfs(options: dict[str, Any]) -> None:
+    assert google_settings(options, None) is None
+
+
+class Blobs:
+    """What adlfs has made of its options."""
+
+    account_name, account_key, sas_token, connection_string, credential, location_mode = (
+        "me",
+        None,
+        None,
+        None,
+        None,
+        None,
+    )
+    account_url = "https://me.blob.core.windows.net"
+
+    def __init__(self, **found: Any) -> None:
+        vars(self).update(found)
+
+
+PLACE = {"account_name": "me", "endpoint": "https://me.blob.core.windows.net"}
+
+
+class Tokens:
+    def get_token(self, *scopes: str) -> None:
+        """Give none."""
+
+
+@pytest.mark.parametrize(
+    ("found", "config", "signed"),
+    [
+        ({}, {**PLACE, "skip_signature": True}, (None, None, False)),
+        ({"account_key": "hush"}, PLACE, ("hush", None, False)),
+        ({"sas_token": "?sig=hush"}, PLACE, (None, "sig=hush", False)),
+        ({"account_key": "hush", "sas_token": "sig=hush"}, PLACE, ("hush", None, False)),
+        ({"credential": Tokens(), "account_key": "hush"}, PLACE, (None, None, True)),
+        (
+            {"connection_string": "AccountName=me;AccountKey=hush==;EndpointSuffix=core.windows.net"},
+            PLACE,
+            ("hush==", None, False),
+        ),
+        (
+            {"connection_string": "BlobEndpoint=http://127.0.0.1:1/you/;SharedAccessSignature=sig=hush"},
+            {"account_name": "127", "endpoint": "http://127.0.0.1:1/you"},
+            (None, "sig=hush", False),
+        ),
+    ],
+)  # fmt: skip
+def test_what_azure_is_told(found: dict[str, Any], config: Any, signed: Any) -> None:
+    settings = azure_settings({}, Blobs(**found))
+    assert settings is not None
+    assert dict(settings.config) == config
+    assert (settings.key, settings.sas, settings.credential is not None) == signed
+    assert "hush" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"request_session": object()}, {}),
+        ({"version_aware": True}, {}),
+        ({"something": "new"}, {}),
+        ({}, {"location_mode": "secondary"}),
+        ({}, {"credential": "sig=hush"}),
+        ({}, {"account_name": None}),
+        ({}, {"connection_string": "UseDevelopmentStorage=true"}),
+        ({}, {"connection_string": "AccountKey=hush"}),
+        ({}, {"connection_string": "BlobEndpoint=https://h?sig=hush"}),
+    ],
+)
+def test_what_cannot_be_said_of_azure_is_left_to_adlfs(options: dict[str, Any], found: dict[str, Any]) -> None:
+    assert azure_settings(options, Blobs(**found)) is None

