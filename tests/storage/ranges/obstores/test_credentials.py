@@ -24,7 +24,7 @@ def test_credentials_that_last_are_looked_for_once() -> None:
     credentials = Credentials(lambda: ({"token": next(found)}, ends_in(60)))
     for _ in range(3):
         credentials.look_again()
-    assert list(credentials().values())[0] == "one"
+    assert next(iter(credentials().values())) == "one"
     assert "one" not in repr(credentials)
 
 
@@ -32,9 +32,9 @@ def test_credentials_that_end_soon_are_looked_for_before_each_request() -> None:
     found = iter(["one", "two"])
     credentials = Credentials(lambda: ({"token": next(found)}, ends_in(3)))
     credentials.look_again()
-    assert list(credentials().values())[0] == "one"
+    assert next(iter(credentials().values())) == "one"
     credentials.look_again()
-    assert list(credentials().values())[0] == "two"
+    assert next(iter(credentials().values())) == "two"
 
 
 def test_credentials_whose_end_is_not_known_are_looked_for_again_after_some_time() -> None:
