@@ -171,7 +171,7 @@ class Dataset:
         shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
         lanes: int | None = None,
         block_rows: int | None = None,
-        reshuffle: Reshuffle = "epoch",
+        reshuffle: Reshuffle | None = None,
         shard: Shard | None = None,
         epochs: int | None = 1,
         tail: TailWord | Tail = Tail.EVEN,
@@ -189,7 +189,9 @@ class Dataset:
             lanes: Row groups that are read side by side; None lets `shuffle_memory` choose, and is one a shard where
                 rows are not shuffled.
             block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
-            reshuffle: `"epoch"` permutes row groups anew in each epoch; `"static"` lets a rank keep its row groups.
+            reshuffle: `"epoch"` permutes row groups anew in each epoch. `"static"` lets a rank keep its row groups,
+                most of them also when the number of ranks changes. None is `"static"` where column chunks are kept on
+                the local disk, else `"epoch"`.
             shard: Which part is wanted; None is all.
             epochs: How often; None is without end.
             tail: What becomes of the last global batch: see `petastore.plan.Tail`.
@@ -218,13 +220,15 @@ class Dataset:
                 lanes=lanes,
                 block_rows=block_rows,
             )
+        reshuffle: Reshuffle = asked.reshuffle or ("epoch" if self.kept.cache is None else "static")
         order = Order(
             seed=_seed(asked.seed, ask.shard, shuffles=asked.shuffle_row_groups or asked.shuffle_rows),
             shuffle_row_groups=asked.shuffle_row_groups,
             shuffle_rows=asked.shuffle_rows,
             lanes=ask.shard.count if lanes is None else lanes,
             block_rows=1 if block_rows is None else block_rows,
-            reshuffle=asked.reshuffle,
+            reshuffle=reshuffle,
+            dealt_to=ask.shard.count if reshuffle == "static" and asked.shuffle_row_groups else None,
         )
         columns = tuple(field.name for field in fields)
         request = ReadRequest(columns, order, ask.shard, ask.epochs, ask.tail, asked.chosen)

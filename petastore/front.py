@@ -76,7 +76,7 @@ def make_reader(
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
-    reshuffle: Reshuffle = "epoch",
+    reshuffle: Reshuffle | None = None,
     tail: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
     selection_cache: SelectionCache = True,
@@ -135,7 +135,9 @@ def make_reader(
         shuffle_memory: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes better.
         lanes: Row groups that are read side by side; None lets `shuffle_memory` choose.
         block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
-        reshuffle: `"epoch"` permutes row groups anew in each epoch; `"static"` lets a rank keep its row groups.
+        reshuffle: `"epoch"` permutes row groups anew in each epoch. `"static"` lets a rank keep its row groups, most of
+            them also when the number of ranks changes. None is `"static"` where column chunks are kept on the local
+            disk, else `"epoch"`.
         tail: What becomes of rows that fill no whole batch on every rank: `"even"` (each row once, shares differ by at
             most one), `"drop"`, `"pad"` (repeats, marked in a column `valid`) or `"wrap"`.
         decode: Field name to `petastore.codecs.ImageDecode`: a part of the images of a field, another size, or gray.
@@ -233,7 +235,7 @@ def make_batch_reader(
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
-    reshuffle: Reshuffle = "epoch",
+    reshuffle: Reshuffle | None = None,
     tail: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
     selection_cache: SelectionCache = True,
@@ -314,7 +316,7 @@ def make_mixed_reader(
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
-    reshuffle: Reshuffle = "epoch",
+    reshuffle: Reshuffle | None = None,
     num_epochs: int | None = 1,
     cur_shard: int | None = None,
     shard_count: int | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ def facts_of(request: ReadRequest, *, dataset: str, rows: int, row_groups: int) 
         "dataset": dataset,
         "rows": rows,
         "row groups": row_groups,
-        **dataclasses.asdict(request.order),
+        **request.order.as_dict(),
         "num_epochs": request.epochs,
         "tail": request.tail.value,
         "shard_count": request.shard.count,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from petastore.plan.order.order import EpochOrder
 from petastore.plan.report.explain import explain_plan
 from petastore.plan.report.explanation import Explanation
 from petastore.plan.report.feeds import Feeds, feeds_of_order
-from petastore.plan.request import ReadRequest, Shard, whole_number
+from petastore.plan.request import Order, ReadRequest, Shard, UnderWay, whole_number
 from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit
 
@@ -79,7 +79,8 @@ class Plan:
         """32 hexadecimal digits over rows, columns, order, epochs and tail; equal on all ranks of one training."""
         request = self.request
         asked = (request.columns, request.order, request.epochs, request.tail.value, request.shard.count)
-        return hashlib.sha256(repr((self.data_fingerprint, asked)).encode()).hexdigest()[:32]
+        dealt = () if request.order.dealt_to is None else (request.order.dealt_to, request.under_way)
+        return hashlib.sha256(repr((self.data_fingerprint, asked, *dealt)).encode()).hexdigest()[:32]
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """Batches of an epoch, the same on every rank.
@@ -96,6 +97,22 @@ class Plan:
     def for_shard(self, shard: Shard) -> Plan:
         """The same plan as another rank sees it."""
         return dataclasses.replace(self, request=dataclasses.replace(self.request, shard=shard))
+
+    def going_on(self, order: Order, epoch: int, under_way: Order | None = None) -> Self:
+        """The same plan in another order, from an epoch on.
+
+        Args:
+            order: Of the epochs after it, and of itself unless it is under way.
+            epoch: The epoch, from 0.
+            under_way: In which order it is finished; None where nothing of it was given.
+        """
+        rest = None if under_way is None or under_way == order else UnderWay(epoch, under_way)
+        return dataclasses.replace(self, request=dataclasses.replace(self.request, order=order, under_way=rest))
+
+    def order_in(self, epoch: int) -> Order:
+        """The order of an epoch."""
+        rest = self.request.under_way
+        return self.request.order if rest is None or rest.epoch != epoch else rest.order
 
     def explain(self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None) -> Explanation:
         """What the first epoch reads, keeps and mixes; print it, or take `as_dict()`.
@@ -132,8 +149,10 @@ class Plan:
         Raises:
             NoDataAvailableError: `tail="even"` with fewer rows than ranks.
         """
-        order = EpochOrder(self.rows, self.request.order, epoch)
-        return feeds_of_order(order, self._whole(batch_size), row_groups=self.inventory.num_row_groups)
+        asked = self.order_in(epoch)
+        batches = self._batches(whole_number(batch_size, name="batch_size", least=1), order=asked)
+        order = EpochOrder(self.rows, asked, epoch)
+        return feeds_of_order(order, batches, row_groups=self.inventory.num_row_groups)
 
     def picture(self, batch_size: int, *, epoch: int = 0) -> Any:
         """The same as a new `matplotlib.figure.Figure`: batches to the right, row groups as stored up, ranks coloured.
@@ -185,16 +204,30 @@ class Plan:
             NoDataAvailableError: `tail="even"` with fewer rows than ranks.
         """
         size = whole_number(batch_size, name="batch_size", least=1)
-        pace = Pace(rows_per_span, size)
+        pace, begin, rest = Pace(rows_per_span, size), after or Cursor(), self.request.under_way
+        if rest is None or begin.epoch != rest.epoch:
+            return self._epochs_after(begin, pace, size)
+        return self._spans_of_two_orders(rest.order, begin, pace, size)
+
+    def _spans_of_two_orders(self, first: Order, begin: Cursor, pace: Pace, size: int) -> Iterator[Span]:
+        """The spans of the epoch that is under way, and those of the epochs after it, in their order."""
+        batches = SharedBatches(self._batches(size, begin.position, first), self.request.shard)
+        here = Cursor(begin.epoch, 0, begin.first_epoch)
+        # Nothing stays at hand beyond it, as if it were the last one.
+        yield from self._walk(pace, first).spans(batches, pace, here, is_last=True)
+        yield from self._epochs_after(Cursor(begin.epoch + 1, 0, begin.first_epoch), pace, size)
+
+    def _epochs_after(self, after: Cursor, pace: Pace, size: int) -> Iterator[Span]:
         return self._walk(pace).epochs(
             lambda begin: SharedBatches(self._batches(size, begin.position), self.request.shard),
             pace,
-            after=after or Cursor(),
+            after=after,
             epochs=self.request.epochs,
         )
 
-    def _walk(self, pace: Pace) -> Walk:
-        order, own_lanes = self.request.order, lanes_of(self.request.shard, self._lanes)
+    def _walk(self, pace: Pace, order: Order | None = None) -> Walk:
+        order = order or self.request.order
+        own_lanes = lanes_of(self.request.shard, self._lanes_in(order))
         source = Source(self.rows, self.num_rows, order, self.selection, own_lanes, given=self.num_rows)
         return Walk([source], min(pace.most_rows, self.num_rows))
 
@@ -205,8 +238,10 @@ class Plan:
             group_bytes: Of each row group, shape (groups,).
             early: Positions before they are needed at which row groups are fetched.
         """
-        order = EpochOrder(self.rows, self.request.order, 0)
-        return at_hand_bytes(order, lanes_of(self.request.shard, order.lanes), group_bytes, early)
+        return max(
+            at_hand_bytes(order, lanes_of(self.request.shard, order.lanes), group_bytes, early)
+            for order in (EpochOrder(self.rows, asked, 0) for asked in self._orders)
+        )
 
     @once
     def room_rows(self) -> int:
@@ -214,24 +249,35 @@ class Plan:
 
         0 where that is of no use: rows that are not shuffled come from one row group after the other.
         """
-        order = self.request.order
-        lanes = len(lanes_of(self.request.shard, self._lanes)) if order.shuffle_rows else 0
+        return max(self._room_rows(order) for order in self._orders)
+
+    def _room_rows(self, order: Order) -> int:
+        lanes = len(lanes_of(self.request.shard, self._lanes_in(order))) if order.shuffle_rows else 0
         return room_rows(self.inventory.rows, self.num_rows, lanes=lanes, block_rows=order.block_rows)
 
     def _whole(self, batch_size: int) -> EpochBatches:
         """The batches of a whole epoch; `batch_size` is what a user gave."""
         return self._batches(whole_number(batch_size, name="batch_size", least=1))
 
-    def _batches(self, batch_size: int, start: int = 0) -> EpochBatches:
+    def _batches(self, batch_size: int, start: int = 0, order: Order | None = None) -> EpochBatches:
         return EpochBatches(
             num_rows=self.num_rows,
             batch_size=batch_size,
             ranks=self.request.shard.count,
-            lanes=self._lanes,
+            lanes=self._lanes_in(order or self.request.order),
             tail=self.request.tail,
             start=start,
         )
 
     @property
+    def _orders(self) -> list[Order]:
+        """Those of all epochs."""
+        rest = self.request.under_way
+        return [self.request.order] if rest is None else [self.request.order, rest.order]
+
+    @property
     def _lanes(self) -> int:
-        return min(self.request.order.lanes, max(self.num_rows, 1))
+        return self._lanes_in(self.request.order)
+
+    def _lanes_in(self, order: Order) -> int:
+        return min(order.lanes, max(self.num_rows, 1))

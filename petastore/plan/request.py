@@ -27,6 +27,7 @@ __all__ = [
     "Shard",
     "Tail",
     "TailWord",
+    "UnderWay",
     "known_word",
     "whole_number",
 ]
@@ -174,6 +175,11 @@ class Order:
     """`"epoch"`: row groups are permuted anew in each epoch. `"static"`: the first epoch's permutation stays, so that a
     rank keeps its row groups and a cache beside it stays useful; rows are permuted anew all the same."""
 
+    dealt_to: int | None = dataclasses.field(default=None, repr=False)
+    """For how many ranks row groups lie on the line so that few change hands when that number changes
+    (`petastore.plan.order.dealing`); `"static"` orders that permute row groups may have that. None: they lie there by
+    their hash, whatever the number of ranks."""
+
     def __post_init__(self) -> None:
         if isinstance(self.seed, bool) or not isinstance(self.seed, numbers.Integral):
             raise RequestError(f"seed={self.seed!r}, but a seed is any whole number, or None for a fresh one")
@@ -181,6 +187,32 @@ class Order:
         known_word(self.reshuffle, Reshuffle, name="reshuffle")
         for name in ("lanes", "block_rows"):
             object.__setattr__(self, name, whole_number(getattr(self, name), name=name, least=1))
+        if self.dealt_to is None:
+            return
+        object.__setattr__(self, "dealt_to", whole_number(self.dealt_to, name="dealt_to", least=1))
+        if self.reshuffle != "static" or not self.shuffle_row_groups:
+            raise RequestError(
+                f"dealt_to={self.dealt_to} with reshuffle={self.reshuffle!r} and shuffle_row_groups="
+                f"{self.shuffle_row_groups}: only orders that permute row groups once can be dealt to ranks"
+            )
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as a new dict of JSON values, in which `dealt_to` is left out where it is None."""
+        said = dataclasses.asdict(self)
+        if self.dealt_to is None:
+            del said["dealt_to"]
+        return said
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class UnderWay:
+    """An epoch that is finished in another order than those after it have."""
+
+    epoch: int
+    """The epoch, from 0."""
+
+    order: Order
+    """Its order."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -204,6 +236,9 @@ class ReadRequest:
 
     chosen: frozenset[str] = frozenset()
     """Parts of `order` that nobody asked for by name: a state that is restored may bring its own."""
+
+    under_way: UnderWay | None = None
+    """The epoch that was under way when the number of ranks changed: its line was dealt to as many as there were."""
 
     def __post_init__(self) -> None:
         if self.epochs is not None:
@@ -232,17 +267,19 @@ class OrderAsk:
     block_rows: int | None = None
     """Rows of a lane that are permuted together."""
 
-    reshuffle: Reshuffle = "epoch"
-    """When row groups are permuted anew."""
+    reshuffle: Reshuffle | None = None
+    """When row groups are permuted anew; None is `"static"` where column chunks are kept on the local disk, else
+    `"epoch"`."""
 
     def __post_init__(self) -> None:
         whole_number(self.shuffle_memory, name="shuffle_memory", least=1)
+        known_word(self.reshuffle, Reshuffle, name="reshuffle", or_none=True)
 
     @property
     def chosen(self) -> frozenset[str]:
         """Parts of the order that nobody asked for by name."""
-        asked = {"seed": self.seed, "lanes": self.lanes, "block_rows": self.block_rows}
-        return frozenset(name for name, value in asked.items() if value is None)
+        names = ("seed", "lanes", "block_rows", "reshuffle")
+        return frozenset([*(name for name in names if getattr(self, name) is None), "dealt_to"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@
 ```
 
 `pass` is the epoch that the pass began with. A position counts the rows that all ranks together have consumed of an
-epoch, so a state says nothing of ranks, batch sizes, workers or tails: it is the same on every rank, and whoever goes
-on from it may have other ones.
+epoch, so a state says nothing of batch sizes, workers or tails: it is the same on every rank, and whoever goes on from
+it may have other ones, and another number of ranks. Where row groups are dealt to ranks, `order` says to how many, by
+`dealt_to`: their epoch is finished as it was dealt, and the next one is dealt to those that there are then.
 
 A mixture has, in place of `order`, what makes it this mixture, with the order of each source as a list of its values:
 
@@ -31,9 +32,9 @@ from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor, MixedCursor
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan
-from petastore.plan.request import Order
+from petastore.plan.request import Order, Shard
 
-__all__ = ["STATE_VERSION", "dump_state", "resume"]
+__all__ = ["STATE_VERSION", "dump_state", "resharded", "resume"]
 
 STATE_FORMAT = "petastore.state"
 STATE_VERSION = 1
@@ -56,7 +57,7 @@ def dump_state(plan: Plan | Mixture, cursor: Cursor) -> dict[str, Any]:
     if isinstance(plan, Mixture):
         order = {"mixture": plan.recipe() | {"seed": plan.seed, "rows": plan.num_rows}}
     else:
-        order = {"order": dataclasses.asdict(plan.request.order)}
+        order = {"order": plan.order_in(cursor.epoch).as_dict()}
     return {
         "format": STATE_FORMAT,
         "version": STATE_VERSION,
@@ -99,7 +100,43 @@ def resume(plan: Plan | Mixture, state: Mapping[str, Any]) -> tuple[Plan | Mixtu
         return _resumed_mixture(plan, state["mixture"], cursor, state.get("taken"))
     if cursor.position > plan.num_rows:
         raise _beyond(cursor, plan)
-    return _with_order(plan, state["order"]), cursor
+    order = _agreed_order(plan.request.order, state["order"], chosen=plan.request.chosen)
+    return _dealt_anew(plan, order, plan.request.order, cursor), cursor
+
+
+def resharded(plan: Plan | Mixture, shard: Shard, cursor: Cursor) -> Plan | Mixture:
+    """The plan as it goes on for another rank, or for one of another number of ranks.
+
+    Example:
+        >>> from petastore.inventory import Inventory
+        >>> from petastore.plan.request import ReadRequest
+        >>> order = Order(7, True, False, lanes=4, block_rows=1, reshuffle="static", dealt_to=4)
+        >>> plan = Plan(Inventory.of_rows([5] * 12), ReadRequest(("id",), order, Shard(0, 4)))
+        >>> plan = resharded(plan, Shard(0, 3), Cursor(epoch=1, position=8))
+        >>> [plan.order_in(epoch).dealt_to for epoch in (1, 2)]
+        [4, 3]
+    """
+    if isinstance(plan, Mixture) or plan.request.order.dealt_to is None:
+        return plan.for_shard(shard)
+    asked = dataclasses.replace(plan.request.order, dealt_to=shard.count, lanes=shard.count)
+    return _dealt_anew(plan.for_shard(shard), plan.order_in(cursor.epoch), asked, cursor)
+
+
+def _dealt_anew(plan: Plan, shared: Order, asked: Order, cursor: Cursor) -> Plan:
+    """The plan in the order that ranks shared before, whose row groups are dealt anew with the next epoch.
+
+    Args:
+        plan: What is asked for now.
+        shared: The order until now.
+        asked: That which a beginning would have: for how many ranks, and in how many lanes.
+        cursor: Where it goes on.
+    """
+    if shared.dealt_to is None or asked.dealt_to is None:
+        return plan.going_on(shared, cursor.epoch)
+    own = "lanes" in plan.request.chosen and not shared.shuffle_rows  # they have a lane a rank
+    lanes = asked.lanes if own else shared.lanes
+    order = dataclasses.replace(shared, dealt_to=asked.dealt_to, lanes=lanes)
+    return plan.going_on(order, cursor.epoch, shared if cursor.position else None)
 
 
 def _with_order(plan: Plan, taken: Mapping[str, Any]) -> Plan:
@@ -164,7 +201,7 @@ def _checked(state: Mapping[str, Any], *, holds: str) -> Cursor:
 
 
 def _agreed_order(asked: Order, taken: Mapping[str, Any], *, chosen: frozenset[str]) -> Order:
-    values = dataclasses.asdict(asked)
+    values, taken = dataclasses.asdict(asked), {"dealt_to": None, **taken}  # states were written before it was there
     if set(taken) != set(values):
         raise RequestError(f"{dict(taken)!r:.300} is a damaged order in a state; it needs {', '.join(values)}")
     for name, value in values.items():

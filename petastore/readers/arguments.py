@@ -71,7 +71,7 @@ class FurtherArguments(TypedDict, total=False):
     shuffle_memory: int
     lanes: int | None
     block_rows: int | None
-    reshuffle: Reshuffle
+    reshuffle: Reshuffle | None
     tail: TailWord | Tail
     decode: Mapping[str, ImageDecode] | None
     selection_cache: SelectionCache

@@ -13,7 +13,7 @@ from petastore.errors import ReaderClosedError
 from petastore.plan.batches.budget import Budget
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import Shard
-from petastore.plan.state import dump_state, resume
+from petastore.plan.state import dump_state, resharded, resume
 from petastore.readers.batch import Batch
 from petastore.readers.execution.execution import AnyPlan, Build, Readable
 from petastore.readers.execution.handouts import Shared
@@ -235,7 +235,7 @@ class Reader:
             RequestError: There is no such shard.
             ReaderClosedError: After `stop`.
         """
-        self._go_on(self.plan.for_shard(Shard(cur_shard, shard_count)), self.cursor)
+        self._go_on(resharded(self.plan, Shard(cur_shard, shard_count), self.cursor), self.cursor)
 
     def _go_on(self, plan: AnyPlan, begin: Cursor) -> None:
         """Begins a pass there, in place of the one under way."""

@@ -123,13 +123,16 @@ def selection_of(inventory: Inventory, *, seed: int, kept: float) -> Selection:
 @st.composite
 def orders(draw: Any) -> Order:
     """Orders of every kind, with any seed."""
+    shuffle_row_groups, reshuffle = draw(st.booleans()), draw(st.sampled_from(["epoch", "static"]))
+    can_be_dealt = shuffle_row_groups and reshuffle == "static"
     return Order(
         seed=draw(st.integers(-(2**70), 2**70)),
-        shuffle_row_groups=draw(st.booleans()),
+        shuffle_row_groups=shuffle_row_groups,
         shuffle_rows=draw(st.booleans()),
         lanes=draw(st.sampled_from([1, 2, 3, 6, 12, 48])),
         block_rows=draw(st.integers(1, 200)),
-        reshuffle=draw(st.sampled_from(["epoch", "static"])),
+        reshuffle=reshuffle,
+        dealt_to=draw(st.none() | st.integers(1, 7)) if can_be_dealt else None,
     )
 
 

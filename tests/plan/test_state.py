@@ -6,12 +6,14 @@ import dataclasses
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard
-from petastore.plan.state import dump_state, resume
+from petastore.plan.state import dump_state, resharded, resume
+from petastore.testing.training import shards_of, train
 
 ORDER = Order(seed=2**63 - 1, shuffle_row_groups=True, shuffle_rows=True, lanes=48, block_rows=65_536)
 
@@ -77,3 +79,82 @@ def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
 def test_another_shard_is_no_other_state() -> None:
     plans = [plan_of([50], shard=Shard(rank, 3)) for rank in range(3)]
     assert len({json.dumps(dump_state(plan, Cursor(0, 6))) for plan in plans}) == 1
+
+
+def _dealt_plan(ranks: int, rank: int = 0) -> Plan:
+    order = Order(7, True, False, lanes=ranks, block_rows=1, reshuffle="static", dealt_to=ranks)
+    chosen = frozenset({"lanes", "dealt_to"})
+    request = ReadRequest(("id",), order, Shard(rank, ranks), epochs=3, chosen=chosen)
+    return Plan(Inventory.of_rows([12] * 16), request)
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 6])
+def test_an_epoch_is_finished_as_it_was_dealt_and_the_next_one_is_dealt_anew(ranks: int) -> None:
+    cursor = Cursor(1, 96)
+    state = json.loads(json.dumps(dump_state(_dealt_plan(4), cursor)))
+    plans = [resume(_dealt_plan(ranks, rank), state)[0] for rank in range(ranks)]
+    begun = train(shards_of(_dealt_plan(4), 4), 8)
+    rest = train(plans, 4, after=cursor)
+    given = np.concatenate(
+        [
+            begun.rows[(begun.epochs[begun.steps] == 1) & (begun.steps < 9)],
+            rest.rows[rest.epochs[rest.steps] == 1],
+        ]
+    )
+    assert sorted(given.tolist()) == list(range(192))
+    anew = train(shards_of(_dealt_plan(ranks), ranks), 4)
+    last, wanted = (each.epochs[each.steps] == 2 for each in (rest, anew))
+    assert rest.rows[last].tolist() == anew.rows[wanted].tolist()
+    assert rest.ranks[last].tolist() == anew.ranks[wanted].tolist()
+    # A state of either epoch has the order of that epoch.
+    of_states = [dump_state(plans[0], Cursor(epoch, 4))["order"]["dealt_to"] for epoch in (1, 2)]
+    assert of_states == [4, ranks]
+
+
+def test_a_state_of_the_epoch_that_is_finished_goes_on_again_exactly() -> None:
+    cursor = Cursor(1, 96)
+    plans = [resume(_dealt_plan(3, rank), dump_state(_dealt_plan(4), cursor))[0] for rank in range(3)]
+    whole = train(plans, 4, after=cursor)
+    after = whole.cursors[2]
+    again = [resume(_dealt_plan(3, rank), json.loads(json.dumps(dump_state(plans[0], after)))) for rank in range(3)]
+    rest = train([plan for plan, _ in again], 4, after=again[0][1])
+    follows = whole.steps > 2
+    assert rest.rows.tolist() == whole.rows[follows].tolist()
+    assert rest.ranks.tolist() == whole.ranks[follows].tolist()
+    assert rest.cursors == whole.cursors[3:]
+
+
+def test_what_was_not_dealt_before_goes_on_as_it_was() -> None:
+    before = dataclasses.replace(_dealt_plan(4).request.order, dealt_to=None)
+    plan = Plan(_dealt_plan(4).inventory, dataclasses.replace(_dealt_plan(4).request, order=before))
+    state = dump_state(plan, Cursor(1, 96))
+    assert set(state["order"]) == {
+        "seed",
+        "shuffle_row_groups",
+        "shuffle_rows",
+        "lanes",
+        "block_rows",
+        "reshuffle",
+    }
+    resumed, _ = resume(_dealt_plan(3), state)
+    assert resumed.request.order == before
+    assert resumed.request.under_way is None
+
+
+def test_between_two_epochs_row_groups_are_dealt_anew_at_once() -> None:
+    resumed, _ = resume(_dealt_plan(3), dump_state(_dealt_plan(4), Cursor(1, 0)))
+    assert resumed.request.order == _dealt_plan(3).request.order
+    assert resumed.request.under_way is None
+
+
+def test_row_groups_are_dealt_anew_to_ranks_that_change_while_they_train() -> None:
+    plan = resharded(_dealt_plan(4), Shard(1, 3), Cursor(1, 96))
+    resumed, _ = resume(_dealt_plan(3, 1), dump_state(_dealt_plan(4), Cursor(1, 96)))
+    assert plan.request == resumed.request
+
+
+def test_an_order_that_changes_with_the_epoch_is_not_dealt() -> None:
+    with pytest.raises(RequestError, match="dealt_to=3"):
+        Order(7, True, False, 1, 1, "epoch", 3)
+    with pytest.raises(RequestError, match="dealt_to"):
+        Order(7, True, False, 1, 1, "static", 0)

@@ -112,7 +112,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
         lanes: int | None = None,
         block_rows: int | None = None,
-        reshuffle: Reshuffle = "epoch",
+        reshuffle: Reshuffle | None = None,
         num_epochs: int | None = 1,
         cur_shard: int | None = None,
         shard_count: int | None = None,

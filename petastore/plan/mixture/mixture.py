@@ -379,7 +379,7 @@ class Mixture:
             "weights": list(self.proportions),
             "stop": self.stop,
             "batching": self.batching,
-            "orders": [list(dataclasses.astuple(source.request.order)) for source in self.sources],
+            "orders": [list(source.request.order.as_dict().values()) for source in self.sources],
         }
 
     def assert_agreed(self, all_gather: AllGather) -> None:

@@ -29,6 +29,8 @@ drawn in strata: the dataset is cut, in file order, into L parts of equally many
 in hashed order. Every batch then holds rows of all parts. Part s goes to the lane of visit (s + r) mod L, where r is a
 hash that differs from epoch to epoch. Any R visits in a row belong to R ranks, so a rank has every R-th part: what one
 rank sees is drawn as evenly from the dataset as what all see together.
+
+Where row groups are dealt to ranks (`petastore.plan.order.dealing`), those of a rank lie side by side on the line.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.once import once
+from petastore.plan.order.dealing import dealt_line
 from petastore.plan.order.grouped_rows import GroupedRows, Permutation, Runs, joined
 from petastore.plan.order.mix import hashed_permutation, mix, mix_array
 from petastore.plan.order.visits import LaneRuns, LaneVisits, Rounds, visit_of_lane
@@ -394,6 +397,9 @@ def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: 
         >>> line_of_groups(np.full(8, 10), order, epoch=0, lanes=2).tolist()
         [3, 1, 0, 2, 7, 5, 6, 4]
     """
+    if order.dealt_to is not None and order.dealt_to > 1:
+        strata = max(lanes // order.dealt_to, 1) if order.shuffle_rows else 1
+        return dealt_line(rows, order.dealt_to, hashed_for=(_ROW_GROUPS, order.seed, 0), strata=strata)
     filled = int(np.count_nonzero(rows))
     line = _line_of_filled(filled, order, epoch, lanes)
     return line if filled == len(rows) else np.flatnonzero(rows).astype(np.int32)[line]

@@ -14,6 +14,7 @@ workers of a rank are meant.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,7 +70,7 @@ def resume_place(
         RequestError: The state is none, of another dataset or order, or of other workers; the difference is named.
     """
     if not isinstance(state, Mapping) or state.get("format") != _FORMAT:
-        return *resume(plan, state), 0
+        return *resume(_as_it_was(plan), state), 0
     if state.get("version") != _VERSION:
         raise RequestError(
             f"the state is of version {state.get('version')!r}, and this release of petastore reads {_VERSION}"
@@ -90,4 +91,10 @@ def resume_place(
         or not isinstance(state.get("begin"), Mapping)
     ):
         raise RequestError(f"{dict(state)!r:.300} is a damaged state of workers")
-    return *resume(plan, state["begin"]), given
+    return *resume(_as_it_was(plan), state["begin"]), given
+
+
+def _as_it_was(plan: Plan) -> Plan:
+    """The plan, asked so that it goes on in the order of a state: what was made is counted in that order."""
+    order = dataclasses.replace(plan.request.order, dealt_to=None)
+    return dataclasses.replace(plan, request=dataclasses.replace(plan.request, order=order))
