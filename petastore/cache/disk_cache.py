@@ -34,7 +34,7 @@ from petastore.cache.writing import Writing
 from petastore.errors import CacheBypassWarning, RequestError, StorageError
 from petastore.forks import Lock
 
-__all__ = ["DiskCache"]
+__all__ = ["DiskCache", "has_cache"]
 
 Fetch: TypeAlias = Callable[[], Any]
 """Gives bytes, as any C-contiguous buffer."""
@@ -449,6 +449,15 @@ class DiskCache:
                 CacheBypassWarning,
                 stacklevel=2,
             )
+
+
+def has_cache(location: str | os.PathLike[str] | None = None) -> bool:
+    """Whether there is a cache at a location; nothing is made there.
+
+    Raises:
+        RequestError: It is no local directory.
+    """
+    return (cache_location(location) / _FOLDER).is_dir()
 
 
 def _opened(location: str, limit: int | None) -> DiskCache:

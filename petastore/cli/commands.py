@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 import petastore
+from petastore.cli import cache
 from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
 from petastore.cli.copy import copy
 from petastore.cli.generate_metadata import generate_metadata
@@ -73,3 +74,4 @@ app.command(short_help="Write a manifest and schema for Parquet of others.")(gen
 app.command()(migrate)
 app.command()(export)
 app.command(short_help="Copy a dataset, or a part of it, with Spark.")(copy)
+app.add_typer(cache.app, name="cache")

@@ -18,7 +18,7 @@ from petastore.drawing import draw
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
-from petastore.plan.batches.residency import at_hand_bytes, room_rows
+from petastore.plan.batches.residency import at_hand_bytes, needed_from_to, room_rows
 from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span, Walk
 from petastore.plan.batches.tail import EpochBatches, lanes_of
 from petastore.plan.cursor import Cursor
@@ -179,6 +179,21 @@ class Plan:
             RequestError: Ranks planned different data, or two of them the same shard; both sides' facts are named.
         """
         assert_agreed(self.facts(), all_gather)
+
+    def row_groups(self, epoch: int) -> NDArray[np.int64]:
+        """The row groups that this rank reads in an epoch, in the order in which it needs them, shape (row groups,).
+
+        Those of full batches; the last batch of an epoch may have rows of a few more.
+
+        Example:
+            >>> from petastore.plan.request import Order
+            >>> order = Order(7, True, False, lanes=2, block_rows=1)
+            >>> Plan(Inventory.of_rows([4] * 6), ReadRequest(("id",), order, Shard(1, 2))).row_groups(0).tolist()
+            [0, 2, 4]
+        """
+        order = EpochOrder(self.rows, self.order_in(epoch), epoch)
+        groups, first, _ = needed_from_to(order.pieces().of_lanes(lanes_of(self.request.shard, order.lanes)))
+        return groups[np.argsort(first, kind="stable")]
 
     def unit(self, group: int) -> ReadUnit:
         """The work item that reads a row group, given by its number in the dataset."""

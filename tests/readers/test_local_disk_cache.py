@@ -111,6 +111,19 @@ def test_another_reader_finds_what_one_has_kept(remote: Remote) -> None:
         assert later.diagnostics["cache_hits"] == CHUNKS
 
 
+def test_a_rank_keeps_its_row_groups_unless_asked_otherwise(remote: Remote) -> None:
+    def epochs(**asked: Any) -> list[list[tuple[Any, ...]]]:
+        with remote.reader(cur_shard=0, shard_count=2, num_epochs=2, **asked) as reader:
+            assert reader.plan.request.order.dealt_to == (None if asked else 2)
+            rows = [row for batch in reader.batches(500) for row in zip(*(batch[name] for name in batch), strict=True)]
+        return [sorted(rows[: len(rows) // 2]), sorted(rows[len(rows) // 2 :])]
+
+    first, second = epochs()
+    assert first == second
+    first, second = epochs(reshuffle="epoch")
+    assert first != second
+
+
 def test_readers_that_begin_together_fetch_each_chunk_once(remote: Remote) -> None:
     remote.proxy.begin(Faults(latency_s=0.02))
 
@@ -135,7 +148,7 @@ def test_readers_that_begin_together_fetch_each_chunk_once(remote: Remote) -> No
     ids=lambda asked: next(iter(asked)),
 )
 def test_whatever_is_asked_the_rows_are_those_of_a_reader_without_a_cache(asked: Any, remote: Remote) -> None:
-    asked = {"selection_cache": False, "num_epochs": 2, **asked}
+    asked = {"selection_cache": False, "num_epochs": 2, "reshuffle": "epoch", **asked}
     with remote.reader(cache_type=None, **asked) as reader:
         expected = rows_of(reader)
         assert not any(count for name, count in reader.diagnostics.items() if name.startswith("cache_"))

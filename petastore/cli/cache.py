@@ -1,0 +1,200 @@
+"""`petastore cache`: what the local disk cache has, filling it beforehand, and giving its disk back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal as people_bytes
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
+from petastore.cli.render import counted
+from petastore.errors import RequestError
+
+if TYPE_CHECKING:
+    from petastore.cache.disk_cache import DiskCache
+    from petastore.cache.metrics import CacheContents
+    from petastore.cli.warm import Warmed
+    from petastore.plan.request import Shard
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Show, fill and empty the local disk cache of column chunks.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_Location = Annotated[
+    Path | None,
+    typer.Option("--location", help="The cache's directory; by default the user's, or PETASTORE_CACHE."),
+]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print the same as JSON, sizes in bytes.")]
+
+
+@app.command()
+def info(location: _Location = None, as_json: _AsJson = False, debug: Debug = False) -> None:
+    """Show what the cache has, of all processes."""
+    with errors_in_one_line(debug=debug), _cache_there(location) as cache:
+        found = cache.info()
+        if as_json:
+            _print_json(dataclasses.asdict(found) | {"location": str(found.location)})
+        else:
+            _show(_contents_rows(found), _contents_line(found))
+
+
+@app.command()
+def warm(
+    url: Annotated[str, typer.Argument(help="A dataset in an object store or on a web server.", metavar="URL")],
+    columns: Annotated[
+        list[str] | None, typer.Option(help="Columns of this name, or that this expression matches; repeatable.")
+    ] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="What rank I of N reads, from 0; all rows by default.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="The seed of the training, where one is given to its reader.")
+    ] = None,
+    shuffle_rows: Annotated[bool, typer.Option("--shuffle-rows", help="The training shuffles rows.")] = False,
+    shuffle_row_groups: Annotated[
+        bool, typer.Option(help="The training permutes row groups, as readers do by default.")
+    ] = True,
+    location: _Location = None,
+    limit: Annotated[int | None, typer.Option(metavar="BYTES", help="Bytes that the cache may have.")] = None,
+    as_json: _AsJson = False,
+    storage_options: StorageOptions = "{}",
+    debug: Debug = False,
+) -> None:
+    """Fetch what a training will read into the cache, what it needs first before the rest."""
+    with errors_in_one_line(debug=debug):
+        from petastore.cli.warm import warm as warmed
+        from petastore.dataset import open_dataset
+
+        rank = _shard(shard)
+        dataset = open_dataset(url, storage_options=json_options(storage_options)).with_cache(location, limit=limit)
+        plan = dataset.plan(
+            columns=columns or None,
+            seed=seed,
+            shuffle_row_groups=shuffle_row_groups,
+            shuffle_rows=shuffle_rows,
+            shard=rank,
+        )
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("fetching", total=None)
+            found = warmed(dataset, plan, progress=lambda done, total: bar.update(task, completed=done, total=total))
+        if as_json:
+            _print_json(dataclasses.asdict(found))
+        else:
+            _show(_warmed_rows(found), _warmed_line(found))
+
+
+@app.command()
+def prune(location: _Location = None, as_json: _AsJson = False, debug: Debug = False) -> None:
+    """Remove what nobody needs: what killed processes left, and what is no entry."""
+    with errors_in_one_line(debug=debug), _cache_there(location) as cache:
+        _freed(cache.prune(), cache, as_json=as_json)
+
+
+@app.command()
+def clear(location: _Location = None, as_json: _AsJson = False, debug: Debug = False) -> None:
+    """Remove all entries; who reads from them now goes on, and fetches the next ones."""
+    with errors_in_one_line(debug=debug), _cache_there(location) as cache:
+        _freed(cache.clear(), cache, as_json=as_json)
+
+
+def _cache_there(location: Path | None) -> DiskCache:
+    """The cache at a location; none is made there."""
+    from petastore.cache.disk_cache import DiskCache, has_cache
+    from petastore.cache.location import cache_location
+
+    if not has_cache(location):
+        raise RequestError(
+            f"there is no cache at {cache_location(location)}; name the one that readers have as cache_location with "
+            "--location"
+        )
+    return DiskCache(location)
+
+
+def _shard(text: str | None) -> Shard | None:
+    """The shard of `--shard I/N`."""
+    from petastore.plan.request import Shard
+
+    if text is None:
+        return None
+    index, found, count = text.partition("/")
+    if not (found and index.isdecimal() and count.isdecimal()):
+        raise RequestError(f"--shard {text}: it is written as I/N, such as 0/8 for the first of eight ranks")
+    return Shard(int(index), int(count))
+
+
+def _freed(size: int, cache: DiskCache, *, as_json: bool) -> None:
+    left = cache.info()
+    if as_json:
+        _print_json({"freed_bytes": size, "entries": left.entries, "entry_bytes": left.entry_bytes})
+    else:
+        has = f"{_entries(left.entries)} of {people_bytes(left.entry_bytes)} are left"
+        _show([], f"{people_bytes(size)} freed, {has}")
+
+
+def _contents_rows(found: CacheContents) -> list[tuple[str, str]]:
+    return [
+        ("cache", str(found.location)),
+        ("entries", f"{found.entries:,}, {people_bytes(found.entry_bytes)} ({found.entry_bytes:,} bytes)"),
+        ("ledger", people_bytes(found.ledger_bytes)),
+        ("limit", f"{people_bytes(found.limit)} ({found.limit:,} bytes)"),
+        ("readers", f"{found.readers:,} have announced what they will need"),
+    ]
+
+
+def _contents_line(found: CacheContents) -> str:
+    used = found.entry_bytes + found.ledger_bytes
+    return f"{_entries(found.entries)}, {people_bytes(used)} of {people_bytes(found.limit)} ({used / found.limit:.0%})"
+
+
+def _warmed_rows(found: Warmed) -> list[tuple[str, str]]:
+    chunks = [f"{found.chunks_fetched:,} fetched", f"{found.chunks_there:,} there already"]
+    if found.chunks_not_kept:
+        chunks.append(f"{found.chunks_not_kept:,} not kept")
+    rows = [
+        ("chunks", ", ".join(chunks)),
+        ("storage", f"{counted(found.requests, 'request')}, {people_bytes(found.bytes_fetched)}"),
+    ]
+    if found.row_groups_without_room:
+        rows.append(("no room", f"for {counted(found.row_groups_without_room, 'row group')}, which are needed last"))
+    return rows
+
+
+def _warmed_line(found: Warmed) -> str:
+    everything = found.row_groups + found.row_groups_without_room
+    fetched = people_bytes(found.bytes_fetched)
+    return f"{found.row_groups:,} of {counted(everything, 'row group')} in the cache, {fetched} fetched"
+
+
+def _entries(number: int) -> str:
+    return f"{number:,} {'entry' if number == 1 else 'entries'}"
+
+
+def _show(rows: list[tuple[str, str]], line: str) -> None:
+    """Some facts, a line each, and one line that says it all."""
+    console = Console()
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, Text(value))
+    if rows:
+        console.print(table)
+    console.print(Text(line, style="bold green"), soft_wrap=True)
+
+
+def _print_json(facts: dict[str, Any]) -> None:
+    json.dump(facts, sys.stdout, indent=2, ensure_ascii=False)
+    print()
