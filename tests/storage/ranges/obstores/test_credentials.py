@@ -47,7 +47,7 @@ def test_what_goes_wrong_is_raised_as_it_is_before_obstore_sees_it() -> None:
     def refresh() -> None:
         raise PermissionError("the key is of no use")
 
-    found = types.SimpleNamespace(credentials=types.SimpleNamespace(token="t", expiry=None), maybe_refresh=refresh)
+    found = types.SimpleNamespace(credentials=types.SimpleNamespace(token=TOKEN, expiry=None), maybe_refresh=refresh)
     settings = google_settings({}, "http://127.0.0.1:1")
     assert settings is not None
     with pytest.raises(PermissionError, match="the key is of no use"):
