@@ -18,6 +18,7 @@ from petastore.drawing import draw
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
+from petastore.plan.batches.load_order import LoadOrder, Stretch, load_order
 from petastore.plan.batches.residency import at_hand_bytes, needed_from_to, room_rows
 from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span, Walk
 from petastore.plan.batches.tail import EpochBatches, lanes_of
@@ -241,10 +242,24 @@ class Plan:
         )
 
     def _walk(self, pace: Pace, order: Order | None = None) -> Walk:
-        order = order or self.request.order
+        return Walk([self._source(order or self.request.order)], min(pace.most_rows, self.num_rows))
+
+    def _source(self, order: Order) -> Source:
         own_lanes = lanes_of(self.request.shard, self._lanes_in(order))
-        source = Source(self.rows, self.num_rows, order, self.selection, own_lanes, given=self.num_rows)
-        return Walk([source], min(pace.most_rows, self.num_rows))
+        return Source(self.rows, self.num_rows, order, self.selection, own_lanes, given=self.num_rows)
+
+    def load_order(self, after: Cursor) -> LoadOrder:
+        """Which row groups this rank loads from a cursor on, in order: in the rest of its epoch and in the next.
+
+        The next one is told after the last one, too: who reads again goes on with it.
+        """
+        rows, order = self.num_rows, self.order_in(after.epoch)
+        begin, end = after.epoch * rows + after.position, (after.epoch + 1) * rows
+        sources, stretches = [self._source(order)], [Stretch(begin, end, rows)]
+        if order != self.order_in(after.epoch + 1):
+            sources.append(self._source(self.order_in(after.epoch + 1)))
+            stretches = [Stretch(begin, end, 0), Stretch(end, end, rows)]
+        return load_order(sources, stretches, Cursor(after.epoch + 1, 0, after.first_epoch))
 
     def at_hand_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
         """Most bytes of row groups that this rank keeps at a time in the first epoch.

@@ -34,6 +34,7 @@ from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
+from petastore.plan.batches.load_order import LoadOrder, Stretch, load_order
 from petastore.plan.batches.residency import at_hand_bytes, room_rows
 from petastore.plan.batches.spans import EpochOfBatches, Pace, Source, Span, Walk
 from petastore.plan.batches.tail import EpochBatches, lanes_of
@@ -56,6 +57,9 @@ Stop: TypeAlias = Literal["first_exhausted", "all_exhausted", "cycle"]
 
 Batching: TypeAlias = Literal["mixed", "per_source"]
 """Which sources a batch has rows of; see `Mixture.batching`."""
+
+_ROUNDS = 16
+"""How often a source may start over in what is told at a time of the order in which row groups are loaded."""
 
 _ENDLESS = 2**44
 """Positions of an epoch of `cycle`: more than anyone trains on, and few enough to count 2**18 passes in 64 bits."""
@@ -400,6 +404,28 @@ class Mixture:
         most_rows = pace.most_rows if self.stop == "cycle" else min(pace.most_rows, self.num_rows)
         batches_of = functools.partial(self._epoch_batches, size)
         return Walk(self._sources, most_rows).epochs(batches_of, pace, after=after or Cursor(), epochs=self.epochs)
+
+    def load_order(self, after: Cursor) -> LoadOrder:
+        """Which row groups this rank loads from a cursor on, in order; see `Plan.load_order`.
+
+        Of a source that starts over many times in an epoch, and of an epoch that never ends, some is told at a time.
+        """
+        given, line = self._rows_given, self._line
+        taken = after.taken if isinstance(after, MixedCursor) else line.counts(after.position)
+        rounds = zip(self.sources, self.rows_per_source, strict=True)
+        step = min(max(_ROUNDS * source.num_rows * self.num_rows // rows, 1) for source, rows in rounds)
+        more = line.counts(min(step, self.num_rows))
+        position = after.position + min(step, self.num_rows)
+        if position >= (_ENDLESS if self.stop == "cycle" else self.num_rows):
+            ends, then = given, Cursor(after.epoch + 1, 0, after.first_epoch)
+        else:
+            ends = tuple(before + each for before, each in zip(taken, more, strict=True))
+            then = MixedCursor(after.epoch, position, after.first_epoch, ends)
+        stretches = [
+            Stretch(after.epoch * of_epoch + before, after.epoch * of_epoch + end, each)
+            for of_epoch, before, end, each in zip(given, taken, ends, more, strict=True)
+        ]
+        return load_order(self._sources, stretches, then)
 
     def _epoch_batches(self, batch_size: int, begin: Cursor) -> EpochOfBatches:
         shard = self.request.shard
