@@ -110,7 +110,7 @@ def cost_of_room() -> bool:
 
     class Reader:
         future = Future.of(words, np.concatenate([random.permutation(MANY), random.permutation(MANY)]))
-        position = 0
+        position = begun = 0
 
     reader, priorities, sizes, taken = Reader(), Priorities(MANY), np.ones(MANY, np.int64), []
     began = time.perf_counter()

@@ -23,6 +23,7 @@ from petastore.cache.writing import Writing
 __all__ = ["Announcement", "announced"]
 
 _SHARE = 64
+_MOST_USES = 1 << 22
 
 
 class Announcement:
@@ -40,12 +41,19 @@ class Announcement:
         self._ledger = ledger
         self._file = file
         self.uses = uses
-        """How many uses others know of: the disk sets a bound."""
+        """How many positions of the order others know of: the disk sets a bound."""
 
-    def move_to(self, position: int) -> None:
-        """Says how many uses were begun: `position` of the order, those that are asked for now included."""
+    def move_to(self, position: int, begun: int | None = None) -> None:
+        """Says how far the reader has come.
+
+        Args:
+            position: How many positions of the order are over, or are asked for now by the only thread that asks.
+            begun: How many were begun, these included, where several are asked for at a time: those that are not over
+                yet are still needed. None is no more.
+        """
         if self._file is not None and self._file.fd >= 0:
-            note_position(self._file.fd, min(max(position, 0), self.uses))
+            begun = position if begun is None else begun
+            note_position(self._file.fd, *(min(max(each, 0), self.uses) for each in (position, begun)))
 
     def close(self) -> None:
         """Takes it back; again does nothing."""
@@ -68,24 +76,37 @@ class Announcement:
         self.close()
 
 
-def announced(folder: Folder, ledger: Ledger, keys: Sequence[str], order: NDArray[np.int64]) -> Announcement:
+def announced(
+    folder: Folder, ledger: Ledger, keys: Sequence[str] | NDArray[np.uint64], order: NDArray[np.int64]
+) -> Announcement:
     """Writes a future down for all processes that share a cache.
 
     Args:
         folder: Of the cache.
         ledger: Of the same.
-        keys: Of entries.
-        order: The numbers of the keys in the order of their use; shape (uses,). What takes more than a 64th of the
-            cache is left out from the end.
+        keys: Of entries; or words of keys, shape (n,) or (n, k).
+        order: The numbers of the keys in the order of their use, or -1; shape (positions,). What takes more than a
+            64th of the cache is left out from the end, as is what is beyond four million uses: a cache has at most a
+            million entries.
 
     Raises:
         OSError: It cannot be written.
     """
-    used, numbers = np.unique(order[: uses_within(ledger.most // _SHARE)], return_inverse=True)
-    future = Future.of(first_words([digest_of(keys[number]) for number in used.tolist()]), numbers)
-    data = future_bytes(future)
+    together = 1 if isinstance(keys, Sequence) or keys.ndim == 1 else max(keys.shape[1], 1)
+    uses = np.cumsum(order >= 0)
+    most = min(uses_within(ledger.most // _SHARE), _MOST_USES) // together
+    order = order[: int(np.searchsorted(uses, most, side="right"))]
+    is_used = np.zeros(len(keys), np.bool_)
+    is_used[order[order >= 0]] = True
+    used = np.flatnonzero(is_used)
+    if isinstance(keys, Sequence):
+        words = first_words([digest_of(keys[number]) for number in used.tolist()])
+    else:
+        words = keys[used]
+    numbers = np.where(order >= 0, np.searchsorted(used, order), -1)
+    data = future_bytes(Future.of(words, numbers))
     digest = secrets.token_bytes(16)
     with Writing(folder, ledger, digest) as writing:
         if not writing.write(len(data), lambda fd, _: write_all(fd, data, 0), has_to=True):
             return Announcement()
-        return Announcement(ledger, writing.place(folder.futures / digest.hex(), FUTURE), len(numbers))
+        return Announcement(ledger, writing.place(folder.futures / digest.hex(), FUTURE), len(order))

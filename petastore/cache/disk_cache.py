@@ -20,6 +20,7 @@ from petastore.cache.announcement import Announcement, announced
 from petastore.cache.entry_file import (
     HEADER,
     DamagedEntryError,
+    Key,
     MappedEntry,
     digest_of,
     map_entry,
@@ -136,7 +137,7 @@ class DiskCache:
 
     # One entry
 
-    def entry(self, key: str, fetch: Fetch, *, size: int | None = None) -> Entry:
+    def entry(self, key: str | Key, fetch: Fetch, *, size: int | None = None) -> Entry:
         """The bytes under a key, from the disk, or else fetched and kept.
 
         Who wants a key that is being fetched, in any thread or process, waits for it, and fetches only where nothing
@@ -154,13 +155,13 @@ class DiskCache:
         """
         return Entry(self._entry, key, fetch, size)
 
-    def _entry(self, key: str, fetch: Fetch, size: int | None) -> MappedEntry | FetchedEntry:
+    def _entry(self, key: str | Key, fetch: Fetch, size: int | None) -> MappedEntry | FetchedEntry:
         (entry,) = self._several([key], lambda _: [fetch()], [size])
         return entry
 
     @contextlib.contextmanager
     def entries(
-        self, keys: Sequence[str], fetch: FetchSeveral, *, sizes: Sequence[int | None]
+        self, keys: Sequence[str | Key], fetch: FetchSeveral, *, sizes: Sequence[int | None]
     ) -> Iterator[list[memoryview]]:
         """Several entries, each as `entry` gives it; those that are not there are fetched by one call.
 
@@ -190,7 +191,7 @@ class DiskCache:
                 entry.close()
 
     def _several(
-        self, keys: Sequence[str], fetch: FetchSeveral, sizes: Sequence[int | None]
+        self, keys: Sequence[str | Key], fetch: FetchSeveral, sizes: Sequence[int | None]
     ) -> list[MappedEntry | FetchedEntry]:
         asked = _Asked([digest_of(key) for key in keys], sizes)
         for number, digest in enumerate(asked.digests):
@@ -304,7 +305,7 @@ class DiskCache:
         except OSError as problem:
             self._bypass(problem)
 
-    def discard(self, keys: Iterable[str]) -> None:
+    def discard(self, keys: Iterable[str | Key]) -> None:
         """Removes entries that were kept as they were fetched, and turned out to be of no use. Views stay valid.
 
         Example:
@@ -338,15 +339,19 @@ class DiskCache:
 
     # All entries
 
-    def announce(self, keys: Sequence[str], order: Sequence[int] | NDArray[np.integer[Any]]) -> Announcement:
+    def announce(
+        self, keys: Sequence[str] | NDArray[np.uint64], order: Sequence[int] | NDArray[np.integer[Any]]
+    ) -> Announcement:
         """Says what a reader will use, in which order: the rest of this epoch and the next, say.
 
         What is announced last is kept before what is needed later, by this or any other reader, and all of it before
         what nobody has announced. Before it asks for the entry at place `n` of the order, the reader moves to `n + 1`.
 
         Args:
-            keys: Of entries, each once.
-            order: The numbers of the keys in the order of their use, fewer than 2³²; shape (uses,).
+            keys: Of entries, each once. Or the words of keys (`petastore.cache.Key`), shape (n,); or (n, k), of
+                k that are used together.
+            order: The numbers of the keys in the order of their use, fewer than 2³²; -1 where none is used. Shape
+                (positions,).
 
         Returns:
             The announcement, to be closed when another takes its place, or the reader ends.
@@ -367,9 +372,9 @@ class DiskCache:
             3
         """
         numbers = np.asarray(order, np.int64)
-        if numbers.ndim != 1 or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(keys)):
+        if numbers.ndim != 1 or (len(numbers) and not -1 <= numbers.min() <= numbers.max() < len(keys)):
             raise RequestError(
-                f"an order of {len(keys):,} keys has numbers from 0 to {len(keys) - 1:,} in one dimension"
+                f"an order of {len(keys):,} keys has numbers from 0 to {len(keys) - 1:,} in one dimension, or -1"
             )
         if self._ledger is None:
             return Announcement()

@@ -21,6 +21,7 @@ import os
 import stat
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 from petastore.cache.checksum import SIZE, checksum
 
@@ -28,6 +29,7 @@ __all__ = [
     "BLOCK",
     "HEADER",
     "DamagedEntryError",
+    "Key",
     "MappedEntry",
     "digest_of",
     "map_entry",
@@ -51,17 +53,35 @@ HEADER = _HEAD.size + SIZE
 _FOREIGN = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 
 
+class Key(NamedTuple):
+    """A key whose word is chosen: who announces a use may know the word before the rest, such as a version, is known.
+
+    Any number of entries may have one word. They are needed when it is announced.
+    """
+
+    word: int
+    """By what announcements know the entry: 64 bits, unlike those of other entries."""
+
+    name: str
+    """What the bytes are, with their version."""
+
+
 class DamagedEntryError(Exception):
     """What lies there is not what was written under the key; it never leaves the cache."""
 
 
-def digest_of(key: str) -> bytes:
-    """The 16 bytes by which a key is known on disk.
+def digest_of(key: str | Key) -> bytes:
+    """The 16 bytes by which a key is known on disk; announcements know it by the first eight.
 
     Example:
         >>> digest_of("part-0.parquet@7:3:image").hex()
         '7ec576680b1ee25df966f329bc028b61'
+        >>> digest_of(Key(1, "part-0.parquet@7:3:image")).hex()
+        '0100000000000000be8231110913ee6a'
     """
+    if isinstance(key, Key):
+        name = hashlib.blake2b(key.name.encode("utf-8", "surrogatepass"), digest_size=8)
+        return key.word.to_bytes(8, "little") + name.digest()
     return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

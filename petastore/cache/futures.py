@@ -1,10 +1,11 @@
 """Announced futures in files, so that all processes that share a cache see them.
 
 ```text
- 0  8  petaftr1
- 8 16  entries, uses     how many
-24 12  checksum          of the 24 bytes before and of what follows the header
-40  8  position          how far the reader has come; written as it moves on
+ 0  8  petaftr2
+ 8 24  entries, uses, positions    how many
+32 12  checksum          of the 32 bytes before and of what follows the header
+48  8  position          how many positions are over; written as the reader moves on
+56  8  begun             how many were begun, these included; as well
 64     words, uses       as `Future` has them
 ```
 
@@ -27,9 +28,10 @@ from petastore.cache.next_use import Future
 
 __all__ = ["FutureFile", "future_bytes", "note_position", "open_futures", "uses_within"]
 
-_HEAD = struct.Struct("<8sQQ")
-_MAGIC = b"petaftr1"
-_POSITION_AT = 40
+_HEAD = struct.Struct("<8sQQQ")
+_MAGIC = b"petaftr2"
+_POSITION_AT = 48
+_POSITIONS = struct.Struct("<QQ")
 _HEADER = 64
 
 
@@ -40,7 +42,7 @@ def future_bytes(future: Future) -> memoryview:
         >>> len(future_bytes(Future.of(np.array([5, 6], np.uint64), np.array([0, 1, 0]))))
         104
     """
-    head = _HEAD.pack(_MAGIC, len(future.words), len(future.uses))
+    head = _HEAD.pack(_MAGIC, len(future.words), len(future.uses), future.length)
     body = memoryview(future.words.astype("<u8").tobytes() + future.uses.astype("<u8").tobytes())
     return memoryview((head + checksum(head, body)).ljust(_HEADER, b"\0") + body)
 
@@ -55,9 +57,9 @@ def uses_within(size: int) -> int:
     return max(size - _HEADER, 0) // 16
 
 
-def note_position(fd: int, position: int) -> None:
-    """Writes down how many uses were begun."""
-    os.pwrite(fd, position.to_bytes(8, "little"), _POSITION_AT)
+def note_position(fd: int, position: int, begun: int) -> None:
+    """Writes down how many positions are over, and how many were begun."""
+    os.pwrite(fd, _POSITIONS.pack(position, begun), _POSITION_AT)
 
 
 class FutureFile:
@@ -77,7 +79,7 @@ class FutureFile:
         header = os.pread(self._fd, _HEADER, 0)
         if len(header) != _HEADER:
             raise ValueError("it has no header")
-        magic, entries, uses = _HEAD.unpack(header[: _HEAD.size])
+        magic, entries, uses, length = _HEAD.unpack(header[: _HEAD.size])
         if magic != _MAGIC or size != _HEADER + 8 * (entries + uses):
             raise ValueError("its header is another's")
         self._mapped = mmap.mmap(self._fd, size, mmap.MAP_SHARED, mmap.PROT_READ)
@@ -85,8 +87,8 @@ class FutureFile:
         if checksum(header[: _HEAD.size], body) != header[_HEAD.size : _HEAD.size + SIZE]:
             raise ValueError("its checksum is wrong")
         words = np.frombuffer(body, np.dtype("<u8"))
-        self.future = Future(words[:entries], words[entries:])
-        self._position = np.frombuffer(self._mapped, np.dtype("<u8"), 1, _POSITION_AT)
+        self.future = Future(words[:entries], words[entries:], length)
+        self._position = np.frombuffer(self._mapped, np.dtype("<u8"), 2, _POSITION_AT)
 
     def __del__(self) -> None:
         fd = getattr(self, "_fd", -1)
@@ -95,8 +97,13 @@ class FutureFile:
 
     @property
     def position(self) -> int:
-        """Uses that its reader has begun."""
-        return min(int(self._position[0]), len(self.future.uses))
+        """Positions that are over."""
+        return min(int(self._position[0]), self.future.length)
+
+    @property
+    def begun(self) -> int:
+        """Positions that its reader has begun."""
+        return min(int(self._position[1]), self.future.length)
 
     @property
     def is_living(self) -> bool:

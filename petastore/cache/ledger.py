@@ -154,7 +154,7 @@ class Ledger:
             return None
         self._refresh(table)
         words, latest = first_words([digest]), np.array([LATEST])
-        incoming = _NEEDED_NOW if has_to else int(self._priorities.when(words, latest)[0])
+        incoming = _NEEDED_NOW if has_to else int(self._priorities.when(words, latest, are_in_use=True)[0])
         return self._priorities.victims(table.size[: table.rows], need, rows, incoming)
 
     def _refresh(self, table: Table) -> None:

@@ -8,6 +8,7 @@ What no reader wants goes before all that is wanted, and among itself by recency
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Protocol, Self
 
@@ -49,18 +50,28 @@ class Future:
     uses: NDArray[np.uint64]
     """A use each, ascending: the number of the entry in the upper half, the position in the lower; shape (uses,)."""
 
+    length: int
+    """Positions of the order; there may be none, one or several uses at each."""
+
     @classmethod
     def of(cls, words: NDArray[np.uint64], order: NDArray[np.int64]) -> Self:
         """A future from entries and the order of their use.
 
         Args:
-            words: Shape (n,).
-            order: Numbers of entries, fewer than 2³² of them; shape (uses,).
+            words: Shape (n,); or (n, k), of k entries that are used together.
+            order: Numbers in [0, n), fewer than 2³² of them, or -1 where none of the entries is used; shape
+                (positions,).
+
+        Example:
+            >>> future = Future.of(np.array([[70, 71], [80, 81]], np.uint64), np.array([1, -1, 0]))
+            >>> future.next_use(np.array([81, 71], np.uint64), position=0).tolist(), future.length
+            ([0, 2], 3)
         """
-        ascending, numbers = np.unique(words, return_inverse=True)
-        uses = (numbers.astype(np.uint64)[order] << _POSITION) | np.arange(len(order), dtype=np.uint64)
-        uses.sort()
-        return cls(ascending, uses)
+        ascending, inverse = np.unique(words, return_inverse=True)
+        numbers = inverse.astype(np.uint64).reshape(len(words), math.prod(words.shape[1:]))
+        positions = np.flatnonzero(order >= 0)
+        uses = (numbers[order[positions]] << _POSITION) | positions.astype(np.uint64)[:, None]
+        return cls(ascending, np.sort(uses.ravel()), len(order))
 
     def next_use(self, words: NDArray[np.uint64], position: int) -> NDArray[np.int64]:
         """The first position of each entry that is not before one, or `NEVER`; shape (n,), as `words`."""
@@ -82,7 +93,11 @@ class Moving(Protocol):
 
     @property
     def position(self) -> int:
-        """Uses that were begun."""
+        """Uses that are over."""
+
+    @property
+    def begun(self) -> int:
+        """Uses that were begun, these included: what is used now has another use only behind them."""
 
 
 class Priorities:
@@ -143,12 +158,20 @@ class Priorities:
         passed = sum(reader.position - began for reader, began in zip(self._readers, self._began, strict=True))
         return passed // max(len(self._readers), 1)
 
-    def when(self, words: NDArray[np.uint64], used: NDArray[np.int64]) -> NDArray[np.int64]:
-        """When entries are needed; the greatest goes first. Shape (n,), as of the arguments."""
+    def when(
+        self, words: NDArray[np.uint64], used: NDArray[np.int64], *, are_in_use: bool = False
+    ) -> NDArray[np.int64]:
+        """When entries are needed; the greatest goes first. Shape (n,), as of the arguments.
+
+        Args:
+            words: The entries.
+            used: When they were last used.
+            are_in_use: They are used now: a use that was begun may be this one, and another one counts.
+        """
         distance = np.full(len(words), NEVER, np.int64)
         for reader in self._readers:
             position = reader.position
-            uses = reader.future.next_use(words, position)
+            uses = reader.future.next_use(words, max(reader.begun, position) if are_in_use else position)
             np.minimum(distance, np.where(uses == NEVER, NEVER, uses - position), out=distance)
         return np.where(distance == NEVER, NEVER + LATEST - np.clip(used, 0, LATEST), distance + self._now)
 

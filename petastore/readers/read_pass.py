@@ -44,6 +44,7 @@ class Pass:
         self._received = begin
         self._handout: Handout | None = None  # the last one, whatever it gives
         self._pipeline: Pipeline | None = None
+        self._loads: Loads | None = None
         self._end: _End | None = None
         self._is_stopped = False
 
@@ -118,7 +119,8 @@ class Pass:
         arena = None if loading.extended else loading.memory.arena(assembly.layout, plan.room_rows)
         # Row groups that were read together are in memory until the last of them is not needed any more.
         sizes = plan.inventory.decoded_bytes if execution.workers.memory_budget is None else None
-        loads = Loads(execution.source, plan.inventory, loading, arena, pool, sizes)
+        foresight = loading.foresight(execution.source, plan, self.cursor)
+        loads = self._loads = Loads(execution.source, plan.inventory, loading, arena, pool, sizes, foresight)
         pipeline = self._pipeline = Pipeline(
             plan.spans(batch_size, rows_per_span=pace.rows_per_span, after=self.cursor),
             load=loads.submit,
@@ -143,6 +145,9 @@ class Pass:
         if pipeline is not None:
             pipeline.close()
             pipeline.join()
+        loads, self._loads = self._loads, None
+        if loads is not None:
+            loads.close()  # also where nobody comes to the end of the pass
 
     def tell_end(self) -> None:
         """Tells the calling thread that the pass is over."""

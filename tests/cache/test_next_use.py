@@ -21,6 +21,10 @@ class Reader:
     future: Future
     position: int = 0
 
+    @property
+    def begun(self) -> int:
+        return self.position
+
 
 def words(numbers: Any) -> NDArray[np.uint64]:
     return (np.asarray(numbers, np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from petastore.dataset import Dataset
 from petastore.errors import DecodeError
 from petastore.inventory import DataFile, Inventory
+from petastore.plan.cursor import Cursor
 from petastore.readers.loaded.arena import Arena
+from petastore.readers.loaded.foresight import Foresight, Ordered, ReadSource
 from petastore.readers.loaded.loader import Read, RowGroupLoader
 from petastore.readers.loaded.memory import Memory
 from petastore.readers.loaded.row_group import LoadedRowGroup
@@ -102,6 +104,22 @@ class Loading:
             tuple(loaders), tuple(first_groups), memory, functools.partial(OpenFiles, verified=Verified(), **idle)
         )
 
+    def foresight(self, source: Readable, plan: Ordered, begin: Cursor) -> Foresight | None:
+        """What tells caches of a pass from a cursor on; None where nothing is kept.
+
+        Args:
+            source: Where row groups are.
+            plan: In which order they are loaded.
+            begin: Where the pass begins.
+        """
+        of_each = zip(source.datasets, self.first_groups, self.loaders, strict=True)
+        sources = [
+            ReadSource(dataset, first, tuple(loader.fields))
+            for dataset, first, loader in of_each
+            if dataset.kept.cache is not None
+        ]
+        return Foresight(plan, sources, begin) if sources else None
+
     def source_of(self, group: int) -> int:
         """Which of the datasets a row group is of, given its number."""
         return bisect.bisect_right(self.first_groups, group) - 1
@@ -119,6 +137,7 @@ class Loads:
         arena: Where they stand together; None where they are arrays of their own.
         pool: Whose workers load them.
         sizes: Of each row group: its bytes. One task loads several small ones; None is none but one.
+        foresight: Is told what is planned and what begins; None where nobody wants to know.
     """
 
     def __init__(
@@ -129,7 +148,9 @@ class Loads:
         arena: Arena | None,
         pool: Pool,
         sizes: NDArray[np.int64] | None,
+        foresight: Foresight | None = None,
     ) -> None:
+        self._foresight = foresight
         self._datasets, self._inventory, self._loading, self._arena = source.datasets, inventory, loading, arena
         self._pool, self._sizes = pool, sizes
         self._files = loading.files_of_pass()
@@ -145,6 +166,8 @@ class Loads:
         """
         loaded: dict[int, Future[LoadedRowGroup]] = {}
         workers = self._pool.workers
+        if self._foresight is not None:
+            asked = [asked[number] for number in self._foresight.plans([group for group, _ in asked])]
         for run in runs([group for group, _ in asked], self._sizes, workers):
             if run.stop - run.start == 1:
                 group, read_order = asked[run.start]
@@ -158,6 +181,13 @@ class Loads:
 
     def load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
         """A row group; a future, for other workers may still be at it."""
+        ended = None if self._foresight is None else self._foresight.begins(group)
+        loaded = self._load(group, read_order)
+        if ended is not None:
+            loaded.add_done_callback(ended)
+        return loaded
+
+    def _load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
         file, ordinal = self._place_of(group)
         source, rows = self._loading.source_of(group), int(self._inventory.rows[group])
         read: Read = functools.partial(self._reading[source], file, ordinal)
@@ -170,6 +200,10 @@ class Loads:
 
     def _load_several(self, asked: Sequence[Asked], futures: Sequence[Future[LoadedRowGroup]]) -> None:
         """Several small row groups: together, if they can be, and else one by one."""
+        for (group, _), future in zip(asked, futures, strict=True):
+            ended = None if self._foresight is None else self._foresight.begins(group)
+            if ended is not None:
+                future.add_done_callback(ended)
         made = self._load_together(asked)
         for place, (group, read_order) in enumerate(asked):
             if made is not None:
@@ -177,7 +211,7 @@ class Loads:
             elif self._pool.closed:
                 futures[place].cancel()
             else:
-                settle(futures[place], functools.partial(self.load, group, read_order))
+                settle(futures[place], functools.partial(self._load, group, read_order))
 
     def _load_together(self, asked: Sequence[Asked]) -> list[LoadedRowGroup] | None:
         sources = {self._loading.source_of(group) for group, _ in asked}
@@ -199,8 +233,10 @@ class Loads:
         return inventory.files[inventory.file[group]], int(inventory.ordinal[group])
 
     def close(self) -> None:
-        """Closes files, as soon as nobody reads them."""
+        """Closes files, as soon as nobody reads them, and takes back what caches were told."""
         self._files.close()
+        if self._foresight is not None:
+            self._foresight.close()
 
 
 def runs(groups: Sequence[int], sizes: NDArray[np.int64] | None, workers: int) -> list[slice]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from petastore.inventory import DataFile
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.inventory import DataFile, Inventory
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
@@ -14,12 +18,26 @@ from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.shown import shown_url, without_query
 
 if TYPE_CHECKING:
-    from petastore.cache import DiskCache
+    from petastore.cache import Announcement, DiskCache, Key
 
-__all__ = ["KeptFiles", "keys_of"]
+__all__ = ["KeptFiles", "PlannedChunks", "announced_keys", "keys_of", "words_of"]
 
 _SERVERS = ("endpoint_url", "endpoint", "endpoint_override", "account_name", "account_host", "host", "port")
 """Options of file systems that say which of several servers is asked, where URLs do not."""
+
+
+_MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlannedChunks:
+    """What a plan knows of column chunks, before a footer says where they lie."""
+
+    ordinal: int
+    """Their row group: its number in the file."""
+
+    columns: Mapping[ByteRange, str]
+    """Of each range: the column that it is of."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,6 +49,25 @@ class KeptFiles:
 
     versions: dict[DataFile, FileVersion] = dataclasses.field(default_factory=dict, repr=False)
     """Of files that were asked for: the version that has the footer by which it is read."""
+
+    def announce(
+        self, location: Location, inventory: Inventory, columns: Sequence[str], groups: NDArray[np.int64]
+    ) -> Announcement | None:
+        """Tells all who share the cache which row groups are going to be loaded, in order; None where nothing is kept.
+
+        Args:
+            location: Where the dataset lies.
+            inventory: What exists.
+            columns: Stored columns that are read of them, by their top-level names.
+            groups: Numbers of row groups, or -1 where one of another dataset is loaded; shape (loads,).
+        """
+        if self.cache is None:
+            return None
+        is_loaded = np.zeros(inventory.num_row_groups, np.bool_)
+        is_loaded[groups[groups >= 0]] = True
+        own = np.flatnonzero(is_loaded)
+        words = words_of(location, inventory.files, inventory.file[own], inventory.ordinal[own], columns)
+        return self.cache.announce(words, np.where(groups >= 0, np.searchsorted(own, groups), -1))
 
     def close(self) -> None:
         """Gives open files of the cache back; it opens them again when it is used again."""
@@ -52,9 +89,71 @@ def keys_of(location: Location, file: DataFile, version: FileVersion, ranges: Se
     told = version.strong_etag or f"{version.etag}, {version.modified}".strip(", ")
     if not told:
         return None
-    path = shown_url(without_query(location.join(file.path)))
-    of_file = (_server(location.store), path, version.size, told, file.digest)
+    of_file = (_server(location.store), _path(location, file), version.size, told, file.digest)
     return [repr((*of_file, *one)) for one in ranges]
+
+
+def announced_keys(
+    location: Location, file: DataFile, names: Sequence[str], ranges: Sequence[ByteRange], planned: PlannedChunks
+) -> list[Key]:
+    """The keys of column chunks, with the words by which announcements know them.
+
+    Args:
+        location: Where the dataset lies.
+        file: The file.
+        names: What `keys_of` says of the ranges.
+        ranges: The ranges.
+        planned: Which chunks they are.
+    """
+    from petastore.cache import Key
+
+    columns = [planned.columns[one] for one in ranges]
+    words = words_of(location, [file], np.zeros(1, np.int32), np.array([planned.ordinal]), columns)
+    return [Key(*each) for each in zip(words[0].tolist(), names, strict=True)]
+
+
+def words_of(
+    location: Location,
+    files: Sequence[DataFile],
+    file: NDArray[np.int32],
+    ordinal: NDArray[np.integer[Any]],
+    columns: Sequence[str],
+) -> NDArray[np.uint64]:
+    """By which words announcements know the chunks of some row groups, whatever the version that a storage has of them.
+
+    A rewritten file has another footer, and so other words: nobody is taken to want what is old.
+
+    Args:
+        location: Where the dataset lies.
+        files: Files.
+        file: Of each row group: which of them it is in; shape (groups,).
+        ordinal: Of each row group: its number in the file; shape (groups,).
+        columns: Columns, by their top-level names.
+
+    Returns:
+        Shape (groups, columns).
+    """
+    server, of_files = _server(location.store), np.zeros(len(files), np.uint64)
+    for number in sorted(set(file.tolist())):
+        one = files[number]
+        of_files[number] = _word(repr((server, _path(location, one), one.size, one.digest)))
+    of_groups = _mixed(of_files[file] + (ordinal.astype(np.uint64) + np.uint64(1)) * np.uint64(_MIX[0]))
+    return _mixed(of_groups[:, None] + np.array([_word(name) for name in columns], np.uint64))
+
+
+def _word(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Words that differ in few bits come to differ in half of them."""
+    for shift, factor in ((30, _MIX[1]), (27, _MIX[2])):
+        words = (words ^ (words >> np.uint64(shift))) * np.uint64(factor)
+    return words ^ (words >> np.uint64(31))
+
+
+def _path(location: Location, file: DataFile) -> str:
+    return shown_url(without_query(location.join(file.path)))
 
 
 def _server(store: Any) -> tuple[str, ...]:

@@ -13,10 +13,10 @@ from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
-from petastore.storage.ranges.kept_files import KeptFiles, keys_of
+from petastore.storage.ranges.kept_files import KeptFiles, PlannedChunks, announced_keys, keys_of
 
 if TYPE_CHECKING:
-    from petastore.cache import DiskCache
+    from petastore.cache import DiskCache, Key
 
 __all__ = ["PinnedFiles"]
 
@@ -39,13 +39,16 @@ class PinnedFiles:
         self.fetcher = fetcher
         self._kept = kept or KeptFiles()
 
-    def fetch(self, file: DataFile, footer: bytes, asked: Iterable[ByteRange]) -> FetchedRanges:
+    def fetch(
+        self, file: DataFile, footer: bytes, asked: Iterable[ByteRange], planned: PlannedChunks | None = None
+    ) -> FetchedRanges:
         """Ranges of a file.
 
         Args:
             file: The file.
             footer: The footer by which it is read, as it lies in the file.
             asked: The ranges.
+            planned: Which chunks of a plan they are; None is none.
 
         Raises:
             DatasetChangedError: The file has another footer, or was written to since.
@@ -59,13 +62,18 @@ class PinnedFiles:
         if cache is None:
             return self.fetcher.fetch(file.path, version, asked)
         ranges = sorted(set(asked))
-        keys = keys_of(self.fetcher.location, file, version, ranges)
+        keys = self._keys(file, version, ranges, planned)
         if keys is None:
             return self.fetcher.fetch(file.path, version, ranges)
         return FetchedRanges(version.size, version, self._through(cache, keys, file, version, ranges))
 
     def _through(
-        self, cache: DiskCache, keys: Sequence[str], file: DataFile, version: FileVersion, ranges: Sequence[ByteRange]
+        self,
+        cache: DiskCache,
+        keys: Sequence[str | Key],
+        file: DataFile,
+        version: FileVersion,
+        ranges: Sequence[ByteRange],
     ) -> list[tuple[int, pa.Buffer]]:
         """Where ranges begin, and their bytes: from the cache, and what it does not have by one fetch."""
 
@@ -78,11 +86,18 @@ class PinnedFiles:
             # The memory of a view stays as long as a buffer refers to it.
             return [(one.offset, pa.py_buffer(view)) for one, view in zip(ranges, views, strict=True)]
 
-    def discard(self, file: DataFile, asked: Iterable[ByteRange]) -> None:
+    def discard(self, file: DataFile, asked: Iterable[ByteRange], planned: PlannedChunks | None = None) -> None:
         """Keeps ranges no longer that could not be decoded: they may have been damaged on their way here."""
         cache, version = self._kept.cache, self._kept.versions.get(file)
         if cache is not None and version is not None:
-            cache.discard(keys_of(self.fetcher.location, file, version, sorted(set(asked))) or [])
+            cache.discard(self._keys(file, version, sorted(set(asked)), planned) or [])
+
+    def _keys(
+        self, file: DataFile, version: FileVersion, ranges: Sequence[ByteRange], planned: PlannedChunks | None
+    ) -> Sequence[str | Key] | None:
+        location = self.fetcher.location
+        names = keys_of(location, file, version, ranges)
+        return names if names is None or planned is None else announced_keys(location, file, names, ranges, planned)
 
     def _found(self, file: DataFile, footer: bytes) -> FileVersion:
         place = ByteRange(file.size - _END_BYTES - len(footer), len(footer))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
@@ -23,10 +24,9 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.files.watched_file import open_to_read
 from petastore.storage.footers.footers import Footer, check_unchanged, read_footer, read_tail
-from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
-from petastore.storage.ranges.kept_files import KeptFiles
+from petastore.storage.ranges.kept_files import KeptFiles, PlannedChunks
 from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
@@ -225,7 +225,8 @@ class Reading:
         if isinstance(error, Exception):
             self.opened.source.close()
             if self._pinned is not None:
-                self._pinned.discard(self._file.footer.file, self._chunks())
+                chunks = self._chunks()
+                self._pinned.discard(self._file.footer.file, chunks.columns, chunks)
         if not self.opened.source.closed:
             self._files.keep(self._file, self.opened)
 
@@ -248,13 +249,18 @@ class Reading:
         return _Opened(file.location, file.footer, version, settings, fetched=fetched)
 
     def _fetched(self, pinned: PinnedFiles) -> FetchedRanges:
-        footer = self._file.footer
-        return pinned.fetch(footer.file, footer.encoded, self._chunks())
+        footer, chunks = self._file.footer, self._chunks()
+        return pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks)
 
-    def _chunks(self) -> list[ByteRange]:
+    def _chunks(self) -> PlannedChunks:
         footer = self._file.footer
-        leaves = {leaf: None for columns in self._asked for name in columns for leaf in footer.leaves[name]}
-        return chunk_ranges(footer.metadata, self._ordinal, leaves, footer.file)
+        names = dict.fromkeys(name for columns in self._asked for name in columns)
+        ranges = functools.partial(chunk_ranges, footer.metadata, self._ordinal, file=footer.file)
+        found = dict.fromkeys(ranges(leaves=[leaf for name in names for leaf in footer.leaves[name]]), "")
+        if self._file.kept is not None and self._file.kept.cache is not None:
+            for name in names:
+                found.update(dict.fromkeys(ranges(leaves=footer.leaves[name]), name))
+        return PlannedChunks(self._ordinal, found)
 
     @property
     def reader(self) -> Any:

@@ -1,0 +1,183 @@
+"""Foresight: what caches are told of a pass, from its plan: which row groups will be loaded, and how far it has come.
+
+The plan is asked for the order; nobody notes what was read. It is told for the rest of an epoch and the next, and anew
+when that one begins.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from petastore.cache import Announcement
+from petastore.dataset import Dataset
+from petastore.forks import Lock
+from petastore.plan.batches.load_order import LoadOrder
+from petastore.plan.cursor import Cursor
+
+__all__ = ["Foresight", "Ordered", "ReadSource"]
+
+
+class Ordered(Protocol):
+    """What is asked for the order: a plan or a mixture."""
+
+    def load_order(self, after: Cursor) -> LoadOrder:
+        """Which row groups are loaded from a cursor on."""
+
+
+class ReadSource:
+    """One dataset of a pass.
+
+    Args:
+        dataset: Where its row groups are.
+        first_group: The number of the first of them.
+        columns: Columns that are read from its files.
+    """
+
+    def __init__(self, dataset: Dataset, first_group: int, columns: Sequence[str]) -> None:
+        self._dataset, self._first, self._columns = dataset, first_group, tuple(columns)
+
+    def announced(self, order: LoadOrder) -> Announcement | None:
+        """Tells its cache the order, in which row groups of other datasets have their places."""
+        inventory = self._dataset.inventory
+        groups = order.groups - self._first
+        is_own = (groups >= 0) & (groups < inventory.num_row_groups)
+        return self._dataset.kept.announce(
+            self._dataset.location, inventory, self._columns, np.where(is_own, groups, -1)
+        )
+
+
+class Foresight:
+    """Tells the caches of a pass what is going to be loaded.
+
+    `plans` is called by one thread at a time, in the order of the plan; all else by any.
+
+    Args:
+        plan: Is asked for the order.
+        sources: What is read.
+        begin: Where the pass begins.
+    """
+
+    def __init__(self, plan: Ordered, sources: Sequence[ReadSource], begin: Cursor) -> None:
+        self._plan = plan
+        self._sources = sources
+        self._lock = Lock()
+        self._told = _Told(sources, plan.load_order(begin), None)
+        self._begun = self._told
+        self._planned: dict[int, collections.deque[tuple[_Told, int]]] = collections.defaultdict(collections.deque)
+        self._is_closed = False
+
+    def plans(self, groups: Sequence[int]) -> list[int]:
+        """Notes that row groups, each once, are about to be loaded together.
+
+        Returns:
+            Numbers from 0: of the one that is best loaded first, and so on.
+        """
+        places = [self._told.next_place(group) for group in groups]
+        if any(place is not None and place >= self._told.order.first for place in places):
+            self._told = _Told(self._sources, self._plan.load_order(self._told.order.then), self._told)
+            places = [self._told.next_place(group) for group in groups]
+        known = {group: place for group, place in zip(groups, places, strict=True) if place is not None}
+        with self._lock:
+            for group, place in known.items():
+                self._planned[group].append((self._told, place))
+        return sorted(range(len(groups)), key=lambda number: known.get(groups[number], -1))
+
+    def begins(self, group: int) -> Callable[[object], None] | None:
+        """Says that a row group is loaded from now on; None where nobody knew.
+
+        Returns:
+            What says that it is loaded, whatever it is given.
+        """
+        with self._lock:
+            if not self._planned[group]:
+                return None
+            told, place = self._planned[group].popleft()
+            is_first = told.claimed() and not self._is_closed
+            if is_first:
+                self._begun = told
+        told.begins(place)
+        if is_first:
+            told.announce()
+            with self._lock:
+                is_over = self._is_closed
+            if is_over:
+                told.close()
+        return functools.partial(told.ends, place)
+
+    def close(self) -> None:
+        """Takes back what was told. May be called again."""
+        with self._lock:
+            self._is_closed, begun = True, self._begun
+        begun.close()
+
+
+class _Told:
+    """An order that was told, or will be: how far a pass has come in it."""
+
+    def __init__(self, sources: Sequence[ReadSource], order: LoadOrder, before: _Told | None) -> None:
+        self.order = order
+        self._before = before
+        self._sources = sources
+        self._announcements: list[Announcement] = []
+        self._is_claimed = False
+        self._lock = Lock()
+        self._begun = 0
+        self._under_way: set[int] = set()
+        self._places: dict[int, collections.deque[int]] = collections.defaultdict(collections.deque)
+        for place, group in enumerate(order.groups.tolist()):
+            self._places[group].append(place)
+
+    def next_place(self, group: int) -> int | None:
+        """The next place of a row group in the order; None where it has none left."""
+        places = self._places[group]
+        return places.popleft() if places else None
+
+    def claimed(self) -> bool:
+        """Whether the caller is the first, who has to announce it."""
+        is_claimed, self._is_claimed = self._is_claimed, True
+        return not is_claimed
+
+    def announce(self) -> None:
+        """Tells all caches, in the place of what was told before."""
+        told = [source.announced(self.order) for source in self._sources]
+        self._announcements = [announcement for announcement in told if announcement is not None]
+        self._tell_position()
+        before, self._before = self._before, None
+        if before is not None:
+            before.close()
+
+    def begins(self, place: int) -> None:
+        """Says that the load at a place of the order begins."""
+        with self._lock:
+            self._begun = max(self._begun, place + 1)
+            self._under_way.add(place)
+        before = self._before
+        if before is not None:  # its end is the begin of this one, and it is what caches know until that is told
+            before.begins(before.order.first + place)
+        self._tell_position()
+
+    def ends(self, place: int, _: object) -> None:
+        """Says that the load at a place of the order is over."""
+        with self._lock:
+            self._under_way.discard(place)
+        self._tell_position()
+
+    def _tell_position(self) -> None:
+        with self._lock:
+            begun = self._begun
+            position = min(self._under_way, default=begun)
+        for announcement in self._announcements:
+            announcement.move_to(min(position, begun), begun)
+
+    def close(self) -> None:
+        """Takes it back."""
+        before, self._before = self._before, None
+        for announcement in self._announcements:
+            announcement.close()
+        if before is not None:
+            before.close()
