@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import http.server
 import io
@@ -13,6 +14,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from multiprocessing.context import set_spawning_popen
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fsspec.registry import _registry
+from pyarrow import fs
 
 import petastore
-from petastore.errors import PetastoreError
-from petastore.storage.files.location import open_location
+from petastore.errors import PetastoreError, StorageAccessError
+from petastore.storage.files.fsspec_handler import Files, Handler
+from petastore.storage.files.location import Location, open_location
 from petastore.writers.generate import generate_metadata
 from tests.failing_files import FailingFiles
 
@@ -164,6 +168,71 @@ def test_secrets_of_urls_are_not_seen(url: str, caplog: pytest.LogCaptureFixture
             assert not [line for line in seen.splitlines() if SECRET in line]
 
 
+def as_a_child_has_it(thing: Any) -> Any:
+    """What comes out of a pickle that is given to a process that `multiprocessing` starts."""
+    starting: Any = object()
+    set_spawning_popen(starting)
+    try:
+        pickled = pickle.dumps(thing)
+    finally:
+        set_spawning_popen(None)
+    return pickle.loads(pickled)  # noqa: S301 - our own
+
+
+def keys_in(filesystem: Any) -> str:
+    store = filesystem.handler.fs
+    return repr((store.storage_options, store.storage_args))
+
+
+@pytest.mark.usefixtures("_talkative")
+def test_no_pickle_holds_a_key_but_that_of_a_process_which_is_started() -> None:
+    dataset = petastore.open_dataset("talkative://bucket/frames", storage_options={**OPTIONS, "headers": {"x": SECRET}})
+    assert SECRET in keys_in(dataset.location.filesystem)
+    pickled = pickle.dumps(dataset)
+    assert SECRET.encode() not in pickled
+    without = pickle.loads(pickled).location  # noqa: S301 - our own
+    assert SECRET not in keys_in(without.filesystem)
+    assert without.url == dataset.location.url
+    assert SECRET in keys_in(as_a_child_has_it(dataset).location.filesystem)
+    assert copy.deepcopy(dataset.location) is dataset.location
+
+
+@pytest.mark.leaves_running("fsspec keeps its web session")
+@pytest.mark.parametrize(
+    ("url", "options", "kept"),
+    [
+        ("s3://b/x", {"key": "AKIA", "secret": SECRET, "endpoint_url": "http://127.0.0.1:9"}, "http://127.0.0.1:9"),
+        ("s3://b/x", {"client_kwargs": {"aws_secret_access_key": SECRET, "region_name": "eu-west-9"}}, "eu-west-9"),
+        ("s3://b/x", {"anon": True, "profile": "work"}, "work"),
+        ("gs://b/x", {"token": "anon", "project": "my-project"}, "my-project"),
+        ("http://127.0.0.1:9/x", {"client_kwargs": {"headers": {"Authorization": SECRET}}}, "headers"),
+    ],
+)
+def test_what_is_no_secret_stays_in_a_pickle(url: str, options: dict[str, Any], kept: str) -> None:
+    filesystem, _ = fsspec.core.url_to_fs(url, **options)
+    location = Location(url, Files(Handler(filesystem)), "b/x")
+    pickled = pickle.dumps(location)
+    assert SECRET.encode() not in pickled
+    assert kept in keys_in(pickle.loads(pickled).filesystem)  # noqa: S301 - our own
+
+
+def test_a_place_that_is_nothing_without_its_keys_says_so_where_it_is_unpickled() -> None:
+    place = f"AccountName=me;AccountKey={SECRET};EndpointSuffix=core.windows.net"
+    filesystem, _ = fsspec.core.url_to_fs("abfs://b/x", connection_string=place)
+    pickled = pickle.dumps(Location("abfs://b/x", Files(Handler(filesystem)), "b/x"))
+    assert SECRET.encode() not in pickled
+    with pytest.raises(StorageAccessError, match=r"pickles hold no credentials.*\(connection_string\)"):
+        pickle.loads(pickled)  # noqa: S301 - our own
+
+
+@pytest.mark.leaves_running("Arrow keeps its client of S3")
+def test_keys_of_arrows_own_file_systems_are_in_no_pickle() -> None:
+    filesystem = fs.S3FileSystem(access_key="AKIA", secret_key=SECRET, region="eu-west-9")
+    pickled = pickle.dumps(Location("s3://b/x", filesystem, "b/x"))
+    assert SECRET.encode() not in pickled
+    assert pickle.loads(pickled).filesystem.region == "eu-west-9"  # noqa: S301 - our own
+
+
 class Signed(http.server.BaseHTTPRequestHandler):
     """Files of a directory, by ranges, for who knows the signature."""
 
@@ -210,7 +279,8 @@ def test_signed_urls_are_read_and_their_signatures_are_nowhere(
                 dataset = petastore.open_dataset(given)
                 assert dataset.inventory.num_rows == count
                 assert [file.path for file in dataset.inventory.files] == ["a.parquet", "b.parquet"][: count // 50]
-                again = pickle.loads(pickle.dumps(dataset.location))  # noqa: S301 - our own
+                again = as_a_child_has_it(dataset.location)
+                assert SECRET not in repr(pickle.dumps(dataset))
                 assert petastore.open_dataset([again.join(path) for path in again.paths]).inventory == dataset.inventory
                 with petastore.make_reader(given, shuffle_row_groups=False) as reader:
                     assert [row.id for row in reader] == list(range(count))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import pickle
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,3 +143,38 @@ def test_tokens_are_asked_for_anew_while_a_dataset_is_read(cloud: Cloud) -> None
         assert fetcher.system == "obstore"
     finally:
         fetcher.close()
+
+
+def test_no_key_is_in_anything_that_is_shown_or_kept(
+    cloud: Cloud, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url, options = f"{cloud.scheme}://data/frames", dict(cloud.options)
+    kept: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 24}
+    shown: list[str] = []
+    with caplog.at_level(logging.DEBUG, logger="petastore"):
+        for asked in (options, dict(cloud.wrong)):
+            try:
+                with petastore.make_reader(url, storage_options=asked, **kept) as reader:
+                    assert len(list(reader)) == ROWS
+                    shown += [
+                        repr(reader),
+                        repr(reader.dataset),
+                        repr(reader.dataset.location),
+                        repr(reader.diagnostics),
+                    ]
+                    shown += [
+                        repr(reader.state_dict()),
+                        str(reader.plan.explain(8)),
+                        repr(pickle.dumps(reader.dataset)),
+                    ]
+                    shown.append(repr(reader.dataset.kept))
+            except StorageError as problem:
+                shown += traceback.format_exception(problem)
+                shown += [repr(problem.__cause__), repr(problem.__context__), repr(vars(problem))]
+    store = petastore.open_dataset(url, storage_options=options).location.store
+    files = [store.cat_file(path) for path in store.find("data/frames")]
+    files += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 3
+    everything = "".join([*shown, caplog.text, *(file.decode("latin-1") for file in files)])
+    assert url in everything
+    assert not [secret for secret in cloud.secrets if secret in everything]

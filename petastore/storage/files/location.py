@@ -50,7 +50,9 @@ _OBJECT_STORES = {*_EXTRAS, *_SAME_SCHEME, "gcs", "oss", "oci", "r2", "http", "h
 class Location:
     """Where a dataset lies: a filesystem and a path in it.
 
-    Frozen, picklable, and thread-safe as far as the filesystem is (those of pyarrow and fsspec are).
+    Frozen, and thread-safe as far as the filesystem is (those of pyarrow and fsspec are). It pickles: with its
+    credentials on the way into a process that `multiprocessing` is starting, and else without. They are looked for
+    again where it is unpickled.
 
     Example:
         >>> location = open_location("memory://bucket/frames")
@@ -135,6 +137,19 @@ class Location:
         name = str(self.filesystem.type_name)
         schemes = set(re.findall(r"[a-z0-9]+", name.partition("+")[2])) if name.startswith("py::fsspec") else {name}
         return not schemes & _OBJECT_STORES
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: without credentials and signatures, unless it is for a process that is being started."""
+        from petastore.storage.files.pickles import WithoutSecrets, goes_to_a_child
+
+        if goes_to_a_child():
+            return dict(vars(self))
+        unsigned = {name: without_query(path) for name, path in self.named.items()}
+        return {**vars(self), "filesystem": WithoutSecrets(self.filesystem, self.url), "named": unsigned}
+
+    def __deepcopy__(self, _memo: Any) -> Location:
+        """Itself: nothing in it changes."""
+        return self
 
     def __repr__(self) -> str:
         return f"Location({self.url!r})" if self.paths is None else f"Location({self.url!r}, {len(self.paths):,} paths)"
