@@ -156,18 +156,10 @@ def test_no_key_is_in_anything_that_is_shown_or_kept(
             try:
                 with petastore.make_reader(url, storage_options=asked, **kept) as reader:
                     assert len(list(reader)) == ROWS
-                    shown += [
-                        repr(reader),
-                        repr(reader.dataset),
-                        repr(reader.dataset.location),
-                        repr(reader.diagnostics),
-                    ]
-                    shown += [
-                        repr(reader.state_dict()),
-                        str(reader.plan.explain(8)),
-                        repr(pickle.dumps(reader.dataset)),
-                    ]
-                    shown.append(repr(reader.dataset.kept))
+                    dataset: Any = reader.dataset
+                    shown += [repr(thing) for thing in (reader, dataset, dataset.location, dataset.kept)]
+                    shown += [repr(reader.diagnostics), repr(reader.state_dict()), str(reader.plan.explain(8))]
+                    shown.append(repr(pickle.dumps(dataset)))
             except StorageError as problem:
                 shown += traceback.format_exception(problem)
                 shown += [repr(problem.__cause__), repr(problem.__context__), repr(vars(problem))]
