@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -276,15 +276,18 @@ class Reader:
         """Whether reading keeps up, as a new dict of JSON values, at any time and from any thread.
 
         `waited_s` is for how many seconds this pass has waited for rows: near 0 where reading is ahead of training.
-        `workers` is how many tasks run at a time. With a local disk cache, `cache_hits`, `cache_misses`,
-        `cache_damaged` and `cache_bypassed` count column chunks, and `cache_bytes_read`, `cache_bytes_written` and
-        `cache_bytes_evicted` bytes; readers that share a dataset share them.
+        `workers` is how many tasks run at a time. Of files elsewhere, `storage_requests` counts requests for column
+        chunks, those that failed too, `storage_again` those that had to be made again, and `storage_bytes` the bytes
+        that came, in this process; opening the dataset is not counted. With a local disk cache, `cache_hits`,
+        `cache_misses`, `cache_damaged` and `cache_bypassed` count column chunks, and `cache_bytes_read`,
+        `cache_bytes_written` and `cache_bytes_evicted` bytes. Readers that share a dataset share all of these.
         """
-        caches = {id(dataset.kept.cache): dataset.kept.cache for dataset in self._execution.source.datasets}
+        datasets = {id(dataset.kept): dataset for dataset in self._execution.source.datasets}.values()
+        asked = [dataset.kept.asked.counts._asdict() for dataset in datasets if not dataset.location.is_local]
+        caches = {id(dataset.kept.cache): dataset.kept.cache for dataset in datasets}
         counted = [dataclasses.asdict(cache.metrics) for cache in caches.values() if cache is not None]
-        names = counted[0] if counted else ()
-        of_caches = {f"cache_{name}": sum(of_one[name] for of_one in counted) for name in names}
-        return {"waited_s": self._pass.waited_s, "workers": self.workers.at_a_time, **of_caches}
+        counts = {**_summed("storage", asked), **_summed("cache", counted)}
+        return {"waited_s": self._pass.waited_s, "workers": self.workers.at_a_time, **counts}
 
     def __enter__(self) -> Self:
         return self
@@ -305,3 +308,7 @@ class Reader:
 
     def __repr__(self) -> str:
         return f"Reader({self._execution})"
+
+
+def _summed(what: str, counted: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return {f"{what}_{name}": sum(one[name] for one in counted) for name in (counted[0] if counted else ())}

@@ -18,6 +18,7 @@ import pytest
 import petastore
 from petastore.errors import CacheBypassWarning, DatasetChangedError, RequestError
 from petastore.predicates import in_lambda
+from petastore.readers.column_bytes import column_bytes
 from petastore.readers.reader import Reader
 from petastore.testing.cache_laws import bytes_at_one_moment
 from petastore.work.workers import Workers
@@ -263,3 +264,25 @@ def test_a_cache_that_cannot_be_is_refused_before_anything_is_asked(asked: Any, 
     with pytest.raises(RequestError, match=r"^cache l"):
         remote.reader(**asked)
     assert remote.proxy.counted.requests == 0
+
+
+def test_diagnostics_say_what_was_asked_of_the_storage(remote: Remote) -> None:
+    with remote.reader(reader_pool_type="dummy") as reader:
+        column_bytes(reader.dataset.datasets[0], ["id"])  # reads all footers
+        remote.proxy.begin(Faults())
+        rows_of(reader)
+        found, counted = reader.diagnostics, remote.proxy.counted
+        assert (found["storage_requests"], found["storage_bytes"]) == (counted.requests, counted.bytes)
+        assert found["storage_again"] == 0
+        rows_of(reader)
+        assert reader.diagnostics["storage_requests"] == found["storage_requests"]
+
+
+def test_diagnostics_count_requests_that_were_made_again(remote: Remote) -> None:
+    with remote.reader() as reader:
+        column_bytes(reader.dataset.datasets[0], ["id"])  # reads all footers
+        remote.proxy.begin(Faults(reset=0.3, seed=1))
+        assert rows_of(reader) == rows_from()
+        found, counted = reader.diagnostics, remote.proxy.counted
+        assert found["storage_requests"] == counted.requests
+        assert 0 < found["storage_again"] <= counted.faults.total()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from petastore.errors import DatasetChangedError, DecodeError, ReaderClosedError, StorageError
-from petastore.forks import made_anew_in_children
+from petastore.forks import Lock, made_anew_in_children
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.allowance import Allowance
 from petastore.storage.ranges.client import (
@@ -38,7 +38,7 @@ from petastore.storage.requests.failures import failure, raise_alone
 from petastore.storage.requests.under_way import Request, overdue
 from petastore.threads import Threads, working
 
-__all__ = ["MOST_BYTES", "MOST_UNDER_WAY", "Counts", "RangeFetcher"]
+__all__ = ["MOST_BYTES", "MOST_UNDER_WAY", "Counts", "RangeFetcher", "Tally"]
 
 MOST_UNDER_WAY = 16
 """Requests of one dataset at a time."""
@@ -63,6 +63,35 @@ class Counts(NamedTuple):
     """Requests that had to be made again."""
 
 
+class Tally:
+    """Counts what several fetchers ask of a storage, one after the other or at once. Thread-safe; a copy begins at 0.
+
+    Example:
+        >>> tally = Tally()
+        >>> tally.add(requests=2, bytes=10)
+        >>> tally.counts
+        Counts(requests=2, bytes=10, again=0)
+    """
+
+    def __init__(self) -> None:
+        self._counts = Counts()
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Tally, ()
+
+    @property
+    def counts(self) -> Counts:
+        """What was asked so far."""
+        return self._counts
+
+    def add(self, *, requests: int = 0, bytes: int = 0, again: int = 0) -> None:  # noqa: A002 - as `Counts` has it
+        """Counts more."""
+        with self._lock:
+            old = self._counts
+            self._counts = Counts(old.requests + requests, old.bytes + bytes, old.again + again)
+
+
 class RangeFetcher:
     """Fetches ranges of the files of one place. Thread-safe; a forked child begins with nothing under way.
 
@@ -72,6 +101,7 @@ class RangeFetcher:
         otherwise: Asks from then on when the first one cannot ask for some file.
         line: What requests cost, as it was learnt so far.
         most_under_way: Requests at a time.
+        tally: Counts what is asked, with that of others; None counts it alone.
     """
 
     def __init__(
@@ -82,13 +112,14 @@ class RangeFetcher:
         otherwise: Client | None = None,
         line: LearntLine | None = None,
         most_under_way: int = MOST_UNDER_WAY,
+        tally: Tally | None = None,
     ) -> None:
         self._location, self._client, self._otherwise = location, client, otherwise
         self._line = line or LearntLine()
         self._most_under_way = most_under_way
         self._allowance = Allowance(most_under_way)
         self._threads = Threads("petastore-ranges")
-        self._counts = Counts()
+        self._tally = tally or Tally()
         self._closed = False
         self.make_anew()
         made_anew_in_children(self)
@@ -113,7 +144,7 @@ class RangeFetcher:
     @property
     def counts(self) -> Counts:
         """What was asked of the storage so far."""
-        return self._counts
+        return self._tally.counts
 
     @property
     def line(self) -> LearntLine:
@@ -212,8 +243,7 @@ class RangeFetcher:
                 raise NotTheVersionError(found)
             raise ConnectionError(f"{one.length:,} bytes were asked for, and {length:,} came")
         self._line.note(answer.wait_s, answer.body_s, length)
-        with self._lock:
-            self._counts = self._counts._replace(bytes=self._counts.bytes + length)
+        self._tally.add(bytes=length)
         return answer
 
     def _all(self, relative: str, calls: Sequence[Callable[[Client], Any]]) -> list[Any]:
@@ -288,10 +318,7 @@ class RangeFetcher:
         attempts = itertools.count()
 
         def attempt() -> Any:
-            again = next(attempts) > 0
-            with self._lock:
-                counts = self._counts
-                self._counts = counts._replace(requests=counts.requests + 1, again=counts.again + again)
+            self._tally.add(requests=1, again=int(next(attempts) > 0))
             try:
                 with working():
                     answer = self._by_either(call)

@@ -14,6 +14,7 @@ from petastore.inventory import DataFile, Inventory
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.fetch import Tally
 from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.shown import shown_url, without_query
 
@@ -49,6 +50,9 @@ class KeptFiles:
 
     versions: dict[DataFile, FileVersion] = dataclasses.field(default_factory=dict, repr=False)
     """Of files that were asked for: the version that has the footer by which it is read."""
+
+    asked: Tally = dataclasses.field(default_factory=Tally, repr=False)
+    """What was asked of the storage for ranges of them, in this process."""
 
     def announce(
         self, location: Location, inventory: Inventory, columns: Sequence[str], groups: NDArray[np.int64]

@@ -7,7 +7,7 @@ from typing import Any
 
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.client import Client
-from petastore.storage.ranges.fetch import RangeFetcher
+from petastore.storage.ranges.fetch import RangeFetcher, Tally
 from petastore.storage.ranges.fsspec_client import FsspecClient
 from petastore.storage.ranges.line import LearntLine
 from petastore.storage.ranges.obstores.azure import azure_settings, azure_stores
@@ -26,7 +26,9 @@ def has_web_requests(location: Location) -> bool:
     return store is not None and bool(attribute(store, "async_impl"))
 
 
-def open_fetcher(location: Location, *, line: LearntLine | None = None) -> RangeFetcher | None:
+def open_fetcher(
+    location: Location, *, line: LearntLine | None = None, tally: Tally | None = None
+) -> RangeFetcher | None:
     """What fetches ranges of the files of a dataset; None where its file system is one of Arrow's own.
 
     Nothing is asked yet. To be closed when it is not needed any more.
@@ -34,14 +36,15 @@ def open_fetcher(location: Location, *, line: LearntLine | None = None) -> Range
     Args:
         location: Where the dataset lies.
         line: What requests cost there, as it was learnt before.
+        tally: Counts what is asked, with that of others.
     """
     store = location.store
     if store is None:
         return None
     by_obstore = _by_obstore(store, location.timeout_s) if is_usable() else None
     if by_obstore is None:
-        return RangeFetcher(location, FsspecClient(store), line=line)
-    return RangeFetcher(location, by_obstore, otherwise=FsspecClient(store), line=line)
+        return RangeFetcher(location, FsspecClient(store), line=line, tally=tally)
+    return RangeFetcher(location, by_obstore, otherwise=FsspecClient(store), line=line, tally=tally)
 
 
 def _by_obstore(store: Any, timeout_s: float | None) -> Client | None:

@@ -160,7 +160,7 @@ class OpenFiles:
         with self._lock:
             *_, pinned = self._pinned.get(key, (None,))
             if pinned is None and not self._closed:
-                fetcher = open_fetcher(location)
+                fetcher = open_fetcher(location, tally=None if kept is None else kept.asked)
                 pinned = None if fetcher is None else PinnedFiles(fetcher, kept)
                 self._pinned[key] = location, kept, pinned
             return pinned
