@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Warmed", "warm"]
 
-_BLOCK = 4096
-_HEADER = 64
 _FUTURES = 64
 """What readers announce takes so small a part of the limit at most."""
 
@@ -58,7 +56,7 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
         DatasetChangedError: A file is not the one that the inventory describes.
         StorageError: It cannot be read, or there is no cache that can be used.
     """
-    from petastore.readers.column_bytes import column_bytes
+    from petastore.readers.fetches import fetches_of
     from petastore.storage.ranges.column_chunks import chunk_ranges
     from petastore.storage.requests.at_once import at_once
     from petastore.storage.row_groups.open_files import OpenFiles
@@ -70,7 +68,7 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
         )
     columns = [name for name in plan.request.columns if name not in dataset.partition_names]
     wanted = plan.row_groups(0)
-    fitting = wanted[: _that_fit(column_bytes(dataset, columns)[wanted], cache, len(columns))]
+    fitting = wanted[: _that_fit(fetches_of(dataset, columns).kept_bytes[wanted], cache)]
     files, inventory = OpenFiles(), plan.inventory
     before = cache.metrics
     pinned = files.pinned(dataset.location, dataset.kept)
@@ -105,9 +103,8 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
     )
 
 
-def _that_fit(sizes: NDArray[np.int64], cache: DiskCache, columns: int) -> int:
-    """How many row groups have room, the first of them first; chunks take whole blocks, and a header each."""
+def _that_fit(sizes: NDArray[np.int64], cache: DiskCache) -> int:
+    """How many row groups have room, the first of them first."""
     found = cache.info()
     room = found.limit - found.limit // _FUTURES - found.ledger_bytes
-    taken = np.cumsum(sizes + columns * (_HEADER + _BLOCK))
-    return int(np.searchsorted(taken, room, side="right"))
+    return int(np.searchsorted(np.cumsum(sizes), room, side="right"))

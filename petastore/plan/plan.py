@@ -24,6 +24,7 @@ from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span, Walk
 from petastore.plan.batches.tail import EpochBatches, lanes_of
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.order import EpochOrder
+from petastore.plan.report.cost import StorageAsk, cost_of
 from petastore.plan.report.explain import explain_plan
 from petastore.plan.report.explanation import Explanation
 from petastore.plan.report.feeds import Feeds, feeds_of_order
@@ -115,17 +116,21 @@ class Plan:
         rest = self.request.under_way
         return self.request.order if rest is None or rest.epoch != epoch else rest.order
 
-    def explain(self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None) -> Explanation:
+    def explain(
+        self, batch_size: int, *, column_bytes: NDArray[np.int64] | None = None, storage: StorageAsk | None = None
+    ) -> Explanation:
         """What the first epoch reads, keeps and mixes; print it, or take `as_dict()`.
 
         Args:
             batch_size: Rows of a full batch of one rank.
             column_bytes: Stored bytes of the columns that are read, of each row group, shape (groups,). None where they
                 are not known: whole row groups are counted then, and the explanation says so.
+            storage: Says what row groups take to be fetched, what a cache has room for, and what requests and bytes
+                cost: then the explanation says what this rank will ask for, epoch by epoch. None says nothing of that.
 
         Raises:
             NoDataAvailableError: `tail="even"` with fewer rows than ranks.
-            RequestError: `column_bytes` does not fit the row groups.
+            RequestError: `column_bytes` or `storage` does not fit the row groups.
 
         Example:
             >>> from petastore.plan.request import Order
@@ -142,7 +147,11 @@ class Plan:
             mixing      0.38 (a uniform shuffle 0.25, no shuffle 0.99)
         """
         batches = self._whole(batch_size)
-        return explain_plan(self.inventory, self.request, self.selection, batches, column_bytes=column_bytes)
+        found = explain_plan(self.inventory, self.request, self.selection, batches, column_bytes=column_bytes)
+        if storage is None:
+            return found
+        epochs = min(storage.epochs, self.request.epochs or storage.epochs)
+        return dataclasses.replace(found, cost=cost_of([self.row_groups(epoch) for epoch in range(epochs)], storage))
 
     def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
         """Which row groups feed which batches of an epoch, on every rank; of a long epoch, some of its batches.

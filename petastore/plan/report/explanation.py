@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from petastore.plan.report.cost import Cost, EpochCost
 from petastore.plan.selection import Pruned
 
 __all__ = ["Explanation", "MixtureExplanation", "ReadFacts", "SourceExplanation"]
@@ -136,6 +137,16 @@ class Explanation(ReadFacts):
     tail: str
     """What becomes of the last global batch."""
 
+    cost: Cost | None = None
+    """What this rank will ask of a storage elsewhere, where that was asked."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as a new dict of JSON values; `cost` is there where it was asked."""
+        said = super().as_dict()
+        if self.cost is None:
+            del said["cost"]
+        return said
+
     def __str__(self) -> str:
         batches = _batches(self.ranks, self.steps, self.batch_size, self.rows_per_rank, self.tail)
         lines = [
@@ -144,7 +155,8 @@ class Explanation(ReadFacts):
             self._order_line(),
             *self._cost_lines(self.rank, note=_NOTE[self.bytes_of]),
         ]
-        return "\n".join([*lines, self._mixing_line()])
+        cost = [] if self.cost is None else _cost_lines(self.cost, self.rank)
+        return "\n".join([*lines, self._mixing_line(), *cost])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -289,6 +301,16 @@ def _batches(ranks: int, steps: int, batch_size: int, rows_per_rank: tuple[int, 
 
 def _fetched(everybody: int, own: int, rank: int) -> str:
     return _line("fetched", f"{size_for_people(everybody)} an epoch, {size_for_people(own)} by rank {rank}")
+
+
+def _cost_lines(cost: Cost, rank: int) -> list[str]:
+    def said(number: int, epoch: EpochCost) -> str:
+        hits = f", {epoch.hits:,} of {_counted(epoch.chunks, 'chunk')} from the cache"
+        asked = f"{_counted(epoch.requests, 'request')}, {size_for_people(epoch.bytes)}"
+        return f"epoch {number}: {asked}{hits if epoch.hits else ''}, {epoch.money:,.4g} of money"
+
+    first, *others = [said(number, epoch) for number, epoch in enumerate(cost.epochs)]
+    return [_line("asked", f"by rank {rank}; {first}"), *(_line("", other) for other in others)]
 
 
 def _at_hand(rows: int, size: int, rank: int) -> str:

@@ -1,0 +1,67 @@
+"""What a plan will ask of a storage: by hand, and where a cache has room for a part."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from petastore.errors import RequestError
+from petastore.inventory import Inventory
+from petastore.plan import Order, Plan, ReadRequest, Shard
+from petastore.plan.report.cost import Fetches, StorageAsk, cost_of
+
+
+def fetches(groups: int) -> Fetches:
+    one = np.ones(groups, np.int64)
+    return Fetches(one, 100 * one, 2 * one, 8192 * one, np.arange(groups, dtype=np.int32) // 4, one[::4], 10 * one[::4])
+
+
+@pytest.mark.parametrize("groups", [64, 10_000])
+def test_room_for_half_hits_half(groups: int) -> None:
+    order = np.random.RandomState(0).permutation(groups)
+    asked = StorageAsk(fetches(groups), cache_bytes=groups // 2 * 8192)
+    first, second, third = cost_of([order] * 3, asked).epochs
+    assert (first.hits, first.requests) == (0, groups + groups // 4)
+    for epoch in (second, third):
+        assert 0.48 * epoch.chunks <= epoch.hits <= 0.5 * epoch.chunks
+        assert epoch.bytes == 100 * epoch.requests == 100 * (groups - epoch.hits // 2)
+
+
+def test_each_file_is_begun_once_also_where_a_later_epoch_begins_it() -> None:
+    first, second = cost_of([np.array([0, 1]), np.array([1, 4])], StorageAsk(fetches(8))).epochs
+    assert (first.requests, second.requests) == (2 + 1, 2 + 1)
+
+
+def test_an_explanation_says_what_it_costs_where_that_was_asked() -> None:
+    order = Order(7, True, False, 2, 1, "static", 2)
+    plan = Plan(Inventory.of_rows([10] * 8), ReadRequest(("id",), order, Shard(1, 2), epochs=None))
+    asked = StorageAsk(fetches(8), cache_bytes=1 << 20, price_per_request=0.001, price_per_gb=0.09)
+    explained = plan.explain(5, storage=asked)
+    assert explained.cost is not None
+    assert "cost" not in plan.explain(5).as_dict()
+    facts = json.loads(json.dumps(explained.as_dict()))["cost"]["epochs"]
+    assert [epoch["hits"] for epoch in facts] == [0, 8]
+    assert facts[1] == {"requests": 0, "bytes": 0, "chunks": 8, "hits": 8, "money": 0}
+    lines = str(explained).splitlines()[-2:]
+    assert lines[0].startswith("asked       by rank 1; epoch 0: ")
+    assert lines[1] == "            epoch 1: 0 requests, 0 B, 8 of 8 chunks from the cache, 0 of money"
+
+
+def test_one_epoch_is_one_epoch() -> None:
+    order = Order(7, True, False, 1, 1)
+    plan = Plan(Inventory.of_rows([10] * 8), ReadRequest(("id",), order))
+    cost = plan.explain(5, storage=StorageAsk(fetches(8), epochs=5)).cost
+    assert cost is not None
+    assert len(cost.epochs) == 1
+    assert cost.epochs[0].requests == 8 + 2
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(RequestError, match="price_per_gb"):
+        StorageAsk(fetches(4), price_per_gb=-1)
+    with pytest.raises(RequestError, match="epochs"):
+        StorageAsk(fetches(4), epochs=0)
+    with pytest.raises(RequestError, match="4 row groups"):
+        cost_of([np.array([4])], StorageAsk(fetches(4)))
