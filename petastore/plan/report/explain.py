@@ -194,6 +194,7 @@ def _ordered(order: EpochOrder, asked: Order) -> dict[str, Any]:
         "lanes": order.lanes,
         "block_rows": asked.block_rows if asked.shuffle_rows else 1,
         "seed": asked.seed,
+        "dealt_to": asked.dealt_to,
     }
 
 

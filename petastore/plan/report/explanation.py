@@ -53,6 +53,9 @@ class ReadFacts:
     seed: int
     """The seed, also where it was drawn."""
 
+    dealt_to: int | None = None
+    """For how many ranks row groups are dealt, so that each keeps its own; None where they are not."""
+
     reads_per_row_group: float
     """Read amplification: how many ranks read a row group that is needed, on average; 1 is ideal."""
 
@@ -101,6 +104,8 @@ class ReadFacts:
         blocks = f"blocks of {_counted(self.block_rows, 'row')}"
         groups = f"row groups {'shuffled' if self.shuffle_row_groups else 'as they are stored'}"
         how = blocks if self.shuffle_rows else groups
+        if self.dealt_to is not None:
+            how += f", each epoch dealt alike to {_counted(self.dealt_to, 'rank')}"
         return _line("order", f"{_counted(self.lanes, 'lane')}, {how}, seed {self.seed}")
 
     def _cost_lines(self, rank: int, *, note: str = "") -> list[str]:

@@ -45,6 +45,7 @@ def test_an_explanation_says_what_it_costs_where_that_was_asked() -> None:
     assert [epoch["hits"] for epoch in facts] == [0, 8]
     assert facts[1] == {"requests": 0, "bytes": 0, "chunks": 8, "hits": 8, "money": 0}
     lines = str(explained).splitlines()[-2:]
+    assert "row groups shuffled, each epoch dealt alike to 2 ranks, seed 7" in str(explained)
     assert lines[0].startswith("asked       by rank 1; epoch 0: ")
     assert lines[1] == "            epoch 1: 0 requests, 0 B, 8 of 8 chunks from the cache, 0 of money"
 
