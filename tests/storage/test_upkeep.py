@@ -1,0 +1,230 @@
+"""A dataset in S3 that grows, is rewritten, or is not what its manifest says: right rows, or an error that says why."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import uuid
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+from petastore.errors import (
+    DatasetChangedError,
+    DatasetExistsError,
+    FileMissingError,
+    MetadataError,
+)
+from petastore.schema import Unischema, UnischemaField
+from petastore.writers.generate import generate_metadata
+from tests.servers.fixtures import MOTO_KEYS, moto
+
+__all__ = ["moto"]
+pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec and obstore keep their threads and sessions")]
+
+SCHEMA = Unischema("numbers", [UnischemaField("id", "int64"), UnischemaField("noise", "int64")])
+ROWS = 60_000
+"""Of a write: in three files, each larger than what is read with its footer."""
+
+
+class Stored:
+    """A dataset in a bucket."""
+
+    def __init__(self, port: int, bucket: str) -> None:
+        import boto3
+
+        endpoint = f"http://127.0.0.1:{port}"
+        self.url = f"s3://{bucket}/numbers"
+        self.options = {**MOTO_KEYS, "endpoint_url": endpoint, "client_kwargs": {"region_name": "us-east-1"}}
+        self.bucket = bucket
+        self.client = boto3.client(
+            "s3",
+            endpoint_url=endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=MOTO_KEYS["key"],
+            aws_secret_access_key=MOTO_KEYS["secret"],
+        )
+        self.client.create_bucket(Bucket=bucket)
+
+    def write(self, first: int, mode: Any = "error", rows: int = ROWS) -> None:
+        petastore.write_dataset(
+            self.url,
+            SCHEMA,
+            ({"id": number, "noise": number * 0x5851F42D4C957F2D % (1 << 63)} for number in range(first, first + rows)),
+            mode=mode,
+            rows_per_file=max(rows // 3, 1),
+            rows_per_row_group=max(rows // 12, 1),
+            storage_options=self.options,
+        )
+
+    def reader(self, **asked: Any) -> Any:
+        return petastore.make_batch_reader(self.url, **{"seed": 0, "storage_options": self.options, **asked})
+
+    def ids(self, **asked: Any) -> list[int]:
+        with self.reader(**asked) as reader:
+            return ids_of(reader)
+
+    @property
+    def files(self) -> list[str]:
+        """Keys of the data files."""
+        found = self.client.list_objects_v2(Bucket=self.bucket, Prefix="numbers/part-")["Contents"]
+        return [one["Key"] for one in found]
+
+    def table(self, key: str) -> pa.Table:
+        return pq.read_table(io.BytesIO(self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read()))
+
+    def put(self, key: str, table: pa.Table) -> None:
+        sink = io.BytesIO()
+        pq.write_table(table.replace_schema_metadata(), sink, row_group_size=ROWS // 12)
+        self.client.put_object(Bucket=self.bucket, Key=key, Body=sink.getvalue())
+
+
+def ids_of(reader: Any) -> list[int]:
+    return sorted(int(one) for batch in reader for one in batch.id)
+
+
+def rest_of(reader: Any) -> tuple[list[int], str]:
+    """The rows that still come, or why they do not."""
+    try:
+        return ids_of(reader), ""
+    except (FileMissingError, DatasetChangedError) as problem:
+        return [], str(problem)
+
+
+def from_(first: int, rows: int = ROWS) -> list[int]:
+    return list(range(first, first + rows))
+
+
+def moved_on(table: pa.Table) -> pa.Table:
+    """As many rows, other ones."""
+    return table.set_column(0, table.schema.field("id"), pa.array(table["id"].to_numpy() + 10_000_000))
+
+
+@pytest.fixture
+def stored(moto: int) -> Iterator[Stored]:
+    made = Stored(moto, f"bucket-{uuid.uuid4().hex[:12]}")
+    made.write(0)
+    yield made
+    made.client.close()
+
+
+def test_appended_rows_are_for_who_opens_later(stored: Stored) -> None:
+    with stored.reader() as before:
+        stored.write(ROWS, "append")
+        assert ids_of(before) == from_(0)
+    assert stored.ids() == from_(0, 2 * ROWS)
+
+
+def test_files_beside_the_manifest_are_not_read_are_said_and_can_be_taken_in(stored: Stored) -> None:
+    stored.put("numbers/part-00009.parquet", moved_on(stored.table(stored.files[0])))
+    with pytest.warns(UserWarning, match=r"1 data file.* not read: part-00009.parquet.*petastore generate-metadata"):
+        assert stored.ids() == from_(0)
+    generate_metadata(stored.url, storage_options=stored.options)
+    assert stored.ids() == from_(0) + from_(10_000_000, ROWS // 3)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_who_reads_while_all_is_rewritten_never_sees_rows_of_both(stored: Stored, tmp_path: Path, cached: bool) -> None:
+    kept = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26} if cached else {}
+    with stored.reader(**kept) as reader:
+        seen = [int(one) for one in next(reader).id]
+        stored.write(5_000_000, "overwrite")
+        rest, said = rest_of(reader)
+        assert not said or "part-0" in said
+        seen += rest
+        assert len(set(seen)) == len(seen)
+        assert set(seen) <= set(from_(0))
+    assert stored.ids(**kept) == from_(5_000_000)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_files_that_are_newer_than_the_manifest_are_refused_by_name(
+    stored: Stored, tmp_path: Path, cached: bool
+) -> None:
+    kept = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26} if cached else {}
+    assert stored.ids(**kept) == from_(0)
+    changed = stored.files[1]
+    stored.put(changed, moved_on(stored.table(changed)))
+    with pytest.raises((DatasetChangedError, MetadataError), match=changed.rpartition("/")[2]) as told:
+        stored.ids(**kept)
+    assert "commit the dataset again" in str(told.value)
+
+
+def test_a_manifest_that_is_made_anew_knows_the_newer_files(stored: Stored) -> None:
+    changed = stored.files[1]
+    table = stored.table(changed)
+    sink = io.BytesIO()
+    pq.write_table(pa.table({name: moved_on(table)[name] for name in table.column_names}, table.schema), sink)
+    stored.client.put_object(Bucket=stored.bucket, Key=changed, Body=sink.getvalue())
+    generate_metadata(stored.url, storage_options=stored.options)
+    old = set(table["id"].to_pylist())
+    assert stored.ids() == sorted({*from_(0)} - old | {one + 10_000_000 for one in old})
+
+
+def test_a_file_that_has_gone_is_named(stored: Stored) -> None:
+    gone = stored.files[2]
+    stored.client.delete_object(Bucket=stored.bucket, Key=gone)
+    with pytest.raises((FileMissingError, DatasetChangedError), match=gone.rpartition("/")[2]):
+        stored.ids()
+
+
+def test_writers_that_append_at_once_in_one_process_all_add_their_rows(stored: Stored) -> None:
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda number: stored.write(ROWS + 300 * number, "append", 300), range(3)))
+    assert stored.ids() == from_(0, ROWS + 900)
+
+
+def test_of_writers_in_two_processes_each_adds_all_its_rows_or_none(stored: Stored) -> None:
+    script = (
+        "import sys; from tests.storage.test_upkeep import Stored, ROWS; made = Stored.__new__(Stored);"
+        f"made.url, made.options = {stored.url!r}, {stored.options!r};"
+        "made.write(ROWS + 300 * int(sys.argv[1]), 'append', 300)"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", script, str(number)]) for number in range(2)]
+    ended = [writer.wait(100) for writer in writers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of files that no manifest lists
+        found = stored.ids()
+    assert ended == [0, 0]
+    possible = [from_(0) + from_(ROWS + 300 * number, 300) for number in range(2)] + [from_(0, ROWS + 600)]
+    assert found in possible
+
+
+def test_of_two_first_writers_one_is_refused_and_the_dataset_is_the_others(stored: Stored) -> None:
+    stored.url = f"s3://{stored.bucket}/fresh"
+
+    def write(first: int) -> str:
+        try:
+            stored.write(first, "error", 3000)
+        except DatasetExistsError as problem:
+            return str(problem)
+        return ""
+
+    with ThreadPoolExecutor(2) as threads:
+        said = list(threads.map(write, [0, 1_000_000]))
+    winners = [first for first, text in zip((0, 1_000_000), said, strict=True) if not text]
+    assert len(winners) <= 1
+    if winners:
+        assert stored.ids() == from_(winners[0], 3000)
+    assert any("another writer" in text or "is not empty" in text for text in said if text), (
+        "it is said what is in the way"
+    )
+
+
+def test_an_overwrite_is_refused_where_another_committed_meanwhile(stored: Stored) -> None:
+    def rows() -> Iterator[dict[str, Any]]:
+        yield {"id": np.int64(1), "noise": np.int64(2)}
+        stored.write(ROWS, "append", 300)
+
+    with pytest.raises(DatasetChangedError, match=r"another writer committed .* Write again"):
+        petastore.write_dataset(stored.url, SCHEMA, rows(), mode="overwrite", storage_options=stored.options)
+    assert stored.ids() == from_(0, ROWS + 300)
