@@ -34,7 +34,7 @@ C ?=
 help: ## list the verbs
 	@echo 'petastore: make VERB'
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1 \2/p' $(firstword $(MAKEFILE_LIST)) \
-		| while read -r verb rest; do printf '  %-11s %s\n' "$$verb" "$$rest"; done
+		| while read -r verb rest; do printf '  %-13s %s\n' "$$verb" "$$rest"; done
 
 .PHONY: demo
 demo: $(ENOUGH_FOR_DEMO) ## digits: Spark → Parquet → two ranks of torch → a test accuracy (A=… passes options)
@@ -91,6 +91,10 @@ bench: $(ALL) ## all loaders side by side, an hour and more; writes the page (A=
 .PHONY: bench-quick
 bench-quick: $(ALL) ## the main workloads with petastore, Petastorm and the limits; minutes, prints only
 	@$(BIN)/python -m benchmarks.bench --quick $(A)
+
+.PHONY: bench-storage
+bench-storage: $(ALL) ## far files, the disk cache, bad lines: what each must show; 20 minutes (A='--only hit half' runs some)
+	@$(BIN)/python -m benchmarks.storage --publish $(A)
 
 .PHONY: against
 against: $(ALL) ## this tree beside commit C, in turns: rates, CPU, memory; a quarter of an hour (A='--workloads images' less)

@@ -72,8 +72,8 @@ def seconds_in_turns(calls: Sequence[Callable[[], object]], rounds: int) -> list
     return [statistics.median(of_call) for of_call in taken]
 
 
-def cost_of_a_hit() -> bool:
-    """Prints it beside that of reading the page cache; whether the bound is kept."""
+def seconds_of_a_hit(rounds: int = ROUNDS) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Of a hit of 1 MB, beside reading it from the page cache: into fresh memory, and into memory that is in use."""
     data = os.urandom(MEGABYTE)
     with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=64 * MEGABYTE) as cache:
         plain = Path(folder, "plain")
@@ -92,10 +92,16 @@ def cost_of_a_hit() -> bool:
 
         read: list[bytes] = []
         hit()
-        of_hit, fresh = seconds_in_turns([hit, into_fresh_memory], ROUNDS)
+        of_hit, fresh = seconds_in_turns([hit, into_fresh_memory], rounds)
         read.clear()
-        hit_again, same = seconds_in_turns([hit, into_the_same_memory], ROUNDS)
+        hit_again, same = seconds_in_turns([hit, into_the_same_memory], rounds)
         os.close(fd)
+    return (of_hit, fresh), (hit_again, same)
+
+
+def cost_of_a_hit() -> bool:
+    """Prints it beside that of reading the page cache; whether the bound is kept."""
+    (of_hit, fresh), (hit_again, same) = seconds_of_a_hit()
     print("a hit of 1 MB, all things counted, beside pread of it from the page cache, in turns")
     print(f"  into a fresh buffer:             {of_hit * 1e6:.0f} µs, {fresh * 1e6:.0f} µs, {of_hit / fresh:.2f} ×")
     print(f"  into memory that is in use anew: {hit_again * 1e6:.0f} µs, {same * 1e6:.0f} µs, {hit_again / same:.2f} ×")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 VERBS = {
-    *("against", "bench", "bench-quick", "check", "clean", "defects", "demo", "docs"),
+    *("against", "bench", "bench-quick", "bench-storage", "check", "clean", "defects", "demo", "docs"),
     *("endurance", "format", "help", "laws", "many-files", "setup", "test"),
 }
 

@@ -48,9 +48,18 @@ def _rows(workload: Workload, values: Values, part: int) -> Iterator[dict[str, A
         }
 
 
-def batches(workload: Workload, folder: Path) -> Iterator[dict[str, Any]]:
-    """Batches of tensors, collated by its loader's workers."""
-    dataset = _dataset(workload)(str(folder), shuffle=True, seed=1)
+def batches(workload: Workload, folder: Path | str, **dataset_options: Any) -> Iterator[dict[str, Any]]:
+    """Batches of tensors, collated by its loader's workers.
+
+    Args:
+        workload: What is read.
+        folder: A local directory, or a URL.
+        **dataset_options: Of the dataset.
+    """
+    if dataset_options.get("storage_options", {}).get("endpoint_url", "").startswith("http://"):
+        # Its faster client refuses a store without TLS, and nothing of its own says otherwise.
+        vars(importlib.import_module("litdata.streaming.downloader"))["_OBSTORE_CLIENT_OPTIONS"]["allow_http"] = True
+    dataset = _dataset(workload)(str(folder), shuffle=True, seed=1, **dataset_options)
     loader = litdata.StreamingDataLoader(
         dataset, batch_size=workload.batch, num_workers=2, shuffle=True, persistent_workers=True, prefetch_factor=4
     )

@@ -64,12 +64,23 @@ def _encoding(column: Column) -> str:
     return f"ndarray:{column.dtype}:{','.join(map(str, column.shape))}"
 
 
-def batches(workload: Workload, folder: Path) -> Iterator[dict[str, Any]]:
-    """Batches of tensors, collated by the loader's workers."""
+def batches(workload: Workload, folder: Path | str, **dataset_options: Any) -> Iterator[dict[str, Any]]:
+    """Batches of tensors, collated by the loader's workers.
+
+    Args:
+        workload: What is read.
+        folder: A local directory: of the shards, or where those of `remote` are kept.
+        **dataset_options: Of the dataset.
+    """
     # What a process that was killed left behind would stop the next one.
     importlib.import_module("streaming.base.util").clean_stale_shared_memory()
     dataset = _dataset()(
-        local=str(folder), shuffle=True, shuffle_seed=1, batch_size=workload.batch, num_canonical_nodes=1
+        local=str(folder),
+        shuffle=True,
+        shuffle_seed=1,
+        batch_size=workload.batch,
+        num_canonical_nodes=1,
+        **dataset_options,
     )
     loader = DataLoader(dataset, batch_size=workload.batch, num_workers=2, persistent_workers=True, prefetch_factor=4)
     while True:

@@ -15,7 +15,7 @@ __all__ = ["PACKAGES", "batches"]
 PACKAGES = ("petastore", "pyarrow", "numpy", "torch", "simplejpeg", "zlib-ng")
 
 
-def batches(workload: Workload, folder: Path, *, shuffled: bool = True, **reader_options: Any) -> Iterator[Any]:
+def batches(workload: Workload, folder: Path | str, *, shuffled: bool = True, **reader_options: Any) -> Iterator[Any]:
     """Batches of tensors, shuffled row by row unless asked otherwise."""
     order: dict[str, Any] = {"shuffle_rows": shuffled, "shuffle_row_groups": shuffled, "seed": 1}
     with petastore.make_reader(folder, workers_count=2, num_epochs=None, **order, **reader_options) as reader:

@@ -1,0 +1,39 @@
+"""The datasets: how many rows of what. Read in the environments of others, too, so it needs nothing but Python."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from benchmarks.bench.workloads import WORKLOADS, Column, Workload
+
+__all__ = ["IMAGES", "TABLE", "TABULAR", "workload_of"]
+
+IMAGES: Final = dataclasses.replace(WORKLOADS["images"], rows=12_288)
+"""As the benchmark of loaders has them, three times as many: opening is a small part of an epoch."""
+
+TABULAR: Final = WORKLOADS["tabular"]
+
+TABLE: Final = Workload(
+    "table",
+    4_194_304,
+    32_768,
+    32_768,
+    {"id": Column("key", "int64"), "value": Column("number", "int64")},
+    "a number, and another that follows from it",
+)
+"""Rows that can be checked: 128 row groups, of each column 256 KiB."""
+
+_ALL: Final = {workload.name: workload for workload in (IMAGES, TABULAR, TABLE)}
+
+
+def workload_of(name: str, scale: float = 1.0) -> Workload:
+    """A dataset, or a part of it in row groups as large.
+
+    Example:
+        >>> workload_of("images", 0.25).rows, workload_of("images", 0.25).row_group
+        (3072, 256)
+    """
+    found = _ALL[name]
+    groups = max(2, round(found.rows / found.row_group * scale))
+    return dataclasses.replace(found, rows=groups * found.row_group)

@@ -1,0 +1,54 @@
+"""A reading process tells of each epoch, and of rows that are wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.storage.children import Child, one_epoch
+from benchmarks.storage.far import Bench
+from benchmarks.storage.reading import value_of
+
+ROWS = 1000
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    ids = np.arange(ROWS)
+    pq.write_table(pa.table({"id": ids, "value": value_of(ids)}), tmp_path / "right.parquet")
+    pq.write_table(pa.table({"id": ids, "value": value_of(ids) + (ids == 7)}), tmp_path / "wrong.parquet")
+    return tmp_path
+
+
+def test_epochs_are_told_one_by_one(table: Path) -> None:
+    asked = ("benchmarks.storage.reading", "table", str(table / "right.parquet"), ROWS)
+    with Child(*asked, epochs=3, workers_count=1) as child:
+        first = child.epoch()
+        child.go_on()
+        second = child.epoch()
+    for told in (first, second):
+        assert (told["rows"], told["distinct"], told["wrong"]) == (ROWS, ROWS, 0)
+        assert told["seconds"] > 0
+    assert not child.is_alive
+
+
+def test_a_wrong_value_is_found(table: Path) -> None:
+    told = one_epoch("benchmarks.storage.reading", "table", str(table / "wrong.parquet"), ROWS, workers_count=1)
+    assert told["wrong"] == 1
+
+
+def test_who_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"no epoch, exit status 1: .*DatasetNotFoundError"):
+        one_epoch("benchmarks.storage.reading", "table", str(tmp_path / "none"), ROWS)
+
+
+def test_data_are_made_once_for_each_recipe(tmp_path: Path) -> None:
+    bench, made = Bench(tmp_path), []
+    for recipe in ("a", "a", "b"):
+        folder = bench.made("bucket/table", recipe, lambda folder: made.append(folder))
+        assert folder.is_dir()
+    assert made == [tmp_path / "s3" / "bucket" / "table"] * 2
