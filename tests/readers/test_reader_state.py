@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -89,6 +90,40 @@ def test_reshard_goes_on_as_another_rank(url: str) -> None:
         reader.stop()
         reader.join()
     assert sorted(seen) == list(range(ROWS))
+
+
+@pytest.mark.parametrize("shuffle_rows", [False, True])
+def test_a_rank_keeps_its_row_groups_and_an_epoch_under_way_is_finished(url: str, shuffle_rows: bool) -> None:
+    def ranks(count: int, state: Any = None, steps: int | None = None) -> tuple[list[list[int]], Any]:
+        given = []
+        for rank in range(count):
+            with petastore.make_reader(
+                url,
+                shuffle_rows=shuffle_rows,
+                lanes=12 if shuffle_rows else None,
+                reshuffle="static",
+                num_epochs=3,
+                cur_shard=rank,
+                shard_count=count,
+            ) as reader:
+                if state is not None:
+                    reader.load_state_dict(json.loads(json.dumps(state)))
+                batches = itertools.islice(reader.batches(5), steps)
+                given.append([row for batch in batches for row in batch["id"].tolist()])
+                after = reader.state_dict()
+        return given, after
+
+    before, state = ranks(4, steps=7)
+    after, _ = ranks(3, state)
+    everything = sorted(itertools.chain(*before, *after))
+    assert everything == sorted([*range(ROWS)] * 3)
+    fresh, _ = ranks(3)
+    for rank in range(3):  # the last epoch is dealt to the three, as if there had never been four
+        share = len(fresh[rank]) // 3
+        assert sorted(after[rank][-share:]) == sorted(fresh[rank][-share:]) == sorted(fresh[rank][:share])
+    four, _ = ranks(4)
+    kept = sum(len(set(fresh[rank]) & set(four[rank])) for rank in range(3))
+    assert kept >= ROWS - 1.3 * ROWS / 4
 
 
 def test_a_state_of_another_order_or_dataset_is_refused(url: str, tmp_path: Path) -> None:
