@@ -437,8 +437,12 @@ def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
     spelled = _URL.sub(f"{scheme}://", url, count=1)
     place = _Unopened(_shown(url), f"the file system of {scheme}://", secrets_in_url(url) | secrets_in_options(options))
 
+    found = _hdfs_options(url) if scheme in _HDFS else None
+
     def open_it() -> Any:
         try:
+            if found is not None:
+                return fsspec.filesystem("hdfs", **{**found, **dict(options or {})})
             return fsspec.core.url_to_fs(spelled, **dict(options or {}))[0]
         except ImportError as problem:
             if scheme in _EXTRAS:
@@ -455,6 +459,12 @@ def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
     # In the caller's thread: fsspec keeps the file systems of each thread apart.
     with asking(place, "be opened"):
         return _wrapped(open_it())
+
+
+def _hdfs_options(url: str) -> dict[str, Any]:
+    from petastore.storage.files.hadoop import configuration, hdfs_options  # which imports a parser of XML
+
+    return hdfs_options(url, configuration())
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -139,6 +139,7 @@ _NO_CREDENTIALS = re.compile(
     r"NoCredentials|DefaultCredentialsError|Unable to locate credentials|[Aa]nonymous caller|no credentials were found"
 )
 _GIVE_CREDENTIALS = "It was asked with no credentials: give some (storage_options, or the environment) that may do this"
+_NO_LIBHDFS = re.compile(r"load (libhdfs|libjvm)")
 _CLOSED = re.compile(r"(?i)\bclosed\b")
 
 
@@ -248,6 +249,11 @@ def advice(problem: BaseException, kind: Kind, number: int | None, *, is_anonymo
         return (
             "The server does not give parts of files (HTTP range requests), which reading Parquet takes: copy the "
             "files to a disk, or serve them with one that does"
+        )
+    if _NO_LIBHDFS.search(text):
+        return (
+            "HDFS is reached by Hadoop's libhdfs, which takes Java: set HADOOP_HOME, JAVA_HOME, and CLASSPATH to what "
+            "`hadoop classpath --glob` prints; or read by a webhdfs:// URL"
         )
     if _CLOSED.search(text):
         return "Something closed it while it was in use: open the dataset again, in each process for itself"

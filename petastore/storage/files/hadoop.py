@@ -1,0 +1,139 @@
+"""URLs of HDFS → what libhdfs has to be told: the default file system and nameservices, as Hadoop is configured here.
+
+libhdfs finds Hadoop's files only where CLASSPATH leads to them, and says no more than "UnknownHost" otherwise. So they
+are read here, from HADOOP_CONF_DIR, and what a nameservice needs is given to it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from xml.etree import ElementTree as ET
+
+from petastore.errors import RequestError
+
+__all__ = ["configuration", "hdfs_options"]
+
+_FILES = ("core-site.xml", "hdfs-site.xml")  # later ones win
+_MOST_BYTES = 16 * 1024 * 1024
+_MOST_TURNS = 20  # Hadoop's own bound of variables in variables
+_VARIABLE = re.compile(r"\$\{([^${}]+)\}")
+_PROVIDER = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+
+
+def configuration(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What Hadoop's configuration says, with its variables filled in; empty where there is none.
+
+    Args:
+        environment: Names its folder as `HADOOP_CONF_DIR`, or Hadoop's as `HADOOP_HOME`.
+
+    Raises:
+        RequestError: A file of it cannot be read.
+    """
+    home = environment.get("HADOOP_HOME")
+    folder = environment.get("HADOOP_CONF_DIR") or (f"{home}/etc/hadoop" if home else "")
+    found: dict[str, str] = {}
+    for name in _FILES if folder else ():
+        found.update(_properties(Path(folder) / name))
+    return {name: _filled(value, found, environment) for name, value in found.items()}
+
+
+def _properties(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES or b"<!ENTITY" in text:
+            raise RequestError(f"{path} is no configuration of Hadoop's: it is too large, or defines entities")
+        root = ET.fromstring(text)  # noqa: S314 - bounded, and without entities
+    except (OSError, ET.ParseError) as problem:
+        raise RequestError(f"{path}, which is part of Hadoop's configuration, cannot be read: {problem}") from None
+    pairs = ((one.findtext("name"), one.findtext("value")) for one in root.iter("property"))
+    return {name.strip(): (value or "").strip() for name, value in pairs if name}
+
+
+def _filled(value: str, found: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    for _ in range(_MOST_TURNS):
+        filled = _VARIABLE.sub(lambda match: _value_of(match, found, environment), value)
+        if filled == value:
+            break
+        value = filled
+    return value
+
+
+def _value_of(match: re.Match[str], found: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    name = match[1]
+    if name.startswith("env."):
+        return environment.get(name[4:], match[0])
+    return found.get(name, match[0])
+
+
+def hdfs_options(url: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    """What fsspec's file system of HDFS is made with for a URL.
+
+    Args:
+        url: `hdfs://host:8020/path`, `hdfs://nameservice/path`, `viewfs://cluster/path`; without host and nameservice,
+            that of the default file system.
+        settings: Hadoop's configuration.
+
+    Raises:
+        RequestError: The default file system is another one, or a nameservice is configured in part.
+
+    Example:
+        >>> hdfs_options("hdfs://me@host:8020/frames", {})
+        {'host': 'host', 'port': 8020, 'user': 'me'}
+        >>> hdfs_options("hdfs:///frames", {"fs.defaultFS": "hdfs://host:9000"})
+        {'host': 'host', 'port': 9000}
+        >>> hdfs_options("viewfs://all/frames", {})
+        {'host': 'viewfs://all', 'port': 0}
+    """
+    parts = urlsplit(url)
+    scheme, place = parts.scheme.lower(), parts.netloc.rpartition("@")[2]
+    if not place:
+        default = settings.get("fs.defaultFS") or settings.get("fs.default.name")
+        if default is None:
+            return {"host": "default", "port": 0}
+        given = urlsplit(default)
+        if given.scheme != scheme or not given.netloc:
+            raise RequestError(
+                f"{scheme}:// without a host is the default file system, which is {default} by Hadoop's configuration; "
+                f"name the host or the nameservice: {scheme}://HOST/…"
+            )
+        place = given.netloc
+    host, _, port = place.partition(":")
+    options: dict[str, Any] = {"host": host if scheme == "hdfs" else f"viewfs://{host}", "port": int(port or 0)}
+    if parts.username:
+        options["user"] = parts.username
+    names = [name.strip() for name in settings.get("dfs.nameservices", "").split(",")]
+    needed = _mounts(host, settings) if scheme == "viewfs" else {}
+    # Links of a view lead to nameservices, too.
+    for name in names if scheme == "viewfs" else [one for one in names if one == host and not port]:
+        needed.update(_nameservice(name, settings) if name else {})
+    return {**options, "extra_conf": needed} if needed else options
+
+
+def _mounts(name: str, settings: Mapping[str, str]) -> dict[str, str]:
+    start = f"fs.viewfs.mounttable.{name}."
+    return {key: value for key, value in settings.items() if key.startswith(start)}
+
+
+def _nameservice(name: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """What a client has to know of a nameservice: its name nodes, and how to find the one that is active."""
+    nodes = [node.strip() for node in settings.get(f"dfs.ha.namenodes.{name}", "").split(",") if node.strip()]
+    keys = [f"dfs.namenode.rpc-address.{name}.{node}" for node in nodes] or [f"dfs.namenode.rpc-address.{name}"]
+    missing = [key for key in keys if not settings.get(key)]
+    if missing:
+        raise RequestError(
+            f"{name} is a nameservice by Hadoop's configuration (HADOOP_CONF_DIR), which does not say {missing[0]}"
+        )
+    found = {"dfs.nameservices": settings["dfs.nameservices"], **{key: settings[key] for key in keys}}
+    if nodes:
+        provider = f"dfs.client.failover.proxy.provider.{name}"
+        found[f"dfs.ha.namenodes.{name}"] = ",".join(nodes)
+        found[provider] = settings.get(provider, _PROVIDER)
+    return found
