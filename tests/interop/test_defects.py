@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
+import uuid
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from petastore.cache import DiskCache
 from petastore.errors import RetiredWarning
 from petastore.interop import petastorm as switch
+from tests.interop.defects import caches
 from tests.interop.defects.checks import CHECKS
+from tests.interop.defects.data import numbers
+from tests.servers.fixtures import Served, served
+
+__all__ = ["served"]
+OF_CACHES = [name for name, check in CHECKS.items() if inspect.getmodule(check) is caches]
 
 
 @pytest.fixture
@@ -26,3 +36,30 @@ def test_it_goes_right(name: str, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RetiredWarning)
         CHECKS[name](tmp_path)
+
+
+@pytest.mark.server
+@pytest.mark.leaves_running("fsspec keeps its web session")
+@pytest.mark.usefixtures("_switched")
+@pytest.mark.parametrize("name", OF_CACHES)
+def test_it_goes_right_where_the_cache_keeps_what_is_read(
+    name: str, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is kept of local files, so none of these could fail there: the same rows, from a web server."""
+    bucket, asked = served.root / uuid.uuid4().hex, list[int]()
+    ask = DiskCache._several
+
+    def served_numbers(_: Path, rows: int) -> str:
+        numbers(bucket, rows)
+        return f"http://127.0.0.1:{served.port}/{bucket.name}/data.parquet"
+
+    def counted(cache: DiskCache, keys: Any, *others: Any) -> Any:
+        asked.append(len(keys))
+        return ask(cache, keys, *others)
+
+    monkeypatch.setattr(caches, "numbers", served_numbers)
+    monkeypatch.setattr(DiskCache, "_several", counted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RetiredWarning)
+        CHECKS[name](tmp_path)
+    assert sum(asked) >= 2

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import subprocess
+import sys
 import uuid
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +22,7 @@ import petastore
 from petastore.errors import CacheBypassWarning, DatasetChangedError, RequestError
 from petastore.predicates import in_lambda
 from petastore.readers.column_bytes import column_bytes
+from petastore.readers.by_number.random_access import RandomAccess
 from petastore.readers.reader import Reader
 from petastore.testing.cache_laws import bytes_at_one_moment
 from petastore.work.workers import Workers
@@ -196,6 +200,32 @@ def test_damaged_entries_are_fetched_again(remote: Remote) -> None:
         assert rows_of(reader) == rows_from()
 
 
+def test_each_of_500_wrong_bytes_is_found_and_counted(remote: Remote) -> None:
+    chance, done = np.random.default_rng(11), 0
+    with remote.reader(reader_pool_type="dummy") as reader:
+        rows_of(reader)
+        while done < 500:
+            for path in remote.entries:
+                whole = bytearray(path.read_bytes())
+                whole[chance.integers(len(whole))] ^= chance.integers(1, 256)
+                path.write_bytes(whole)
+                done += 1
+            assert rows_of(reader) == rows_from()
+            assert reader.diagnostics["cache_damaged"] == done
+        remote.proxy.close()
+        assert rows_of(reader) == rows_from()  # all of it is right again
+
+
+def test_of_datasets_that_follow_each_other_at_one_path_no_row_is_of_an_older_one(remote: Remote) -> None:
+    limit = 1 << 20  # room for one of them
+    for first in (7, 0, 7, 21):
+        remote.write(first)  # as many bytes
+        for _ in range(2):
+            with remote.reader(cache_size_limit=limit, num_epochs=2, shuffle_rows=True) as reader:
+                assert rows_of(reader) == sorted(2 * rows_from(first))
+                assert bytes_at_one_moment(remote.cache) <= limit
+
+
 def test_the_limit_holds(remote: Remote) -> None:
     limit = 300_000
     with remote.reader(cache_size_limit=limit) as reader:
@@ -224,6 +254,39 @@ def test_datasets_of_a_mixture_may_have_caches(remote: Remote) -> None:
         remote.proxy.close()
         assert sum(1 for _ in reader) == first
         assert reader.diagnostics["cache_misses"] == CHUNKS
+
+
+def test_rows_by_number_keep_what_they_read(remote: Remote) -> None:
+    dataset = petastore.open_dataset(remote.urls).with_cache(remote.cache, limit=1 << 26)
+    numbers = np.random.default_rng(5).permutation(sum(ROWS))[:50]
+    taken = []
+    for _ in range(2):
+        rows = RandomAccess(dataset, ["id", "label"], cache_bytes=0)
+        found = rows.take(numbers)
+        taken.append(list(zip(found["id"].tolist(), found["label"].tolist(), strict=True)))
+        assert dataset.kept.cache is not None
+        misses = dataset.kept.cache.metrics.misses
+        remote.proxy.close()
+    everything = rows_from()
+    assert taken == [[(everything[number][0], everything[number][2]) for number in numbers.tolist()]] * 2
+    assert 0 < misses <= CHUNKS
+    dataset.kept.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_readers_that_are_killed_while_they_fill_a_cache_harm_nobody(
+    served: Served, remote: Remote, repository: Path
+) -> None:
+    urls = [f"http://127.0.0.1:{served.port}/{remote.folder.name}/{name}.parquet" for name in ("part-0", "part-1")]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.readers.killed_with_a_cache", str(remote.cache), *urls],
+        capture_output=True, text=True, timeout=560, cwd=repository, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    outcome = json.loads(done.stdout)
+    assert outcome.pop("most") <= outcome.pop("limit")
+    assert outcome == {"killed": 50, "wrong": 0, "left": []}
 
 
 def test_where_nothing_can_be_written_it_is_read_all_the_same_and_said_once(remote: Remote) -> None:
