@@ -21,8 +21,8 @@ import pytest
 import petastore
 from petastore.errors import CacheBypassWarning, DatasetChangedError, RequestError
 from petastore.predicates import in_lambda
-from petastore.readers.column_bytes import column_bytes
 from petastore.readers.by_number.random_access import RandomAccess
+from petastore.readers.column_bytes import column_bytes
 from petastore.readers.reader import Reader
 from petastore.testing.cache_laws import bytes_at_one_moment
 from petastore.work.workers import Workers
