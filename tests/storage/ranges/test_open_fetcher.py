@@ -13,6 +13,7 @@ from petastore.storage.ranges.open_fetcher import open_fetcher
 from tests.storage.ranges.conftest import location_of
 
 
+@pytest.mark.leaves_running("file systems of clouds keep their sessions")
 @pytest.mark.parametrize(
     ("url", "options", "system"),
     [
@@ -20,6 +21,10 @@ from tests.storage.ranges.conftest import location_of
         ("s3://bucket/a", {"anon": True, "config_kwargs": {"proxies": {}}}, "S3FileSystem"),
         ("http://127.0.0.1:1/a", {}, "obstore"),
         ("http://127.0.0.1:1/a", {"encoded": True}, "HTTPFileSystem"),
+        ("gs://bucket/a", {"token": "anon"}, "obstore"),
+        ("gs://bucket/a", {"token": "anon", "version_aware": True}, "GCSFileSystem"),
+        ("abfs://bucket/a", {"account_name": "me", "account_key": "aHVzaA=="}, "obstore"),
+        ("abfs://bucket/a", {"account_name": "me", "anon": True, "version_aware": True}, "AzureBlobFileSystem"),
         ("memory://a", {}, "MemoryFileSystem"),
     ],
 )
