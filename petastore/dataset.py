@@ -443,7 +443,7 @@ def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
         )
     partitions = partition_fields(manifest.inventory.files)
     unreadable: dict[str, str] = {}
-    footers = FooterCache(inventory=manifest.inventory)
+    footers = FooterCache(inventory=manifest.inventory, beside=manifest.beside)
     stored = pa.schema([])
     if manifest.inventory.files and (partitions or manifest.schema_document is None):
         first = footers.get(location, manifest.inventory.files[0])

@@ -37,6 +37,9 @@ class DataFile:
     partitions: tuple[tuple[str, str | None], ...] = ()
     """Hive partition keys and values of the path, decoded, outermost first; None is Hive's null."""
 
+    etag: str = dataclasses.field(default="", compare=False)
+    """What its storage called these very bytes when the footer was read; empty where it had no name for them."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Inventory:

@@ -21,7 +21,14 @@ from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.partitions import partition_fields
 from petastore.storage.footers.agreed_schema import agreed_arrow_schema
-from petastore.storage.footers.footers import Footer, document_in, footer_if_there, inventory_of, read_footers
+from petastore.storage.footers.footers import (
+    Footer,
+    document_in,
+    encoded_footers,
+    footer_if_there,
+    inventory_of,
+    read_footers,
+)
 from petastore.storage.metadata.legacy_index import check_petastorm_counts, read_petastorm_indexes
 from petastore.storage.metadata.manifest import (
     COMMON_METADATA,
@@ -167,7 +174,7 @@ def _planned(location: Location) -> _Steps:
     document = dump_document(declared.name, declared)
     footers = read_footers(location, list_data_files(location))
     schema = _checked(declared, footers)
-    manifest = Manifest(inventory_of(footers), document, writer)
+    manifest = Manifest(inventory_of(footers), document, writer, footers=encoded_footers(footers))
     indexes, left = _indexes(location, manifest.inventory)
     return _Steps(
         schema=schema,

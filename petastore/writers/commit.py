@@ -20,7 +20,7 @@ from petastore.storage.files.listing import list_data_files, unfinished_writes, 
 from petastore.storage.files.location import Location
 from petastore.storage.files.partitions import partition_fields, partition_value
 from petastore.storage.files.whole_files import delete_file
-from petastore.storage.footers.footers import Footer, inventory_of, read_footers
+from petastore.storage.footers.footers import Footer, encoded_footers, inventory_of, read_footers
 from petastore.storage.metadata.manifest import (
     Manifest,
     manifest_token,
@@ -88,7 +88,8 @@ def manifest_of(location: Location, files: Sequence[str], schema: Unischema, *, 
     for footer in footers:
         check_stored(footer, schema)
     partition_fields([footer.file for footer in footers])  # refuses files under different keys
-    return Manifest(inventory_of(footers), dump_document(schema.name, schema), writer)
+    document = dump_document(schema.name, schema)
+    return Manifest(inventory_of(footers), document, writer, footers=encoded_footers(footers))
 
 
 def _forget_ended_writes(location: Location) -> None:

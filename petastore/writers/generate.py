@@ -15,7 +15,7 @@ from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.partitions import partition_fields
 from petastore.storage.footers.agreed_schema import agreed_arrow_schema
-from petastore.storage.footers.footers import inventory_of, read_footer, read_footers
+from petastore.storage.footers.footers import encoded_footers, inventory_of, read_footer, read_footers
 from petastore.storage.metadata.manifest import Manifest, read_manifest, read_schema_document, write_manifest
 from petastore.writers.commit import commit_dataset
 from petastore.writers.exclusive import committing
@@ -88,5 +88,5 @@ def _inventory_alone(location: Location) -> Inventory:
         agreed_arrow_schema(footers)  # refuses files that are not of one dataset
         partition_fields([footer.file for footer in footers])
         inventory = inventory_of(footers)
-        write_manifest(location, Manifest(inventory, None, _WRITER))
+        write_manifest(location, Manifest(inventory, None, _WRITER, footers=encoded_footers(footers)))
         return inventory

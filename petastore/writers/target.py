@@ -23,7 +23,7 @@ from petastore.schema.document import dump_document
 from petastore.storage.files.listing import files_below, is_called_parquet, is_hidden, list_data_files
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import delete_file
-from petastore.storage.footers.footers import Footer, is_parquet, read_footers
+from petastore.storage.footers.footers import Footer, encoded_footers, inventory_of, is_parquet, read_footers
 from petastore.storage.metadata.manifest import Manifest, manifest_token, read_manifest, read_schema_document
 from petastore.writers.commit import check_stored
 from petastore.writers.exclusive import LOCK
@@ -72,7 +72,8 @@ class Target:
                 f"{location.url} is not empty: it holds {min(self._found)} ({len(self._found):,} files in all). Choose "
                 'another URL, or mode="append" or mode="overwrite"'
             )
-        self._is_new = mode != "append" or not self._old_parts()
+        old = self._old() if mode == "append" else None
+        self._is_new = old is None or not old.inventory.files
 
     @property
     def needs_a_file(self) -> bool:
@@ -94,31 +95,36 @@ class Target:
             DatasetExistsError, DatasetChangedError: Another writer committed since the write began, and appending to
                 what it wrote is not what was asked.
         """
-        mine = [(footer.file, footer.groups) for footer in footers]
+        mine, beside = [(footer.file, footer.groups) for footer in footers], encoded_footers(footers)
         if self._mode == "append":
-            return Manifest(Inventory.concatenate([*self._old_parts(), *mine]), self._document, self._writer)
+            old = self._old()
+            if old is not None:
+                mine = [*_parts(old.inventory), *mine]
+                stored = {} if old.beside is None else old.beside.all_at(self._location)
+                beside = {**old.footers, **stored, **beside}
+            return Manifest(Inventory.concatenate(mine), self._document, self._writer, footers=beside)
         if manifest_token(self._location) != self._token:
             kind = DatasetExistsError if self._mode == "error" else DatasetChangedError
             raise kind(
                 f"{self._location.url}: another writer committed a dataset there while this one was being written; "
                 "its rows are kept and these are not. Write again"
             )
-        return Manifest(Inventory.concatenate(mine), self._document, self._writer)
+        return Manifest(Inventory.concatenate(mine), self._document, self._writer, footers=beside)
 
-    def _old_parts(self) -> list[tuple[DataFile, dict[str, Any]]]:
-        """Files and row groups of the dataset to append to, whose schema must be equal."""
+    def _old(self) -> Manifest | None:
+        """What the dataset to append to says of itself, or its files do; its schema must be equal."""
         manifest = read_manifest(self._location)
         if manifest is not None:
             self._check_equal(manifest.schema_document)
-            return _parts(manifest.inventory)
+            return manifest
         try:
             footers = read_footers(self._location, list_data_files(self._location))
         except DatasetNotFoundError:
-            return []
+            return None
         self._check_equal(read_schema_document(self._location))
         for footer in footers:
             check_stored(footer, self._schema)
-        return [(footer.file, footer.groups) for footer in footers]
+        return Manifest(inventory_of(footers), self._document, self._writer, footers=encoded_footers(footers))
 
     def _check_equal(self, document: str | None) -> None:
         if document is None:

@@ -23,6 +23,7 @@ __all__ = [
     "create_directory",
     "delete_file",
     "delete_quietly",
+    "read_range",
     "read_up_to",
     "read_whole",
     "rename",
@@ -80,6 +81,25 @@ def read_up_to(location: Location, relative: str, size: int) -> bytes:
     if store is None:
         return answered(location, get, "read", relative)
     return answered(location, lambda: bytes(store.cat_file(path, start=0, end=size)), "read", relative)
+
+
+def read_range(location: Location, relative: str, offset: int, length: int) -> bytes:
+    """Some bytes of a file, with one request where there is a request; fewer where it ends before.
+
+    Raises:
+        FileMissingError: There is no such file.
+        StorageError: The storage refused, or the file ends before the range begins.
+    """
+    path, store = location.join(relative), location.store
+
+    def get() -> bytes:
+        with location.filesystem.open_input_file(path) as source:
+            data: bytes = source.read_at(length, offset)
+            return data
+
+    if store is None:
+        return answered(location, get, "read", relative)
+    return answered(location, lambda: bytes(store.cat_file(path, start=offset, end=offset + length)), "read", relative)
 
 
 _TRIES = 5

@@ -15,15 +15,20 @@ from petastore.errors import MetadataError
 from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile, Inventory
 from petastore.storage.files.location import Location
-from petastore.storage.footers.footers import (
+from petastore.storage.footers.footers import Footer, check_unchanged, is_unchanged, parsed_footer
+from petastore.storage.footers.footers_beside import Block, FootersBeside
+from petastore.storage.footers.tails import (
+    END_BYTES,
     MAX_FOOTER_BYTES,
-    Footer,
-    check_unchanged,
+    Tail,
+    Tails,
+    fetched_tail,
     footer_in,
-    is_unchanged,
-    parsed_footer,
     read_tail,
 )
+from petastore.storage.ranges.client import FileVersion
+from petastore.storage.ranges.open_fetcher import has_web_requests
+from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.requests.at_once import at_once
 
 __all__ = ["FooterCache"]
@@ -46,11 +51,18 @@ class FooterCache:
     Args:
         max_bytes: Bytes of footers to keep; the one asked for last is kept whatever its size.
         inventory: What is said of the files elsewhere; each footer is held against it when it is read.
+        beside: Where footers stand beside the manifest.
     """
 
-    def __init__(self, max_bytes: int = 128 * 1024 * 1024, inventory: Inventory | None = None) -> None:
+    def __init__(
+        self,
+        max_bytes: int = 128 * 1024 * 1024,
+        inventory: Inventory | None = None,
+        beside: FootersBeside | None = None,
+    ) -> None:
         self._max_bytes = max_bytes
         self._inventory = inventory
+        self._beside = beside
         self.make_anew()
         made_anew_in_children(self)
 
@@ -61,9 +73,15 @@ class FooterCache:
         self._kept: collections.OrderedDict[_Key, Footer] = collections.OrderedDict()
         self._being_read: dict[_Key, Future[Footer]] = {}
         self._known: dict[_Key, Footer] = {}
+        self._blocks: dict[int, Future[bytes]] = {}
 
-    def get(self, location: Location, file: DataFile) -> Footer:
+    def get(self, location: Location, file: DataFile, pinned: PinnedFiles | None = None) -> Footer:
         """The footer of a file, which must be the file that the inventory describes.
+
+        Args:
+            location: Where the dataset lies.
+            file: The file.
+            pinned: Fetches ranges of the files there; None is whoever is at hand.
 
         Raises:
             DatasetChangedError: The file has another size or digest.
@@ -84,33 +102,40 @@ class FooterCache:
             assert others is not None  # noqa: S101 - one of the two is there
             footer = others.result()
         else:
-            footer = self._read(key, mine, location, file)
+            footer = self._read(key, mine, location, file, pinned)
         check_unchanged(footer.file, file)
         return footer
 
     def know(self, location: Location, footers: Iterable[Footer]) -> None:
         """Remember the footers that the inventory was made of, as far as there is room: they need not be parsed again.
 
-        A file that is asked for is looked at all the same: it may have been rewritten.
+        A file that is asked for is looked at all the same, for it may have been rewritten; but not where its footer was
+        found in a version that is demanded of whatever is read of it.
         """
         room = self._max_bytes
         for footer in footers:
             room -= len(footer.encoded)
             if room < 0:
                 return
-            self._known[_key(location, footer.file)] = footer
+            key = _key(location, footer.file)
+            if footer.version is None:
+                self._known[key] = footer
+            else:
+                with self._lock:
+                    self._keep(key, footer)
 
     def kept(self, location: Location, file: DataFile) -> Footer | None:
         """The footer of a file if it is here, without reading it."""
         return self._kept.get(_key(location, file))
 
-    def found(self, location: Location, file: DataFile, whole: bytes) -> Footer:
+    def found(self, location: Location, file: DataFile, whole: bytes, version: FileVersion | None = None) -> Footer:
         """The footer of a file that was read whole, which must be the file that the inventory describes.
 
         Args:
             location: Where the dataset lies.
             file: The file.
             whole: All its bytes.
+            version: Of which version of the file they are, where that was told.
 
         Raises:
             DatasetChangedError: The file has another size or digest.
@@ -123,18 +148,18 @@ class FooterCache:
             if footer is not None:
                 self._kept.move_to_end(key)
         if footer is None or footer.encoded != encoded:
-            footer = self._checked(key, location, file, len(whole), encoded)
+            footer = self._checked(key, location, file, Tail(len(whole), encoded, version))
             check_unchanged(footer.file, file)
             with self._lock:
                 self._keep(key, footer)
         return footer
 
-    def _checked(self, key: _Key, location: Location, file: DataFile, size: int, encoded: bytes) -> Footer:
+    def _checked(self, key: _Key, location: Location, file: DataFile, tail: Tail) -> Footer:
         """The footer of a file that was read just now, held against the inventory."""
         known = self._known.pop(key, None)
-        if known is not None and known.file.size == size and known.encoded == encoded:
+        if known is not None and known.file.size == tail.size and known.encoded == tail.footer:
             return known  # the inventory was made of it
-        footer = parsed_footer(file.path, size, encoded)
+        footer = parsed_footer(file.path, *tail, etag=file.etag)
         self._hold_against_inventory(footer, file, location.url)
         return footer
 
@@ -151,10 +176,12 @@ class FooterCache:
         while self._bytes > self._max_bytes and len(self._kept) > 1:
             self._bytes -= len(self._kept.popitem(last=False)[1].encoded)
 
-    def _read(self, key: _Key, mine: Future[Footer], location: Location, file: DataFile) -> Footer:
+    def _read(
+        self, key: _Key, mine: Future[Footer], location: Location, file: DataFile, pinned: PinnedFiles | None
+    ) -> Footer:
         try:
-            size, encoded = read_tail(location, file.path)
-            footer = self._checked(key, location, file, size, encoded)
+            tail = self._tail(location, file, pinned)
+            footer = self._checked(key, location, file, tail)
         except BaseException as problem:
             with self._lock:
                 del self._being_read[key]
@@ -166,6 +193,52 @@ class FooterCache:
                 self._keep(key, footer)
         mine.set_result(footer)
         return footer
+
+    def _tail(self, location: Location, file: DataFile, pinned: PinnedFiles | None) -> Tail:
+        """The end of a file: from beside the manifest, where its etag is told and goes with what is read; or itself."""
+        if not has_web_requests(location):
+            return Tail(*read_tail(location, file.path))
+        footer = None
+        if file.etag and (pinned is None or pinned.etags_hold):
+            footer = self._found_beside(location, file, pinned)
+        if footer is not None:
+            return Tail(file.size, footer)
+        length = 0 if self._beside is None else self._beside.length_of(file)
+        if pinned is not None:
+            return (
+                fetched_tail(pinned.fetcher, file.path, length + END_BYTES)
+                if length
+                else fetched_tail(pinned.fetcher, file.path)
+            )
+        with Tails(location) as tails:
+            return tails.read(file.path)
+
+    def _found_beside(self, location: Location, file: DataFile, pinned: PinnedFiles | None) -> bytes | None:
+        beside = self._beside
+        block = None if beside is None else beside.block_of(file)
+        if beside is None or block is None:
+            return None
+        cache = None if pinned is None else pinned.cache
+        footer = beside.footer_in(self._block(beside, location, block, pinned), block, file)
+        if footer is None and cache is not None:
+            cache.discard([beside.key_of(block)])  # it may be that somebody commits just now
+        return footer
+
+    def _block(self, beside: FootersBeside, location: Location, block: Block, pinned: PinnedFiles | None) -> bytes:
+        """Footers that stand together: fetched by the first thread that comes here, and kept."""
+        with self._lock:
+            others = self._blocks.get(block.first)
+            mine = self._blocks.setdefault(block.first, Future()) if others is None else None
+        if others is not None:
+            return others.result()
+        assert mine is not None  # noqa: S101 - one of the two is there
+        try:
+            data = beside.fetched(location, block, None if pinned is None else pinned.cache)
+        except BaseException:
+            mine.set_result(b"")
+            raise
+        mine.set_result(data)
+        return data
 
     def check(self, location: Location, files: Sequence[DataFile]) -> None:
         """Reads the footers of some files, several at once.
@@ -181,10 +254,10 @@ class FooterCache:
 
     def holding_against(self, inventory: Inventory) -> FooterCache:
         """This cache if its footers are held against an inventory, else an empty one whose footers will be."""
-        return self if self._inventory is inventory else FooterCache(self._max_bytes, inventory)
+        return self if self._inventory is inventory else FooterCache(self._max_bytes, inventory, self._beside)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FooterCache, (self._max_bytes, self._inventory)
+        return FooterCache, (self._max_bytes, self._inventory, self._beside)
 
 
 def check_row_groups(footer: Footer, inventory: Inventory, url: str) -> None:

@@ -1,14 +1,13 @@
 """Parquet footers: what a file says about itself, and what the files of a dataset agree on.
 
-A footer is read with one request of 64 KiB at the end of the file (a second one only where the footer is larger),
-parsed from memory, and trusted in nothing: sizes are bounded before memory is taken, and counts must add up.
+A footer is parsed from memory, and trusted in nothing: sizes are bounded before memory is taken, and counts must add
+up.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,13 +30,15 @@ from petastore.storage.footers.alike_footers import alike_footers
 from petastore.storage.footers.column_chunks import ChunkContents, chunk_contents
 from petastore.storage.footers.leaves import leaves_by_column
 from petastore.storage.footers.row_group_counts import row_group_counts
+from petastore.storage.footers.tails import MAX_FOOTER_BYTES, NoParquetError, Tail, Tails, digest_of, read_tail
 from petastore.storage.footers.unreadable import unreadable_columns
+from petastore.storage.ranges.client import FileVersion
 from petastore.storage.requests.at_once import at_once
 from petastore.storage.requests.failures import answered
 
 __all__ = [
-    "MAX_FOOTER_BYTES",
     "Footer",
+    "encoded_footers",
     "footer_if_there",
     "inventory_of",
     "is_parquet",
@@ -46,10 +47,6 @@ __all__ = [
     "read_footers",
 ]
 
-MAX_FOOTER_BYTES = 256 * 1024 * 1024
-"""A larger footer is refused before memory is taken for it."""
-
-_TAIL_BYTES = 64 * 1024
 _MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 _SHOWN = 5
@@ -108,6 +105,9 @@ class Footer:
 
     counts: NDArray[np.int64] | None = dataclasses.field(default=None, repr=False)
     """Rows, compressed and uncompressed bytes of each row group, checked, if they were worked out already."""
+
+    version: FileVersion | None = dataclasses.field(default=None, repr=False)
+    """The version of the file in which it was found; None where that was not told, or cannot be demanded."""
 
     copied_bytes: dict[tuple[int, str], int] = dataclasses.field(default_factory=dict, repr=False)
     """Of row groups and columns with dictionaries: bytes that their rows take at most, as was found by reading them."""
@@ -223,29 +223,6 @@ def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BY
     return parsed_footer(path, size, footer)
 
 
-def read_tail(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> tuple[int, bytes]:
-    """Bytes of a file, and its footer as it lies there.
-
-    Raises:
-        FileMissingError: There is no such file.
-        StorageError: The file cannot be read.
-        MetadataError: The file is no Parquet.
-    """
-
-    def ask() -> tuple[int, bytes]:
-        with open_to_read(location, path) as source:
-            return _read_tail(source, path, max_bytes)
-
-    return answered(location, ask, "read the footer of", path)
-
-
-class NoParquetError(MetadataError):
-    """A file that neither begins nor ends as Parquet does: somebody else's, among the data files."""
-
-    path = ""
-    """Which, relative to the root."""
-
-
 def footer_if_there(location: Location, path: str) -> Footer | None:
     """The footer of a file; None where there is no such file.
 
@@ -257,46 +234,15 @@ def footer_if_there(location: Location, path: str) -> Footer | None:
     return read_footer(location, path) if info.is_file else None
 
 
-def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
-    size = source.size()
-    if size < len(_MAGIC) * 2 + 4:
-        raise NoParquetError(f"{path} has {size} bytes and is no Parquet: even an empty one has more")
-    source.seek(max(0, size - _TAIL_BYTES))
-    tail = source.read(min(size, _TAIL_BYTES))
-    if tail[-4:] == _ENCRYPTED_MAGIC:
-        raise MetadataError(f"{path} has an encrypted footer, and petastore reads no encrypted files; decrypt it first")
-    if tail[-4:] != _MAGIC:
-        source.seek(0)
-        if source.read(len(_MAGIC)) == _MAGIC:
-            raise MetadataError(
-                f"{path} begins as Parquet, but was cut short or damaged: it ends with {tail[-4:]!r} instead of "
-                f"{_MAGIC!r}. Write it again, or delete it"
-            )
-        raise NoParquetError(f"{path} is no Parquet: it ends with {tail[-4:]!r} instead of {_MAGIC!r}")
-    footer = footer_in(tail, size, path, max_bytes)
-    if footer is None:
-        length = int.from_bytes(tail[-8:-4], "little")
-        source.seek(size - 8 - length)
-        return size, source.read(length)
-    return size, footer
+def parsed_footer(path: str, size: int, footer: bytes, version: FileVersion | None = None, etag: str = "") -> Footer:
+    """What the footer of a file says.
 
-
-def footer_in(tail: bytes, size: int, path: str, max_bytes: int) -> bytes | None:
-    """The footer in the last bytes of a file; None where there are too few of them."""
-    if tail[-4:] != _MAGIC:
-        raise NoParquetError(f"{path} is no Parquet: it ends with {tail[-4:]!r} instead of {_MAGIC!r}")
-    length = int.from_bytes(tail[-8:-4], "little")
-    if length > size - 12 or length == 0:
-        raise MetadataError(
-            f"{path} is damaged: it says that its footer has {length:,} bytes, but the file has {size:,}"
-        )
-    if length > max_bytes:
-        raise MetadataError(f"{path} says that its footer has {length:,} bytes; at most {max_bytes:,} are read")
-    return None if length + 8 > len(tail) else tail[-8 - length : -8]
-
-
-def parsed_footer(path: str, size: int, footer: bytes) -> Footer:
-    """What the footer of a file says, given its bytes and those of the file.
+    Args:
+        path: The file.
+        size: Its bytes.
+        footer: Those of the footer.
+        version: In which version of the file it was found, where that was told.
+        etag: What the storage called that version, as others say; of one that was found it is known.
 
     Raises:
         MetadataError: It is damaged.
@@ -312,7 +258,8 @@ def parsed_footer(path: str, size: int, footer: bytes) -> Footer:
     if unreadable:
         schema = pa.schema([field for field in schema if field.name not in unreadable])
         leaves = {name: own for name, own in leaves.items() if name not in unreadable}
-    parsed = Footer(_data_file(path, size, footer), footer, Columns(schema, leaves, unreadable, metadata.schema))
+    columns = Columns(schema, leaves, unreadable, metadata.schema)
+    parsed = Footer(_data_file(path, size, footer, version, etag), footer, columns, version=version)
     parsed.__dict__["metadata"] = metadata
     return parsed
 
@@ -338,8 +285,9 @@ def _metadata(footer: bytes, path: str) -> Any:
     return reader.metadata
 
 
-def _data_file(path: str, size: int, footer: bytes) -> DataFile:
-    return DataFile(path, size, hashlib.sha256(footer).hexdigest()[:32], parse_partitions(path))
+def _data_file(path: str, size: int, footer: bytes, version: FileVersion | None = None, etag: str = "") -> DataFile:
+    called = etag if version is None else version.strong_etag
+    return DataFile(path, size, digest_of(footer), parse_partitions(path), called)
 
 
 def read_footers(location: Location, paths: Iterable[str]) -> list[Footer]:
@@ -351,32 +299,33 @@ def read_footers(location: Location, paths: Iterable[str]) -> list[Footer]:
         DatasetNotFoundError: None of them is Parquet, by its name or by its bytes, and nobody named one.
     """
     wanted = list(paths)
-    found = list(at_once(functools.partial(_tail_or_stranger, location), wanted))
+    with Tails(location) as tails:
+        found = list(at_once(functools.partial(_tail_or_stranger, tails), wanted))
     strangers = [one for one in found if isinstance(one, NoParquetError)]
     if strangers:
         _refuse_strangers(location, wanted, strangers)
     return _all_parsed(wanted, [one for one in found if not isinstance(one, NoParquetError)])
 
 
-def _all_parsed(paths: Sequence[str], tails: Sequence[tuple[int, bytes]]) -> list[Footer]:
+def _all_parsed(paths: Sequence[str], tails: Sequence[Tail]) -> list[Footer]:
     """Footers of many files: of those that are alike the first says what all have in common."""
     parsed: dict[int, Footer] = {}
-    for kind in alike_footers([footer for _, footer in tails]):
+    for kind in alike_footers([tail.footer for tail in tails]):
         columns: Columns | None = None
         is_right = (kind.counts >= 0).all(axis=(1, 2)) & (kind.counts[:, _ROWS].sum(axis=1) == kind.num_rows)
         is_right &= kind.counts.max(axis=(1, 2), initial=0) < _MOST_COUNTED
         for number, counts in zip(kind.members[is_right].tolist(), kind.counts[is_right], strict=True):
-            (size, footer), path = tails[number], paths[number]
+            tail, path = tails[number], paths[number]
             if columns is None:
-                columns = parsed_footer(path, size, footer).columns
-            parsed[number] = Footer(_data_file(path, size, footer), footer, columns, counts)
+                columns = parsed_footer(path, *tail).columns
+            parsed[number] = Footer(_data_file(path, *tail), tail.footer, columns, counts, tail.version)
     rest = [number for number in range(len(paths)) if number not in parsed]
-    parsed.update(zip(rest, at_once(lambda number: _counted(paths[number], *tails[number]), rest), strict=True))
+    parsed.update(zip(rest, at_once(lambda number: _counted(paths[number], tails[number]), rest), strict=True))
     return [parsed[number] for number in range(len(paths))]
 
 
-def _counted(path: str, size: int, footer: bytes) -> Footer:
-    parsed = parsed_footer(path, size, footer)
+def _counted(path: str, tail: Tail) -> Footer:
+    parsed = parsed_footer(path, *tail)
     _ = parsed.groups  # counted here, in parallel, and kept
     return parsed
 
@@ -412,9 +361,9 @@ def parquet_among(location: Location, paths: Sequence[str]) -> list[str]:
     return [path for path in paths if path in found or is_called_parquet(path)]
 
 
-def _tail_or_stranger(location: Location, path: str) -> tuple[int, bytes] | NoParquetError:
+def _tail_or_stranger(tails: Tails, path: str) -> Tail | NoParquetError:
     try:
-        return read_tail(location, path)
+        return tails.read(path)
     except NoParquetError as problem:
         problem.path = path
         return problem
@@ -443,6 +392,11 @@ def inventory_of(footers: Iterable[Footer]) -> Inventory:
         MetadataError: Counts are negative or do not add up.
     """
     return Inventory.concatenate([(footer.file, footer.groups) for footer in footers])
+
+
+def encoded_footers(footers: Iterable[Footer]) -> dict[str, bytes]:
+    """Footers as they lie in their files, by path."""
+    return {footer.file.path: footer.encoded for footer in footers}
 
 
 def check_unchanged(found: DataFile, expected: DataFile) -> None:

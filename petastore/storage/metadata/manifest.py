@@ -1,13 +1,16 @@
 """The manifest `_petastore/inventory.arrow`: the one truth about a dataset, and `_common_metadata` for other tools.
 
+Beside it lie the footers of the files (`petastore.storage.footers.footers_beside`): to know all takes few requests.
+
 The manifest is an Arrow IPC file with one record per data file and the row groups of the file as lists, so that it is
 read without Python code per row group. Its metadata holds the format's name and version, who wrote it, the schema
 document, and a digest of the file (`petastore.storage.metadata.seal`). `docs/reference/file-format.md` describes it;
 nothing in it is trusted: what it says of a file is held against the file's footer
 (`petastore.storage.footers.footers`).
 
-Order of writing: data files, `_common_metadata`, manifest, each renamed into place whole. Readers believe the manifest
-alone, so a write that stops anywhere leaves the dataset as it was before or as it is after.
+Order of writing: data files, `_common_metadata`, footers, manifest, each renamed into place whole. Readers believe the
+manifest alone, so a write that stops anywhere leaves the dataset as it was before or as it is after. Footers that are
+not those of the manifest are passed over.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from petastore.storage.files.listing import files_beside
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import delete_quietly, read_whole, replace_whole
 from petastore.storage.footers.footers import document_in, footer_if_there, parquet_among, read_footer
+from petastore.storage.footers.footers_beside import FOOTERS, FootersBeside, PackedFooters, packed_footers
 from petastore.storage.metadata.seal import SEAL_KEY, UNSEALED, is_sealed, sealed
 from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
 
@@ -70,6 +74,10 @@ _COLUMNS: dict[str, pa.DataType] = {
     "partitions": pa.map_(pa.string(), pa.string()),
     **dict.fromkeys(_GROUP_COLUMNS, _COUNTS),
 }
+_TOLD: dict[str, pa.DataType] = {"etag": pa.string(), "footer_bytes": pa.int64(), "footer_stored": pa.int64()}
+"""Columns that manifests of earlier releases do not have."""
+
+_ETAG = re.compile(r"[\x21-\x7e]{0,256}")
 _DIGEST = re.compile(r"(?:[0-9a-f]{32})?")
 _MOST_IN_ALL = 2**62
 _AGAIN = "`petastore generate-metadata` writes it anew from the files"
@@ -92,15 +100,24 @@ class Manifest:
     is_sealed: bool = dataclasses.field(default=False, compare=False)
     """Whether it was read from a file that carries its digest; a bit of any other may have flipped."""
 
+    footers: Mapping[str, bytes] = dataclasses.field(default_factory=dict, compare=False, repr=False)
+    """To be written beside it: footers as they lie in the files, by path, as many as are known. Not read."""
+
+    beside: FootersBeside | None = dataclasses.field(default=None, compare=False, repr=False)
+    """Where the footers stand that lie beside it; None where it was not read, or tells of none."""
+
 
 def write_manifest(location: Location, manifest: Manifest) -> None:
-    """Put a manifest in place of the old one, in one step.
+    """Put a manifest in place of the old one, in one step, and its footers beside it just before.
 
     Raises:
         MetadataError: The manifest could not be read back: a path that leaves the dataset, or more than 1 GiB.
         StorageError: The storage refused; the old manifest still stands.
     """
-    data = _encoded(manifest)
+    packed = packed_footers(manifest.inventory.files, manifest.footers)
+    data = _encoded(manifest, packed)
+    if packed.data:
+        replace_whole(location, FOOTERS, packed.data)
     replace_whole(location, MANIFEST, data)
 
 
@@ -148,7 +165,7 @@ def unlisted_files(location: Location, manifest: Manifest) -> list[str]:
     return parquet_among(location, files_beside(location, {file.path for file in manifest.inventory.files}))
 
 
-def _encoded(manifest: Manifest) -> bytes:
+def _encoded(manifest: Manifest, packed: PackedFooters) -> bytes:
     inventory = manifest.inventory
     for file in inventory.files:
         _check_file(file.path, file.size, file.digest, "the inventory to write")
@@ -162,7 +179,10 @@ def _encoded(manifest: Manifest) -> bytes:
     }
     for name in _GROUP_COLUMNS:
         columns[name] = pa.ListArray.from_arrays(offsets, pa.array(getattr(inventory, name)), type=_COUNTS)
-    schema = pa.schema(_COLUMNS, metadata=_metadata(manifest))
+    etags = [file.etag if _ETAG.fullmatch(file.etag) else "" for file in inventory.files]
+    told = (etags, packed.lengths, packed.stored)
+    columns |= {name: pa.array(values, _TOLD[name]) for name, values in zip(_TOLD, told, strict=True)}
+    schema = pa.schema({**_COLUMNS, **_TOLD}, metadata=_metadata(manifest))
     sink = pa.BufferOutputStream()
     with ipc.new_file(sink, schema) as writer:
         writer.write_table(pa.table(columns, schema=schema))
@@ -189,10 +209,12 @@ def _decoded(data: bytes, source: str) -> Manifest:
         reader = ipc.open_file(pa.BufferReader(data))
         metadata = _checked_metadata(reader.schema, source)
         _check_columns(reader.schema, source)
-        table = reader.read_all().select(list(_COLUMNS)).combine_chunks()
+        wanted = [*_COLUMNS, *(_TOLD if set(_TOLD) <= set(reader.schema.names) else ())]
+        table = reader.read_all().select(wanted).combine_chunks()
         table.validate(full=True)
         inventory, writer = _inventory(table, source), metadata.get("petastore.writer", "")
-        return Manifest(inventory, metadata.get(DOCUMENT_KEY), writer, seal)
+        beside = _beside(table, inventory.files, source)
+        return Manifest(inventory, metadata.get(DOCUMENT_KEY), writer, seal, beside=beside)
     except (pa.ArrowException, OSError, MemoryError, *_UNREADABLE) as problem:
         if isinstance(problem, PetastoreError):
             raise
@@ -216,15 +238,17 @@ def _checked_metadata(schema: pa.Schema, source: str) -> dict[str, str]:
 
 
 def _check_columns(schema: pa.Schema, source: str) -> None:
-    for name, expected in _COLUMNS.items():
+    for name, expected in {**_COLUMNS, **_TOLD}.items():
         places = schema.get_all_field_indices(name)
+        if name in _TOLD and not places:
+            continue
         if len(places) != 1 or schema.field(places[0]).type != expected:
             found = [str(schema.field(place).type) for place in places]
             raise MetadataError(f"{source} needs one column {name!r} of type {expected}, but has {found}")
 
 
 def _inventory(table: pa.Table, source: str) -> Inventory:
-    columns = {name: _one_array(table.column(name)) for name in _COLUMNS}
+    columns = {name: _one_array(table.column(name)) for name in table.column_names}
     for name, column in columns.items():
         if column.null_count:
             raise MetadataError(f"{source}: the column {name!r} has nulls")
@@ -267,11 +291,28 @@ def _files(columns: Mapping[str, pa.Array], source: str) -> tuple[DataFile, ...]
     for previous, path in itertools.pairwise(paths):
         if previous >= path:
             raise MetadataError(f"{source}: {path!r} comes after {previous!r}; files are sorted and listed once")
+    etags = columns["etag"].to_pylist() if "etag" in columns else [""] * len(paths)
+    for path, etag in zip(paths, etags, strict=True):
+        if not _ETAG.fullmatch(etag):
+            raise MetadataError(
+                f"{source}: {path!r} has the etag {etag[:80]!r}; etags are up to 256 characters of ASCII"
+            )
     partitions = columns["partitions"].to_pylist()
     return tuple(
-        DataFile(path, size, digest, tuple(map(tuple, values)))
-        for path, size, digest, values in zip(paths, sizes, digests, partitions, strict=True)
+        DataFile(path, size, digest, tuple(map(tuple, values)), etag)
+        for path, size, digest, values, etag in zip(paths, sizes, digests, partitions, etags, strict=True)
     )
+
+
+def _beside(table: pa.Table, files: tuple[DataFile, ...], source: str) -> FootersBeside | None:
+    """Where footers stand, if the manifest tells."""
+    if "footer_bytes" not in table.column_names:
+        return None
+    lengths, stored = (numbers_of(_one_array(table.column(name))) for name in ("footer_bytes", "footer_stored"))
+    beside = FootersBeside(files, lengths, stored)
+    if not beside.can_be:
+        raise MetadataError(f"{source}: footers of such lengths cannot lie beside it; {_AGAIN}")
+    return beside if lengths.any() else None
 
 
 def _check_file(path: str, size: int, digest: str, source: str) -> None:

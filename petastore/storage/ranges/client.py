@@ -34,6 +34,11 @@ class FileVersion:
     """When it was written last, as the storage says it; empty where it does not."""
 
     @property
+    def tells(self) -> bool:
+        """Whether there is more to it than a size, which other bytes may have, too."""
+        return bool(self.etag or self.modified)
+
+    @property
     def strong_etag(self) -> str:
         """An etag that can be demanded; empty where the storage gives none, or a weak one."""
         return "" if self.etag.startswith("W/") else self.etag
@@ -97,6 +102,18 @@ class Client(Protocol):
         Raises:
             NotTheVersionError: The file has another version.
             UnsuitedError: This client cannot ask for such a file; another one may.
+        """
+
+    def tail(self, path: str, length: int) -> Answer:
+        """The last bytes of a file, in the version that it has now, which the answer tells.
+
+        Args:
+            path: In the file system of the dataset.
+            length: How many, at least 1; all of a file that has fewer.
+
+        Raises:
+            NotTheVersionError: The file has no bytes.
+            UnsuitedError: This client cannot ask for such a file, or not by its end; another one may.
         """
 
     def version(self, path: str) -> FileVersion:

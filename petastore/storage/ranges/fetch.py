@@ -229,6 +229,41 @@ class RangeFetcher:
                 return FetchedRanges(size, found, [(one.offset, pa.py_buffer(answer.data))])
         raise _changed(relative, FileVersion(size), found)
 
+    def tail(self, relative: str, length: int) -> FetchedRanges:
+        """The last bytes of a file in whatever version it has now, which the result tells; one request as a rule.
+
+        Args:
+            relative: The file.
+            length: How many, at least 1; all of a file that has fewer.
+
+        Raises:
+            FileMissingError: There is no such file.
+            StorageError: As `fetch`.
+        """
+        path = self._location.join(relative)
+        try:
+            answers: list[Answer] = self._all(relative, [functools.partial(self._ending, path, length)])
+        except NotTheVersionError as problem:
+            found = problem.found or self.version_of(relative)
+            if found.size:
+                raise _changed(relative, FileVersion(0), found) from None
+            return FetchedRanges(0, found, [])
+        data, found = pa.py_buffer(answers[0].data), answers[0].version or FileVersion(0)
+        return FetchedRanges(found.size, found, [(found.size - data.size, data)])
+
+    def _ending(self, path: str, length: int, client: Client) -> Answer:
+        """The end of a file, checked."""
+        answer = client.tail(path, length)
+        got, size = memoryview(answer.data).nbytes, 0 if answer.version is None else answer.version.size
+        if got != min(length, size):
+            raise ConnectionError(f"the last {min(length, size):,} bytes were asked for, and {got:,} came")
+        self._took(answer, got)
+        return answer
+
+    def _took(self, answer: Answer, length: int) -> None:
+        self._line.note(answer.wait_s, answer.body_s, length)
+        self._tally.add(bytes=length)
+
     def _got(self, path: str, version: FileVersion | None, one: ByteRange, client: Client) -> Answer:
         """One range, checked."""
         answer = client.get(path, one.offset, one.length, version)
@@ -242,8 +277,7 @@ class RangeFetcher:
             if found.size < one.end or (version is not None and not found.is_same(version)):
                 raise NotTheVersionError(found)
             raise ConnectionError(f"{one.length:,} bytes were asked for, and {length:,} came")
-        self._line.note(answer.wait_s, answer.body_s, length)
-        self._tally.add(bytes=length)
+        self._took(answer, length)
         return answer
 
     def _all(self, relative: str, calls: Sequence[Callable[[Client], Any]]) -> list[Any]:
@@ -463,5 +497,5 @@ def _check_bytes(requests: Sequence[ByteRange], relative: str, version: FileVers
 def _changed(relative: str, planned: FileVersion, found: FileVersion) -> DatasetChangedError:
     return DatasetChangedError(
         f"{relative} was rewritten since the dataset was listed: it had {planned}, and has {found}. Open the dataset "
-        "again"
+        "again; if a manifest lists the old file, commit the dataset again"
     )

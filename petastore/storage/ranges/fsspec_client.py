@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from petastore.storage.ranges.client import Answer, FileVersion
+from petastore.storage.ranges.client import Answer, FileVersion, NotTheVersionError
 from petastore.storage.requests.failure_kinds import attribute
 
 __all__ = ["FsspecClient"]
@@ -43,6 +43,16 @@ class FsspecClient:
         began = time.perf_counter()
         data = self._store.cat_file(path, start=offset, end=offset + length)
         return Answer(data, None, time.perf_counter() - began, None)
+
+    def tail(self, path: str, length: int) -> Answer:
+        """The last bytes of a file, between two looks at its version: no answer tells of which one it is."""
+        found = self.version(path)
+        if not found.size:
+            raise NotTheVersionError(found)
+        answer = self.get(path, max(found.size - length, 0), min(length, found.size), None)
+        if not self.version(path).is_same(found):
+            raise ConnectionError("the file was written to while its end was read")
+        return answer._replace(version=found)
 
     def version(self, path: str) -> FileVersion:
         """The version that a file has now; the storage is asked, whatever was listed before."""

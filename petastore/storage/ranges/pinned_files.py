@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,8 +27,9 @@ _END_BYTES = 8
 class PinnedFiles:
     """Fetches ranges of files, each of the version that was found to have the footer by which it is read. Thread-safe.
 
-    That is found out once a file: its footer is fetched with whatever version the file has, and demanded of that
-    version is everything afterwards. What a cache has of that version is not fetched.
+    Which version that is, whoever read the footer has seen, or the manifest tells by an etag. Else it is found out,
+    once a file: the footer is fetched with whatever version the file has. Demanded of that version is everything
+    afterwards. What a cache has of that version is not fetched.
 
     Args:
         fetcher: Fetches; whoever made it closes it.
@@ -38,9 +39,25 @@ class PinnedFiles:
     def __init__(self, fetcher: RangeFetcher, kept: KeptFiles | None = None) -> None:
         self.fetcher = fetcher
         self._kept = kept or KeptFiles()
+        self._etags_hold = True
+
+    @property
+    def etags_hold(self) -> bool:
+        """Whether no etag that the manifest tells was found to be another yet."""
+        return self._etags_hold
+
+    @property
+    def cache(self) -> DiskCache | None:
+        """Where ranges are kept."""
+        return self._kept.cache
 
     def fetch(
-        self, file: DataFile, footer: bytes, asked: Iterable[ByteRange], planned: PlannedChunks | None = None
+        self,
+        file: DataFile,
+        footer: bytes,
+        asked: Iterable[ByteRange],
+        planned: PlannedChunks | None = None,
+        seen: FileVersion | None = None,
     ) -> FetchedRanges:
         """Ranges of a file.
 
@@ -49,15 +66,75 @@ class PinnedFiles:
             footer: The footer by which it is read, as it lies in the file.
             asked: The ranges.
             planned: Which chunks of a plan they are; None is none.
+            seen: The version of the file in which that footer was found, where that is known.
 
         Raises:
             DatasetChangedError: The file has another footer, or was written to since.
             StorageError: It cannot be read.
         """
+        ranges = list(asked)
+
+        def of(version: FileVersion) -> FetchedRanges:
+            return self._of(file, version, ranges, planned)
+
+        told = self.as_told(file, of, seen)
+        return of(self.settled(file, self._found(file, footer))) if told is None else told
+
+    def whole(self, file: DataFile, seen: FileVersion | None = None) -> FetchedRanges:
+        """All bytes of a file, in the version that is read, or else in whatever version it has.
+
+        Who has looked at the footer in them says so by `settled`.
+
+        Raises:
+            DatasetChangedError: The file was written to since, or has another size.
+            StorageError: It cannot be read.
+        """
+        everything = [ByteRange(0, file.size)]
+
+        def of(version: FileVersion) -> FetchedRanges:
+            return self.fetcher.fetch(file.path, version, everything)
+
+        told = self.as_told(file, of, seen)
+        return self.fetcher.newest(file.path, file.size, *everything) if told is None else told
+
+    def as_told(
+        self, file: DataFile, of: Callable[[FileVersion], FetchedRanges], seen: FileVersion | None = None
+    ) -> FetchedRanges | None:
+        """What is fetched of a file in the version that is read; None where nobody knows which one that is.
+
+        An etag that the manifest tells is believed for as long as what it tells is there. A copy of a dataset has other
+        etags, and so has a file that was put there anew: then the footer says whether it is the file that is meant.
+
+        Args:
+            file: The file.
+            of: Fetches something of a version, and raises DatasetChangedError where the file has another one.
+            seen: As for `fetch`.
+        """
         version = self._kept.versions.get(file)
-        if version is None:
-            # Threads that come here together may each ask; they find the same.
-            version = self._kept.versions[file] = self._found(file, footer)
+        if version is None and seen is not None:
+            version = self.settled(file, seen)
+        if version is not None:
+            return of(version)
+        if not file.etag or not self._etags_hold:
+            return None
+        told = FileVersion(file.size, file.etag)
+        try:
+            found = of(told)
+        except DatasetChangedError:
+            if file in self._kept.versions:
+                return of(self._kept.versions[file])  # another thread has found out meanwhile
+            self._etags_hold = False
+            return None
+        version = self.settled(file, told)
+        return found if version.is_same(told) else of(version)
+
+    def settled(self, file: DataFile, version: FileVersion) -> FileVersion:
+        """From now on a file is read in this version, or in the one that was found first."""
+        return self._kept.versions.setdefault(file, version)
+
+    def _of(
+        self, file: DataFile, version: FileVersion, asked: Sequence[ByteRange], planned: PlannedChunks | None
+    ) -> FetchedRanges:
         cache = self._kept.cache
         if cache is None:
             return self.fetcher.fetch(file.path, version, asked)
@@ -104,7 +181,8 @@ class PinnedFiles:
         now = self.fetcher.newest(file.path, file.size, place)
         if now.read(*place).to_pybytes() != footer:
             raise DatasetChangedError(
-                f"{file.path} was rewritten since the dataset was listed: it had {file.size:,} bytes and footer "
-                f"{file.digest or '(unknown)'}, and has {now.version} and another footer. Open the dataset again"
+                f"{file.path} was rewritten since the dataset was listed: it had {FileVersion(file.size, file.etag)} "
+                f"and footer {file.digest or '(unknown)'}, and has {now.version} and another footer. Open the dataset "
+                "again"
             )
         return now.version

@@ -23,7 +23,8 @@ from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.files.watched_file import open_to_read
-from petastore.storage.footers.footers import Footer, check_unchanged, read_footer, read_tail
+from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
+from petastore.storage.footers.tails import read_tail
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
 from petastore.storage.ranges.kept_files import KeptFiles, PlannedChunks
@@ -250,7 +251,7 @@ class Reading:
 
     def _fetched(self, pinned: PinnedFiles) -> FetchedRanges:
         footer, chunks = self._file.footer, self._chunks()
-        return pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks)
+        return pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     def _chunks(self) -> PlannedChunks:
         footer = self._file.footer

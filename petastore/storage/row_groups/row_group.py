@@ -137,7 +137,8 @@ def read_row_groups_together(
         pa.ArrowInvalid: They do not have the same types.
         PetastoreError: One of them cannot be read; as `read_row_group_in_parts`.
     """
-    small = None if _keeps_chunks(kept) else small_files_together(location, asked, parts, footers)
+    pinned = None if location.is_local or files is None else files.pinned(location, kept)
+    small = None if _keeps_chunks(kept) else small_files_together(location, asked, parts, footers, pinned)
     if small is not None:
         return small
     one = [in_one(parts)]
@@ -168,13 +169,29 @@ def _tables_of_parts(
     files: OpenFiles | None,
     kept: KeptFiles | None,
 ) -> Iterator[pa.Table]:
-    is_small = file.size <= SMALL_FILE_BYTES and not _keeps_chunks(kept)
-    small = small_file_in_parts(location, file, ordinal, parts, footers) if is_small else None
-    if small is not None:
-        yield from small
-        return
     lender = files or OpenFiles(most_idle=0)
-    footer = lender.footer_of(location, file) or footers.get(location, file)
+    try:
+        pinned = None if location.is_local else lender.pinned(location, kept)
+        is_small = file.size <= SMALL_FILE_BYTES and not _keeps_chunks(kept)
+        small = small_file_in_parts(location, file, ordinal, parts, footers, pinned) if is_small else None
+        if small is None:
+            footer = lender.footer_of(location, file) or footers.get(location, file, pinned)
+            small = _tables_of_large(location, footer, ordinal, parts, lender, kept)
+        yield from small
+    finally:
+        if files is None:
+            lender.close()
+
+
+def _tables_of_large(
+    location: Location,
+    footer: Footer,
+    ordinal: int,
+    parts: Sequence[Part],
+    lender: OpenFiles,
+    kept: KeptFiles | None,
+) -> Iterator[pa.Table]:
+    file = footer.file
     leaves = [leaves_of(footer, ordinal, part.columns, footer.metadata.num_row_groups) for part in parts]
     columns: Sequence[str] = ()
     whole = any(part.first is None for part in parts)
@@ -191,9 +208,6 @@ def _tables_of_parts(
                 reading.found_right()
     except (pa.ArrowException, OSError) as problem:
         raise_alone(explained(problem, location, file, ordinal, columns, footer))
-    finally:
-        if files is None:
-            lender.close()
 
 
 def _keeps_chunks(kept: KeptFiles | None) -> bool:

@@ -6,6 +6,7 @@ thousands of such files most of the time is Python's: what can be done once for 
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,8 @@ from petastore.storage.files.whole_files import read_up_to
 from petastore.storage.footers.alike_footers import FEWEST
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer
+from petastore.storage.ranges.pinned_files import PinnedFiles
+from petastore.storage.requests.at_once import at_once
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, is_as_asked, leaves_of
 from petastore.storage.row_groups.dictionaries import swelling_leaves
@@ -40,7 +43,12 @@ _MOST_DECODED_BYTES = 4 * 1024 * 1024
 
 
 def small_file_in_parts(
-    location: Location, file: DataFile, ordinal: int, parts: Sequence[Part], footers: FooterCache
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    parts: Sequence[Part],
+    footers: FooterCache,
+    pinned: PinnedFiles | None = None,
 ) -> Iterator[pa.Table] | None:
     """One table of each part of a row group; None where it is not to be read in this way.
 
@@ -50,6 +58,7 @@ def small_file_in_parts(
         ordinal: The row group's number in its file, from 0.
         parts: What is read.
         footers: Keeps footers from call to call.
+        pinned: Fetches the file, where it lies far away; None opens it.
 
     Raises:
         RequestError: The file has no such column or row group.
@@ -64,7 +73,7 @@ def small_file_in_parts(
     if location.is_local and known is not None and known.metadata.num_row_groups > 1:
         return None  # it stays open from one to the next, which is cheaper than to read all of it for each
     part = in_one(parts)
-    whole, footer = _fetched(location, file, footers)
+    whole, footer = _fetched(location, footers, pinned, file)
     table = _decoded(location, file, ordinal, part, whole, footer)
     if table is None:
         return None
@@ -72,7 +81,11 @@ def small_file_in_parts(
 
 
 def small_files_together(
-    location: Location, asked: Sequence[tuple[DataFile, int]], parts: Sequence[Part], footers: FooterCache
+    location: Location,
+    asked: Sequence[tuple[DataFile, int]],
+    parts: Sequence[Part],
+    footers: FooterCache,
+    pinned: PinnedFiles | None = None,
 ) -> Iterator[pa.Table] | None:
     """The row groups of several small files: of each part one table, with the rows of all, one after the other.
 
@@ -83,6 +96,7 @@ def small_files_together(
         asked: Of each row group: its file, and its number there.
         parts: What is read.
         footers: Keeps footers from call to call.
+        pinned: Fetches the files, several at a time, where they lie far away; None opens them.
 
     Raises:
         PetastoreError: One cannot be read; as `small_file_in_parts`.
@@ -92,7 +106,9 @@ def small_files_together(
     part = in_one(parts)
     tables: list[pa.Table] = []
     schema, is_plain = pa.schema([]), True
-    fetched = {file: _fetched(location, file, footers) for file in dict.fromkeys(file for file, _ in asked)}
+    files = list(dict.fromkeys(file for file, _ in asked))
+    fetch = functools.partial(_fetched, location, footers, pinned)
+    fetched = dict(zip(files, map(fetch, files) if pinned is None else at_once(fetch, files), strict=True))
     whole = _decoded_as_one(asked, fetched, part)
     if whole is not None:
         return _divided(whole, parts)
@@ -140,9 +156,19 @@ def _is_small(location: Location, file: DataFile, footers: FooterCache) -> bool:
     return file.size <= SMALL_FILE_BYTES and (known is None or len(known.encoded) <= _SMALL_FOOTER_BYTES)
 
 
-def _fetched(location: Location, file: DataFile, footers: FooterCache) -> tuple[bytes, Footer]:
-    whole = read_up_to(location, file.path, file.size + 1)
-    return whole, footers.found(location, file, whole)
+def _fetched(
+    location: Location, footers: FooterCache, pinned: PinnedFiles | None, file: DataFile
+) -> tuple[bytes, Footer]:
+    if pinned is None:
+        whole = read_up_to(location, file.path, file.size + 1)
+        return whole, footers.found(location, file, whole)
+    known = footers.kept(location, file)
+    fetched = pinned.whole(file, None if known is None else known.version)
+    whole = fetched.read(0, file.size).to_pybytes()
+    footer = footers.found(location, file, whole, fetched.version if fetched.version.tells else None)
+    if pinned.settled(file, fetched.version).is_same(fetched.version):
+        return whole, footer
+    return _fetched(location, footers, pinned, file)  # another thread was first, and found another version
 
 
 def _decoded(

@@ -252,6 +252,9 @@ class Crowded:
         finally:
             self._places.release()
 
+    def tail(self, path: str, length: int) -> Answer:
+        return self.get(path, len(DATA) - length, length, self.version(path))
+
     def version(self, _: str) -> FileVersion:
         return FileVersion(len(DATA))
 
@@ -263,6 +266,8 @@ class WholeFiles:
 
     def get(self, *_: object) -> Answer:
         return Answer(DATA, None, 0.01, None)
+
+    tail = get
 
     def version(self, *_: object) -> FileVersion:
         return FileVersion(len(DATA))
@@ -294,3 +299,14 @@ def test_threads_share_one_fetcher(opened: RangeFetcher) -> None:
     for worker in workers:
         worker.join()
     assert problems == []
+
+
+def test_the_end_of_a_file_tells_its_size_and_version(opened: RangeFetcher) -> None:
+    for length in (1, 1000, len(DATA), len(DATA) + 5):
+        found = opened.tail("numbers.bin", length)
+        got = min(length, len(DATA))
+        assert found.size == len(DATA)
+        assert found.version.is_same(opened.version_of("numbers.bin"))
+        assert found.read(len(DATA) - got, got).to_pybytes() == DATA[len(DATA) - got :]
+    with pytest.raises(FileMissingError):
+        opened.tail("gone.bin", 10)

@@ -73,6 +73,31 @@ class ObstoreClient:
             data = result.bytes()
         return Answer(data, found, first - began, time.perf_counter() - first)
 
+    def tail(self, path: str, length: int) -> Answer:
+        """The last bytes of a file, in the version that it has now.
+
+        Raises:
+            NotTheVersionError: The file has no bytes.
+            UnsuitedError: obstore cannot ask for such a path, in that region, or by the end of a file.
+            OSError: Anything else.
+        """
+        began = time.perf_counter()
+        with translated():
+            store, key = self._stores(path)
+            try:
+                result = _obstore().get(store, key, options={"range": {"suffix": length}})
+            except Exception as problem:
+                if type(problem).__name__ != "NotSupportedError":
+                    raise
+                found = self._version_of(_obstore().head(store, key))  # Azure counts from the begin alone
+            else:
+                first = time.perf_counter()
+                data = result.bytes()
+                return Answer(data, self._version_of(result.meta), first - began, time.perf_counter() - first)
+        if not found.size:
+            raise NotTheVersionError(found)
+        return self.get(path, max(found.size - length, 0), min(length, found.size), found)
+
     def version(self, path: str) -> FileVersion:
         """The version that a file has now.
 

@@ -1,0 +1,264 @@
+"""How many requests and bytes it takes to open a dataset on S3 and to read an epoch, and what a copy costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+from petastore.errors import DatasetChangedError
+from petastore.readers.reader import Reader
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.footers.footers_beside import FOOTERS
+from petastore.storage.metadata.manifest import MANIFEST, read_manifest, write_manifest
+from petastore.writers.generate import generate_metadata
+from tests.servers.child import child_server
+from tests.servers.fault_proxy import FaultProxy, Faults
+
+pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session, obstore its threads")]
+KEYS: dict[str, Any] = {"key": "AKIAEXAMPLE", "secret": "hush-hush", "client_kwargs": {"region_name": "us-east-1"}}
+GROUPS, ROWS = 64, 40_000
+OTHERS = [f"c{number}" for number in range(40) if number != 7]
+OF_OPENING = 8
+"""Requests for the manifest, its footers and the listing, however many files there are."""
+
+
+@dataclasses.dataclass
+class Bucket:
+    """A bucket behind a proxy."""
+
+    s3: Any
+    port: int
+    proxy: FaultProxy
+
+    def put(self, name: str, table: pa.Table, **options: Any) -> None:
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="none", write_page_checksum=True, **options)
+        self.s3.put_object(Bucket="data", Key=name, Body=sink.getvalue().to_pybytes())
+
+    def options(self, port: int) -> dict[str, Any]:
+        return {**KEYS, "endpoint_url": f"http://127.0.0.1:{port}"}
+
+    def location(self, name: str) -> Location:
+        """The dataset as those see it who do not come through the proxy."""
+        return open_location(f"s3://data/{name}", storage_options=self.options(self.port))
+
+    def commit(self, name: str, schema: petastore.Unischema | None = None) -> None:
+        generate_metadata(f"s3://data/{name}", schema, storage_options=self.options(self.port))
+
+    def reader(self, name: str, **asked: Any) -> Reader:
+        """A reader that counts from now on what passes the proxy."""
+        self.proxy.begin(Faults())
+        options = {"storage_options": self.options(self.proxy.port), "seed": 0, **asked}
+        return petastore.make_batch_reader(f"s3://data/{name}", **options)
+
+    def asked(self, word: str) -> int:
+        return sum(word in head for head in self.proxy.counted.heads)
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[int]:
+    """A server of this module's own: others look at signatures."""
+    with child_server("tests.servers.moto_server") as port:
+        yield port
+
+
+@pytest.fixture
+def bucket(moto: int) -> Iterator[Bucket]:
+    s3 = boto3.client(
+        "s3", endpoint_url=f"http://127.0.0.1:{moto}", region_name="us-east-1",
+        aws_access_key_id=KEYS["key"], aws_secret_access_key=KEYS["secret"],
+    )  # fmt: skip
+    s3.create_bucket(Bucket="data")
+    with FaultProxy(moto) as proxy:
+        yield Bucket(s3, moto, proxy)
+    s3.close()
+
+
+def wide(rows: int) -> pa.Table:
+    """Forty columns, one of which has numbers that take their eight bytes."""
+    numbers = np.random.default_rng(0).integers(0, 1 << 40, rows)
+    return pa.table({f"c{number}": numbers if number == 7 else np.zeros(rows, np.int8) for number in range(40)})
+
+
+def put_wide(bucket: Bucket, files: int) -> tuple[str, pa.Table]:
+    name, table = uuid.uuid4().hex, wide(GROUPS * ROWS)
+    rows = GROUPS * ROWS // files
+    for number in range(files):
+        part = table.slice(number * rows, rows)
+        bucket.put(f"{name}/part-{number:03}.parquet", part, row_group_size=ROWS, use_dictionary=OTHERS)
+    return name, table
+
+
+def sum_of(reader: Reader) -> int:
+    with reader:
+        return sum(int(batch.c7.sum()) for batch in reader)
+
+
+@pytest.mark.parametrize("files", [1, 8, 64])
+def test_an_epoch_takes_a_request_for_each_row_group_whatever_files_they_lie_in(files: int, bucket: Bucket) -> None:
+    name, table = put_wide(bucket, files)
+    expected = int(table["c7"].to_numpy().sum())
+    assert sum_of(bucket.reader(name, schema_fields=["c7"])) == expected
+    tails = 1 + (files == 1)  # the footer of 64 row groups is longer than was thought
+    assert bucket.asked(".parquet") == files * tails + GROUPS
+    bucket.commit(name)
+    assert sum_of(bucket.reader(name, schema_fields=["c7"])) == expected
+    assert bucket.asked(".parquet") == GROUPS
+    assert bucket.asked(FOOTERS) == 1
+    assert bucket.proxy.counted.requests <= GROUPS + OF_OPENING
+    assert bucket.proxy.counted.bytes <= 1.05 * 8 * GROUPS * ROWS
+
+
+FEW, FEW_ROWS = 12, 40_000
+
+
+def put_few(bucket: Bucket, rows: int = FEW_ROWS) -> str:
+    name = uuid.uuid4().hex
+    for number in range(FEW):
+        bucket.put(f"{name}/part-{number:03}.parquet", numbered(number, rows))
+    return name
+
+
+def numbered(number: int, rows: int = FEW_ROWS) -> pa.Table:
+    return pa.table({"id": np.arange(rows) + rows * number, "half": np.arange(rows) / 2})
+
+
+def ids(reader: Reader) -> list[int]:
+    with reader:
+        return sorted(number for batch in reader for number in batch.id.tolist())
+
+
+def test_a_copy_that_has_other_etags_is_read_by_its_own_footers(bucket: Bucket) -> None:
+    name = put_few(bucket)
+    bucket.commit(name)
+    location = bucket.location(name)
+    manifest = read_manifest(location)
+    assert manifest is not None
+    assert manifest.beside is not None
+    assert all(file.etag for file in manifest.inventory.files)
+    files = tuple(dataclasses.replace(file, etag='"elsewhere"') for file in manifest.inventory.files)
+    inventory = dataclasses.replace(manifest.inventory, files=files)
+    write_manifest(
+        location, dataclasses.replace(manifest, inventory=inventory, footers=manifest.beside.all_at(location))
+    )
+    found = ids(bucket.reader(name, reader_pool_type="dummy"))
+    assert found == list(range(FEW * FEW_ROWS))
+    assert bucket.asked(".parquet") <= 2 * FEW + 3  # one that did not hold, and looking what is there
+
+
+def test_a_file_that_changed_after_the_commit_is_refused_and_both_versions_are_named(bucket: Bucket) -> None:
+    name = put_few(bucket)
+    bucket.commit(name)
+    manifest = read_manifest(bucket.location(name))
+    assert manifest is not None
+    etag = manifest.inventory.files[5].etag
+    bucket.put(f"{name}/part-005.parquet", numbered(700))
+    with pytest.raises(
+        DatasetChangedError, match=r"part-005\.parquet was rewritten since the dataset was listed"
+    ) as told:
+        ids(bucket.reader(name))
+    found = bucket.s3.head_object(Bucket="data", Key=f"{name}/part-005.parquet")
+    assert etag != found["ETag"]
+    assert found["ETag"] in str(told.value)
+
+
+def test_a_file_that_changes_while_it_is_read_is_never_mixed(bucket: Bucket) -> None:
+    name = uuid.uuid4().hex
+    table = pa.table({"id": np.arange(100_000)})
+    options: dict[str, Any] = {"row_group_size": 10_000, "use_dictionary": False, "write_statistics": False}
+    bucket.put(f"{name}/a.parquet", table, **options)
+    bucket.commit(name)
+    with bucket.reader(name, reader_pool_type="dummy", shuffle_row_groups=False) as reader:
+        first = next(reader).id.tolist()
+        bucket.put(f"{name}/a.parquet", pa.table({"id": np.arange(100_000) + 7}), **options)  # with the same footer
+        with pytest.raises(DatasetChangedError, match="was rewritten"):
+            first.extend(number for batch in reader for number in batch.id.tolist())
+    assert first == list(range(len(first)))
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "another", "noise"])
+def test_footers_that_are_not_those_of_the_manifest_are_passed_over(
+    damage: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    name = put_few(bucket)
+    bucket.commit(name)
+    key = f"{name}/{FOOTERS}"
+    whole = bucket.s3.get_object(Bucket="data", Key=key)["Body"].read()
+    if damage == "missing":
+        bucket.s3.delete_object(Bucket="data", Key=key)
+    else:
+        others = {"short": whole[:100], "another": whole[:-9] + whole[9:] + bytes(9), "noise": bytes(len(whole))}
+        bucket.s3.put_object(Bucket="data", Key=key, Body=others[damage])
+    cache = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26}
+    assert ids(bucket.reader(name, **cache)) == list(range(FEW * FEW_ROWS))
+    assert bucket.asked(".parquet") <= 2 * FEW
+
+
+def test_small_files_take_a_request_each_and_are_pinned(bucket: Bucket) -> None:
+    name = put_few(bucket, rows=100)
+    assert ids(bucket.reader(name)) == list(range(FEW * 100))
+    assert bucket.asked(".parquet") == 2 * FEW
+    bucket.commit(name)
+    assert ids(bucket.reader(name)) == list(range(FEW * 100))
+    assert bucket.asked(".parquet") == FEW
+    assert bucket.proxy.counted.requests <= FEW + OF_OPENING
+    bucket.put(f"{name}/part-003.parquet", numbered(70, 100))
+    with pytest.raises(DatasetChangedError, match=r"part-003\.parquet was rewritten"):
+        ids(bucket.reader(name))
+
+
+def test_a_manifest_without_footers_takes_one_request_more_a_file(bucket: Bucket) -> None:
+    name = put_few(bucket)
+    bucket.commit(name)
+    location = bucket.location(name)
+    manifest = read_manifest(location)
+    assert manifest is not None
+    for etag in (None, ""):
+        files = tuple(
+            file if etag is None else dataclasses.replace(file, etag=etag) for file in manifest.inventory.files
+        )
+        inventory = dataclasses.replace(manifest.inventory, files=files)
+        write_manifest(location, dataclasses.replace(manifest, inventory=inventory))
+        assert ids(bucket.reader(name)) == list(range(FEW * FEW_ROWS))
+        assert bucket.asked(".parquet") == 2 * FEW
+
+
+def test_a_second_reader_finds_footers_and_chunks_on_the_local_disk(bucket: Bucket, tmp_path: Path) -> None:
+    name = put_few(bucket)
+    fields = [
+        petastore.UnischemaField(name, kind, nullable=True) for name, kind in (("id", "int64"), ("half", "float64"))
+    ]
+    bucket.commit(name, petastore.Unischema("numbers", fields))
+    cache = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26}
+    for asked in (FEW + 1, 0):
+        assert ids(bucket.reader(name, **cache)) == list(range(FEW * FEW_ROWS))
+        assert bucket.asked(".parquet") + bucket.asked(FOOTERS) == asked
+        assert bucket.asked(f"GET /data/{name}/{MANIFEST}") == 1
+
+
+def test_appending_keeps_the_footers_of_files_that_were_there(bucket: Bucket) -> None:
+    name = uuid.uuid4().hex
+    schema = petastore.Unischema("numbers", [petastore.UnischemaField("id", "int64")])
+    for first in (0, 100):
+        rows = ({"id": number} for number in range(first, first + 100))
+        options = bucket.options(bucket.port)
+        petastore.write_dataset(
+            f"s3://data/{name}", schema, rows, mode="append", rows_per_file=50, storage_options=options
+        )
+    location = bucket.location(name)
+    manifest = read_manifest(location)
+    assert manifest is not None
+    assert manifest.beside is not None
+    assert sorted(manifest.beside.all_at(location)) == [file.path for file in manifest.inventory.files]
+    assert len(manifest.inventory.files) == 4
+    assert all(file.etag for file in manifest.inventory.files)

@@ -1,0 +1,81 @@
+"""Footers beside the manifest come back as they were, or not at all."""
+
+from __future__ import annotations
+
+import uuid
+
+import fsspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.inventory import DataFile
+from petastore.storage.files.location import open_location
+from petastore.storage.footers import footers_beside
+from petastore.storage.footers.footers_beside import FOOTERS, FootersBeside, packed_footers
+from petastore.storage.footers.tails import digest_of
+
+footers = st.lists(st.tuples(st.binary(min_size=1, max_size=300), st.booleans()), max_size=12)
+
+
+def beside(given: list[tuple[bytes, bool]]) -> tuple[FootersBeside, bytes]:
+    """Footers of files, some of which have no etag."""
+    pairs = list(enumerate(given))
+    files = [DataFile(f"{n:03}", 9, digest_of(footer), etag='"a"' if told else "") for n, (footer, told) in pairs]
+    packed = packed_footers(files, {f"{number:03}": footer for number, (footer, _) in pairs})
+    return FootersBeside(
+        tuple(files), np.array(packed.lengths, np.int64), np.array(packed.stored, np.int64)
+    ), packed.data
+
+
+@given(footers, st.sampled_from([30, 200, 1 << 20]))
+def test_what_is_packed_is_found_in_blocks_of_any_size(given: list[tuple[bytes, bool]], block_bytes: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(footers_beside, "_BLOCK_BYTES", block_bytes)
+        found, data = beside(given)
+        assert found.can_be
+        for file, (footer, told) in zip(found.files, given, strict=True):
+            block = found.block_of(file)
+            assert (block is not None) == told
+            if block is not None:
+                piece = data[block.place.offset : block.place.end]
+                assert found.footer_in(piece, block, file) == footer
+
+
+@given(footers.filter(lambda given: any(told for _, told in given)), st.integers(0), st.integers(0, 7))
+def test_whatever_changes_in_them_no_other_footer_comes_back(
+    given: list[tuple[bytes, bool]], place: int, bit: int
+) -> None:
+    found, data = beside(given)
+    damaged = bytearray(data)
+    damaged[place % len(damaged)] ^= 1 << bit
+    for file, (footer, _) in zip(found.files, given, strict=True):
+        block = found.block_of(file)
+        if block is not None:
+            for wrong in (bytes(damaged), data[: place % len(data)], b""):
+                assert found.footer_in(wrong, block, file) in {None, footer}
+
+
+def test_footers_that_are_too_many_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(footers_beside, "MOST_BYTES", 10)
+    _, data = beside([(b"123456", True), (b"12345", True)])
+    assert data == b""
+
+
+@pytest.mark.parametrize(
+    ("lengths", "stored"), [([-1, 5], [1, 1]), ([1 << 40, 5], [1, 1]), ([5, 5], [1 << 62, 1 << 62]), ([0, 5], [5, 5])]
+)
+def test_lengths_that_cannot_be_are_told(lengths: list[int], stored: list[int]) -> None:
+    files = (DataFile("a", 9, "0" * 32), DataFile("b", 9, "1" * 32))
+    assert not FootersBeside(files, np.array(lengths), np.array(stored)).can_be
+
+
+def test_all_of_them_are_read_where_they_lie_and_none_where_they_do_not() -> None:
+    name = uuid.uuid4().hex
+    location, store = open_location(f"memory://{name}"), fsspec.filesystem("memory")
+    found, data = beside([(bytes([number]) * 50, number != 2) for number in range(5)])
+    assert found.all_at(location) == {}
+    store.pipe_file(f"/{name}/{FOOTERS}", data)
+    assert found.all_at(location) == {f"{number:03}": bytes([number]) * 50 for number in range(5) if number != 2}
+    store.rm(f"/{name}", recursive=True)
