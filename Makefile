@@ -129,7 +129,7 @@ $(ENOUGH_FOR_DEMO): $(BARE) pyproject.toml constraints.txt
 	@$(INSTALL) --editable '.[spark,torch,image]' --group demo
 	@touch $@
 
-$(ALL): $(BARE) pyproject.toml constraints.txt tests/servers/azurite/package-lock.json
+$(ALL): $(BARE) pyproject.toml constraints.txt $(wildcard tests/servers/azurite/*.json)
 	@echo 'setup: petastore and all that its extras, checks, tests and docs need (minutes, once)'
 	@$(INSTALL) --editable '.[all]' --group dev
 	@$(BIN)/python -m tests.servers.install_azurite
