@@ -147,7 +147,7 @@ class Pass:
             pipeline.join()
         loads, self._loads = self._loads, None
         if loads is not None:
-            loads.close()  # also where nobody comes to the end of the pass
+            loads.take_back()  # also where nobody comes to the end of the pass
 
     def tell_end(self) -> None:
         """Tells the calling thread that the pass is over."""

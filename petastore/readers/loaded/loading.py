@@ -235,6 +235,10 @@ class Loads:
     def close(self) -> None:
         """Closes files, as soon as nobody reads them, and takes back what caches were told."""
         self._files.close()
+        self.take_back()
+
+    def take_back(self) -> None:
+        """Takes back what caches were told. Touches no file: in a forked child a thread of the parent may hold it."""
         if self._foresight is not None:
             self._foresight.close()
 
