@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from petastore import Unischema, UnischemaField
 from petastore.codecs.registry import codec_of
 from petastore.schema.document import DOCUMENT_KEY, dump_document
+from tests.pace import patience
 
 __all__ = [
     "grown_by",
@@ -44,7 +45,7 @@ def grown_by(program: str, *arguments: str) -> tuple[int, str]:
         [sys.executable, "-c", _PROLOGUE + program, *arguments],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=patience(100),
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["Pace", "measured"]
+__all__ = ["Pace", "measured", "patience"]
 
 _STEPS = 400_000
 _IDLE_S = 0.025
@@ -22,6 +22,11 @@ def measured() -> float:
     for step in range(_STEPS):
         total += step
     return min(max((time.perf_counter() - began) / _IDLE_S, 1.0), _MOST)
+
+
+def patience(seconds: float) -> float:
+    """How long a program may take now that takes so long at most on an idle machine, which may become busier yet."""
+    return seconds * max(2.0, 1.5 * measured())
 
 
 class Pace:

@@ -13,6 +13,8 @@ import pytest
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 
+from tests.pace import patience
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = re.compile(r"<!-- needs: (?P<names>[a-z, ]+) -->")
@@ -77,7 +79,7 @@ def test_the_training_tutorial_runs_on_two_ranks(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "write.py"], cwd=tmp_path, check=True, env=environment)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]
     ran = subprocess.run(
-        torchrun, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment, timeout=100
+        torchrun, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment, timeout=patience(100)
     )
     assert ran.returncode == 0, ran.stderr
     steps = re.findall(r"rank \d of 2: (\d+) steps", ran.stdout)

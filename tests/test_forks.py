@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.pace import patience
+
 _FORKS_WHILE_A_THREAD_IMPORTS = """
 import os, sys, threading
 import petastore.forks
@@ -35,7 +37,7 @@ def test_a_child_imports_what_a_thread_of_its_parent_was_importing(tmp_path: Pat
         [sys.executable, "-c", _FORKS_WHILE_A_THREAD_IMPORTS, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         env={**os.environ, "PYTHONPATH": str(repository)},
     )
     assert (done.stdout, done.returncode) == ("7 7\n", 0), done.stderr

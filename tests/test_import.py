@@ -16,6 +16,7 @@ import pytest
 
 import petastore
 import petastore.codecs
+from tests.pace import patience
 
 PACKAGE = Path(petastore.__file__).parent
 OPTIONAL = (
@@ -218,5 +219,7 @@ def test_a_first_batch_needs_no_pandas(tmp_path: Path) -> None:
     ]
     url = str(tmp_path / "all")
     petastore.write_dataset(url, petastore.Unischema("all", fields), rows, rows_per_row_group=3)
-    said = subprocess.run([sys.executable, "-c", program, url], check=True, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(
+        [sys.executable, "-c", program, url], check=True, capture_output=True, text=True, timeout=patience(60)
+    )
     assert said.stdout == "['free', 'id', 'maybe', 'packed', 'pose', 'word']\n"

@@ -9,6 +9,7 @@ import sys
 import threading
 
 from petastore.once import once
+from tests.pace import patience
 
 _FORK_WHILE_A_THREAD_WORKS_ONE_OUT = """
 import os, threading
@@ -109,6 +110,6 @@ def test_a_class_below_keeps_its_own_value_and_may_ask_for_that_of_the_class_abo
 
 def test_a_child_forked_while_a_thread_works_one_out_works_out_its_own() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _FORK_WHILE_A_THREAD_WORKS_ONE_OUT], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", _FORK_WHILE_A_THREAD_WORKS_ONE_OUT], capture_output=True, text=True, timeout=patience(60)
     )
     assert (done.stdout.strip(), done.returncode) == ("7", 0), done.stderr

@@ -19,6 +19,7 @@ from petastore.cache.locks import LockedFile
 from petastore.cache.next_use import Future, first_words
 from petastore.cache.table import FUTURE
 from petastore.cache.writing import Writing
+from petastore.forks import Lock
 
 __all__ = ["Announcement", "announced"]
 
@@ -40,6 +41,7 @@ class Announcement:
     def __init__(self, ledger: Ledger | None = None, file: LockedFile | None = None, uses: int = 0) -> None:
         self._ledger = ledger
         self._file = file
+        self._lock = Lock()
         self.uses = uses
         """How many positions of the order others know of: the disk sets a bound."""
 
@@ -51,13 +53,15 @@ class Announcement:
             begun: How many were begun, these included, where several are asked for at a time: those that are not over
                 yet are still needed. None is no more.
         """
-        if self._file is not None and self._file.fd >= 0:
-            begun = position if begun is None else begun
-            note_position(self._file.fd, *(min(max(each, 0), self.uses) for each in (position, begun)))
+        begun = position if begun is None else begun
+        with self._lock:  # once it is closed, its number may be that of somebody else's file
+            if self._file is not None and self._file.fd >= 0:
+                note_position(self._file.fd, *(min(max(each, 0), self.uses) for each in (position, begun)))
 
     def close(self) -> None:
         """Takes it back; again does nothing."""
-        file, self._file = self._file, None
+        with self._lock:
+            file, self._file = self._file, None
         if file is None or file.fd < 0 or self._ledger is None:
             return
         try:

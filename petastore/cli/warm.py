@@ -57,9 +57,8 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
         StorageError: It cannot be read, or there is no cache that can be used.
     """
     from petastore.readers.fetches import fetches_of
-    from petastore.storage.ranges.column_chunks import chunk_ranges
     from petastore.storage.requests.at_once import at_once
-    from petastore.storage.row_groups.open_files import OpenFiles
+    from petastore.storage.row_groups.open_files import OpenFiles, planned_chunks
 
     cache = dataset.kept.cache
     if cache is None:
@@ -77,12 +76,8 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
 
     def fetch(group: int) -> None:
         footer = dataset.footers.get(dataset.location, inventory.files[inventory.file[group]])
-        leaves = dict.fromkeys(leaf for name in columns for leaf in footer.leaves[name])
-        pinned.fetch(
-            footer.file,
-            footer.encoded,
-            chunk_ranges(footer.metadata, int(inventory.ordinal[group]), leaves, footer.file),
-        )
+        chunks = planned_chunks(footer, int(inventory.ordinal[group]), columns, dataset.kept)
+        pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     try:
         progress(0, len(fitting))

@@ -60,7 +60,8 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
     def of_file(number: int) -> tuple[tuple[int, int], list[tuple[int, int, int, int]]]:
         file = inventory.files[number]
         footer = dataset.footers.get(dataset.location, file)
-        before = (0, 0) if file in dataset.kept.versions else (REQUESTS_BEFORE, len(footer.encoded))
+        is_known = footer.version is not None or bool(file.etag) or file in dataset.kept.versions
+        before = (0, 0) if is_known else (REQUESTS_BEFORE, len(footer.encoded))
         here = slice(*np.searchsorted(inventory.file, [number, number + 1]).tolist())
         return before, [_of_row_group(footer, ordinal, stored, line) for ordinal in inventory.ordinal[here].tolist()]
 

@@ -12,6 +12,7 @@ import pytest
 
 from petastore.adapters.distributed import horovod_all_gather, torch_all_gather
 from petastore.errors import RequestError
+from tests.pace import patience
 
 RANK = """
 import sys
@@ -43,7 +44,7 @@ def test_ranks_of_torch_agree_or_all_say_why_not(tmp_path: Path, seeds: tuple[in
         for rank, seed in enumerate(seeds)
     ]
     for rank in ranks:
-        out, _ = rank.communicate(timeout=60)
+        out, _ = rank.communicate(timeout=patience(60))
         assert said in out
         assert rank.returncode == 0
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cache.processes import LIMIT
+from tests.pace import patience
 
 
 def outcome_of(program: str, folder: Path, repository: Path) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def outcome_of(program: str, folder: Path, repository: Path) -> dict[str, Any]:
         [sys.executable, "-m", "tests.cache.processes", program, str(folder)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=patience(300),
         cwd=repository,
         check=False,
     )

@@ -10,11 +10,12 @@ import pytest
 
 import petastore
 from petastore import Unischema, UnischemaField
+from tests.pace import patience
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "petastore.cli", "copy", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(110))
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from tests.pace import patience
 
 SCHEMA = Unischema(
     "mixed",
@@ -117,7 +118,7 @@ def said_by(program: str, url: str, way: str, times: int) -> Any:
         check=False,
         capture_output=True,
         text=True,
-        timeout=None if TIMES else 110,
+        timeout=None if TIMES else patience(110),
     )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)

@@ -26,6 +26,7 @@ from petastore.readers.column_bytes import column_bytes
 from petastore.readers.reader import Reader
 from petastore.testing.cache_laws import bytes_at_one_moment
 from petastore.work.workers import Workers
+from tests.pace import patience
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served, proxy, served
 
@@ -97,14 +98,15 @@ def test_a_second_pass_needs_no_storage(pool: Any, remote: Remote) -> None:
 
 def test_epochs_ask_for_each_file_once_and_for_each_byte_once(remote: Remote) -> None:
     counted = []
-    for epochs, cache in ((1, "a"), (4, "b")):
+    # Who opens files for the first time does not know yet how long their footers are.
+    for epochs, cache in ((1, "first"), (1, "a"), (4, "b")):
         remote.proxy.begin(Faults())
         # Threads that begin a file together may each look for its version.
         asked = {"reader_pool_type": "dummy", "cache_location": remote.cache / cache}
         with remote.reader(num_epochs=epochs, **asked) as reader:
             assert len(rows_of(reader)) == epochs * sum(ROWS)
         counted.append((remote.proxy.counted.requests, remote.proxy.counted.bytes))
-    assert counted[0] == counted[1]
+    assert counted[1] == counted[2]
 
 
 def test_another_reader_finds_what_one_has_kept(remote: Remote) -> None:
@@ -281,7 +283,7 @@ def test_readers_that_are_killed_while_they_fill_a_cache_harm_nobody(
     urls = [f"http://127.0.0.1:{served.port}/{remote.folder.name}/{name}.parquet" for name in ("part-0", "part-1")]
     done = subprocess.run(
         [sys.executable, "-m", "tests.readers.killed_with_a_cache", str(remote.cache), *urls],
-        capture_output=True, text=True, timeout=560, cwd=repository, check=False,
+        capture_output=True, text=True, timeout=patience(560), cwd=repository, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     outcome = json.loads(done.stdout)

@@ -14,6 +14,7 @@ import petastore
 from petastore import Unischema, UnischemaField, make_batch_reader, make_reader
 from petastore.codecs import NdarrayCodec
 from petastore.errors import RequestError
+from tests.pace import patience
 
 SCHEMA = Unischema(
     "arrays", [UnischemaField("id", np.int64), UnischemaField("x", np.float32, (64, 32), NdarrayCodec())]
@@ -59,7 +60,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 def test_a_process_grows_no_more_than_its_budget(urls: tuple[str, str], shuffle: bool, megabytes: int) -> None:
     options = {"memory_budget": megabytes * 10**6, "shuffle_rows": shuffle, "shuffle_memory": 24 * 10**6}
     program = [sys.executable, "-c", PROGRAM, *urls, json.dumps(options)]
-    said = json.loads(subprocess.run(program, check=True, capture_output=True, text=True, timeout=100).stdout)
+    said = json.loads(subprocess.run(program, check=True, capture_output=True, text=True, timeout=patience(100)).stdout)
     assert said["rows"] == 45_000
     assert said["foretold"] <= megabytes * 10**6
     assert said["grew"] <= 1.1 * megabytes * 10**6

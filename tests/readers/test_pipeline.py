@@ -26,6 +26,7 @@ from petastore.readers.loaded.loading import Asked
 from petastore.readers.pipeline import Load, Pipeline
 from petastore.work import InlinePool, Pool, ThreadPool
 from petastore.work.futures import after
+from tests.pace import patience
 
 POOLS: list[Callable[[], Pool]] = [InlinePool, lambda: ThreadPool(1), lambda: ThreadPool(4)]
 every_pool = pytest.mark.parametrize("make_pool", POOLS, ids=["inline", "one thread", "four threads"])
@@ -270,12 +271,16 @@ def test_an_interpreter_ends_with_a_reader_half_way() -> None:
         "next(line)\n"
         "print('half way')\n"
     )
-    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    said = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=patience(60)
+    )
     assert (said.stdout, said.stderr) == ("half way\n", "")
 
 
 def ends(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=patience(60)
+    )
 
 
 @pytest.mark.parametrize("pool", ["thread", "process", "dummy"])

@@ -19,6 +19,7 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField, make_batch_reader, make_reader, open_dataset, write_dataset
 from petastore.errors import AbandonedThreadWarning, ReaderClosedError, StorageTimeoutError
+from tests.pace import patience
 from tests.readers.hanging import HangingFileSystem
 
 ROWS = 400
@@ -181,7 +182,7 @@ def test_one_ctrl_c_ends_the_program(url: str, repository: Path, at: str, after:
             assert program.stdout.readline() == "hangs\n"
             began = time.monotonic()
             program.send_signal(signal.SIGINT)
-            _, said = program.communicate(timeout=60)
+            _, said = program.communicate(timeout=patience(60))
         finally:
             program.kill()
     assert said.rstrip().endswith("KeyboardInterrupt"), said

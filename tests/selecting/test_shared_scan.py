@@ -22,6 +22,7 @@ from petastore.dataset import Dataset
 from petastore.plan import ReadUnit
 from petastore.selecting.remembered import RememberedSelections, selection_of
 from petastore.selecting.shared_scan import SharedScan
+from tests.pace import patience
 
 ROWS = np.full(40, 2)
 GROUPS = np.arange(3, 40)
@@ -195,7 +196,7 @@ def test_ranks_divide_the_row_groups_between_them(url: str, tmp_path: Path) -> N
     ranks = [start_rank(url, tmp_path / "cache") for _ in range(3)]
     for rank in ranks:
         go(rank)
-    found = [json.loads(rank.communicate(timeout=100)[0]) for rank in ranks]
+    found = [json.loads(rank.communicate(timeout=patience(100))[0]) for rank in ranks]
     alone = select_rows(open_dataset(url), filters=col("x") == 5, selection_cache=False)
     assert alone is not None
     assert {rank["fingerprint"] for rank in found} == {alone.fingerprint}

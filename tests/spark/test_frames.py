@@ -16,6 +16,7 @@ import pytest
 
 import petastore
 from petastore.spark.caching.leases import is_directory_name
+from tests.pace import patience
 from tests.spark.frames import ROWS, same, vector_of
 from tests.spark.scenario import SCHEMA, row_of
 
@@ -32,7 +33,7 @@ def run(kind: str, folder: Path, repository: Path) -> Path:
         capture_output=True,
         text=True,
         check=False,
-        timeout=CHILD_SECONDS,
+        timeout=patience(CHILD_SECONDS),
     )
     assert ran.returncode == 0, ran.stderr[-5000:]
     return folder

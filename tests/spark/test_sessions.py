@@ -18,6 +18,7 @@ import pytest
 
 import petastore
 from petastore.schema.arrow import storage_schema
+from tests.pace import patience
 from tests.spark.scenario import APPENDED, ROWS, ROWS_PER_ROW_GROUP, SCHEMA, row_of
 
 KINDS = ["classic", "connect", "local-cluster", "connect-without-java"]
@@ -64,7 +65,7 @@ def run(kind: str, folder: Path, repository: Path) -> Path:
         capture_output=True,
         text=True,
         check=False,
-        timeout=CHILD_SECONDS,
+        timeout=patience(CHILD_SECONDS),
     )
     assert ran.returncode == 0, ran.stderr[-5000:]
     (folder / "out" / "stderr.txt").write_text(ran.stderr)

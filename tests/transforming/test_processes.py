@@ -34,6 +34,7 @@ from petastore.readers.mixed.mixed_reader import MixedReader
 from petastore.transforming.processes import TransformProcesses
 from petastore.transforming.transform import Transform, transform_columns, transform_schema
 from petastore.work.workers import PoolType, Workers, _say_that_threads_will_do
+from tests.pace import patience
 from tests.readers import transforms_to_send as sent
 
 SCHEMA = Unischema(
@@ -572,7 +573,7 @@ def test_functions_of_the_main_module_are_sent_without_it(url: str, tmp_path: Pa
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=patience(60),
         )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[0, -1, -2]\n", "")
 
@@ -704,7 +705,7 @@ def test_a_first_row_is_there_as_soon_where_main_imports_torch(url: str, tmp_pat
     took: dict[str, list[float]] = {name: [] for name in heads}
     for _ in range(3):
         for name, head in heads.items():
-            ran = run(tmp_path, head + FIRST_ROW, url, timeout=300)
+            ran = run(tmp_path, head + FIRST_ROW, url, timeout=patience(300))
             assert (ran.returncode, ran.stderr) == (0, "")
             took[name].append(float(ran.stdout))
     assert statistics.median(took["torch"]) <= 1.2 * statistics.median(took["nothing"]), took

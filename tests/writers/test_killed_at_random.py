@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.pace import patience
 from tests.writers.killed_at_random import KILLED
 
 
@@ -16,7 +17,7 @@ from tests.writers.killed_at_random import KILLED
 @pytest.mark.timeout(600)
 def test_writers_that_are_killed_at_random_moments(tmp_path: Path, repository: Path) -> None:
     command = [sys.executable, "-m", "tests.writers.killed_at_random", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=590, cwd=repository, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(590), cwd=repository, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     outcome = json.loads(done.stdout)
     assert (outcome["other"], outcome["left"]) == ([], [])

@@ -41,6 +41,7 @@ from petastore.writers import local
 from petastore.writers.commit import commit_dataset, publish
 from petastore.writers.layout import Layout
 from petastore.writers.local import write_dataset
+from tests.pace import patience
 from tests.writers import killed
 from tests.writers.conftest import everything_in, stored
 from tests.writers.killed import SCHEMA, rows
@@ -467,7 +468,7 @@ def graveyard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Datasets whose writers were killed, each at another point; see `killed`."""
     root = tmp_path_factory.mktemp("killed")
     command = [sys.executable, killed.__file__, str(root)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(100))
     assert not ended.stdout + ended.stderr, ended.stdout + ended.stderr
     assert ended.returncode == 0
     return root

@@ -40,7 +40,7 @@ from petastore.storage.row_groups.verified import (
     version_of,
 )
 
-__all__ = ["OpenFiles", "Reading", "reading_dictionaries"]
+__all__ = ["OpenFiles", "Reading", "planned_chunks", "reading_dictionaries"]
 
 _STREAM_BYTES = 256 * 1024
 """Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
@@ -254,14 +254,8 @@ class Reading:
         return pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     def _chunks(self) -> PlannedChunks:
-        footer = self._file.footer
         names = dict.fromkeys(name for columns in self._asked for name in columns)
-        ranges = functools.partial(chunk_ranges, footer.metadata, self._ordinal, file=footer.file)
-        found = dict.fromkeys(ranges(leaves=[leaf for name in names for leaf in footer.leaves[name]]), "")
-        if self._file.kept is not None and self._file.kept.cache is not None:
-            for name in names:
-                found.update(dict.fromkeys(ranges(leaves=footer.leaves[name]), name))
-        return PlannedChunks(self._ordinal, found)
+        return planned_chunks(self._file.footer, self._ordinal, names, self._file.kept)
 
     @property
     def reader(self) -> Any:
@@ -306,6 +300,27 @@ class Reading:
         if tells_of_writes(file.path, version):
             groups = file.footer.metadata.num_row_groups
             self._verified.note(file.path, version, self._ordinal, groups, self._asked)
+
+
+def planned_chunks(footer: Footer, ordinal: int, names: Iterable[str], kept: KeptFiles | None) -> PlannedChunks:
+    """The column chunks of some stored columns of a row group.
+
+    Args:
+        footer: Of the file.
+        ordinal: The row group's number in it, from 0.
+        names: The columns, each once.
+        kept: Where they are kept; whose column each is, is told for that alone.
+
+    Raises:
+        DecodeError: The footer says what cannot be.
+    """
+    ranges = functools.partial(chunk_ranges, footer.metadata, ordinal, file=footer.file)
+    columns = list(names)
+    found = dict.fromkeys(ranges(leaves=[leaf for name in columns for leaf in footer.leaves[name]]), "")
+    if kept is not None and kept.cache is not None:
+        for name in columns:
+            found.update(dict.fromkeys(ranges(leaves=footer.leaves[name]), name))
+    return PlannedChunks(ordinal, found)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ import petastore
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import RequestError
 from petastore.plan.request import TailWord
+from tests.pace import patience
 
 pytestmark = pytest.mark.tf
 
@@ -270,7 +271,7 @@ print("left")
 @pytest.mark.parametrize("ending", ["stop", "do not stop"])
 def test_a_process_ends_though_tensorflow_was_fetching_ahead(url: str, ending: str) -> None:
     command = [sys.executable, "-c", LEAVER, url, ending]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(100))
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["left"]
 
