@@ -28,8 +28,11 @@ DICTS_OF_OTHERS = {
     # `storage_options` of users, for fsspec.
     "_from_fsspec",
     "FsspecClient._store",
-    # What obstore says of a file.
-    "_version_of",
+    # What obstore says of a file, and credentials in its words.
+    "ObstoreClient._version_of",
+    "given",
+    # Options of users, for fsspec, in another process.
+    "_made_again",
     # JSON: a codec's configuration in a schema document, states, and the facts that ranks tell each other.
     "codec_from_json",
     "resume",

@@ -455,6 +455,7 @@ def test_object_stores_are_written_without_a_rename() -> None:
             raise AssertionError(f"{path1} is renamed to {path2} {more}, but an object store copies to rename")
 
     filesystem = Store()
+    filesystem.mkdir("/bucket")  # which is never made by a writer
     inventory = write_dataset("s3://bucket/x", SCHEMA, rows(0, 10), rows_per_file=4, filesystem=filesystem)
     assert inventory.num_rows == 10
     location = open_location("s3://bucket/x", filesystem=filesystem)

@@ -142,7 +142,16 @@ class PinnedFiles:
         keys = self._keys(file, version, ranges, planned)
         if keys is None:
             return self.fetcher.fetch(file.path, version, ranges)
-        return FetchedRanges(version.size, version, self._through(cache, keys, file, version, ranges))
+        pieces, was_asked = self._through(cache, keys, file, version, ranges)
+        if not was_asked and file not in self._kept.versions:
+            self._confirm(file, version)
+        return FetchedRanges(version.size, version, pieces)
+
+    def _confirm(self, file: DataFile, version: FileVersion) -> None:
+        """Asks whether a file still has the version that the manifest tells; the cache had all that was wanted."""
+        now = self.fetcher.version_of(file.path)
+        if not now.is_same(version):
+            raise DatasetChangedError(f"{file.path} was rewritten: it had {version}, and has {now}")
 
     def _through(
         self,
@@ -151,17 +160,20 @@ class PinnedFiles:
         file: DataFile,
         version: FileVersion,
         ranges: Sequence[ByteRange],
-    ) -> list[tuple[int, pa.Buffer]]:
-        """Where ranges begin, and their bytes: from the cache, and what it does not have by one fetch."""
+    ) -> tuple[list[tuple[int, pa.Buffer]], bool]:
+        """Where ranges begin, and their bytes; and whether some were fetched, as the cache did not have them."""
+        asked: list[int] = []
 
         def fetch(missing: Sequence[int]) -> list[pa.Buffer]:
+            asked.extend(missing)
             wanted = [ranges[number] for number in missing]
             fetched = self.fetcher.fetch(file.path, version, wanted)
             return [fetched.read(*one) for one in wanted]
 
         with cache.entries(keys, fetch, sizes=[one.length for one in ranges]) as views:
             # The memory of a view stays as long as a buffer refers to it.
-            return [(one.offset, pa.py_buffer(view)) for one, view in zip(ranges, views, strict=True)]
+            pieces = [(one.offset, pa.py_buffer(view)) for one, view in zip(ranges, views, strict=True)]
+        return pieces, bool(asked)
 
     def discard(self, file: DataFile, asked: Iterable[ByteRange], planned: PlannedChunks | None = None) -> None:
         """Keeps ranges no longer that could not be decoded: they may have been damaged on their way here."""

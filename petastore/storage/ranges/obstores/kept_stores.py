@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from petastore.forks import made_anew_in_children
 from petastore.storage.ranges.obstores.credentials import Credentials
@@ -73,7 +73,17 @@ def of_containers(make: Callable[[str], Store], credentials: Credentials | None 
     return of_path
 
 
-def requested_once(client_options: Mapping[str, Setting], timeout_s: float | None) -> dict[str, Any]:
+class StoreArguments(TypedDict):
+    """Arguments of each of obstore's stores."""
+
+    client_options: Any
+    """For its HTTP client."""
+
+    retry_config: Any
+    """How often it tries again."""
+
+
+def requested_once(client_options: Mapping[str, Setting], timeout_s: float | None) -> StoreArguments:
     """Arguments of a store: requests that are not tried again, and that end while there is time for another one.
 
     Args:
