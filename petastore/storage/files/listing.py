@@ -193,7 +193,8 @@ def _all_found_at(
 def _found_at(
     location: Location, start: str, home: str, enter: Enter, trees: Callable[[], Sequence[Tree]]
 ) -> Iterator[_Found]:
-    at = entry_at(location.filesystem, home)
+    # A dataset's own directory was found to be one when it was opened: nobody asks again, unless nothing is there.
+    at = entry_at(location.filesystem, home) if start else None
     if at is not None and not at.is_directory:
         yield _Found(start, "", at, start not in location.matched)
         return
@@ -202,7 +203,7 @@ def _found_at(
         is_empty = False
         if not entry.is_directory:
             yield _Found(f"{start}/{entry.path}" if start else entry.path, entry.path, entry)
-    if is_empty and at is None:
+    if is_empty and (at or entry_at(location.filesystem, home)) is None:
         raise DatasetNotFoundError(f"{location.url}: {_nothing_there(location, start)}")
 
 

@@ -51,8 +51,14 @@ def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | 
     try:
         if store is None:
             return answered(location, get, "read", relative)
-        _check_size(answered(location, lambda: int(store.size(path)), "read", relative), location, relative, max_bytes)
-        return answered(location, lambda: bytes(store.cat_file(path)), "read", relative)
+        size = answered(location, lambda: int(store.size(path)), "read", relative)
+        _check_size(size, location, relative, max_bytes)
+        # Without an end some file systems ask for the size once more.
+        return (
+            answered(location, lambda: bytes(store.cat_file(path, start=0, end=size)), "read", relative)
+            if size
+            else b""
+        )
     except FileMissingError:
         return None
 
