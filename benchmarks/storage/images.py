@@ -109,10 +109,13 @@ def over_a_line(bench: Bench) -> list[Figure]:
         for _ in range(bench.rounds):
             take("local", sys.executable, (_PETASTORE, str(local), {}), line)
             take("petastore", sys.executable, _petastore(line, local), line)
-            for name, (environment, ask) in peers.items():
+            for name, (environment, ask) in list(peers.items()):
                 kept = Path(tempfile.mkdtemp(dir=bench.folder))
                 try:
                     take(name, python_of(environment, bench.folder / "venvs"), ask(line, kept), line)
+                except RuntimeError as problem:
+                    print(f"{name} did not come to the end of an epoch: {problem}", file=sys.stderr, flush=True)
+                    del peers[name], rates[name], firsts[name]
                 finally:
                     shutil.rmtree(kept, ignore_errors=True)
     return _figures(rates, firsts, workload.rows * BYTES_PER_S / stored)
