@@ -19,7 +19,7 @@ from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.batches.load_order import LoadOrder, Stretch, load_order
-from petastore.plan.batches.residency import at_hand_bytes, needed_from_to, room_rows
+from petastore.plan.batches.residency import at_hand_bytes, room_rows
 from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span, Walk
 from petastore.plan.batches.tail import EpochBatches, lanes_of
 from petastore.plan.cursor import Cursor
@@ -201,9 +201,8 @@ class Plan:
             >>> Plan(Inventory.of_rows([4] * 6), ReadRequest(("id",), order, Shard(1, 2))).row_groups(0).tolist()
             [0, 2, 4]
         """
-        order = EpochOrder(self.rows, self.order_in(epoch), epoch)
-        groups, first, _ = needed_from_to(order.pieces().of_lanes(lanes_of(self.request.shard, order.lanes)))
-        return groups[np.argsort(first, kind="stable")]
+        whole = Stretch(epoch * self.num_rows, (epoch + 1) * self.num_rows, 0)
+        return load_order([self._source(self.order_in(epoch))], [whole], Cursor(epoch + 1)).groups
 
     def unit(self, group: int) -> ReadUnit:
         """The work item that reads a row group, given by its number in the dataset."""
@@ -313,10 +312,6 @@ class Plan:
         """Those of all epochs."""
         rest = self.request.under_way
         return [self.request.order] if rest is None else [self.request.order, rest.order]
-
-    @property
-    def _lanes(self) -> int:
-        return self._lanes_in(self.request.order)
 
     def _lanes_in(self, order: Order) -> int:
         return min(order.lanes, max(self.num_rows, 1))

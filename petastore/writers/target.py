@@ -23,7 +23,8 @@ from petastore.schema.document import dump_document
 from petastore.storage.files.listing import files_below, is_called_parquet, is_hidden, list_data_files
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import delete_file
-from petastore.storage.footers.footers import Footer, encoded_footers, inventory_of, is_parquet, read_footers
+from petastore.storage.footers.footers import Footer, encoded_footers, inventory_of, read_footers
+from petastore.storage.footers.tails import is_parquet
 from petastore.storage.metadata.manifest import Manifest, manifest_token, read_manifest, read_schema_document
 from petastore.writers.commit import check_stored
 from petastore.writers.exclusive import LOCK

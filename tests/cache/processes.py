@@ -16,25 +16,13 @@ from pathlib import Path
 
 from petastore.cache import DiskCache
 from petastore.testing.cache_laws import Source, bytes_at_one_moment
+from tests.forked import forked
 
 PROCESSES = 8
 KILLED = 50
 LIMIT = 1 << 20
 LARGE_LIMIT = 8 << 20
 DAMAGE = b"wrong"
-
-
-def forked(run: Callable[[], None]) -> int:
-    """A child that runs a function."""
-    child = os.fork()
-    if child:
-        return child
-    try:
-        run()
-    except BaseException as problem:  # noqa: BLE001 - a child ends here
-        print(repr(problem), file=sys.stderr)
-        os._exit(1)
-    os._exit(0)
 
 
 def is_alive(child: int) -> bool:

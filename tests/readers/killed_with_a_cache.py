@@ -13,7 +13,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,11 @@ import numpy as np
 
 import petastore
 from petastore.testing.cache_laws import bytes_at_one_moment
+from tests.forked import forked
 
 KILLED = 50
 LIMIT = 600_000
 """Room for about half of what is read."""
-
-
-def forked(run: Callable[[], None]) -> int:
-    """A child that runs a function; it ends with 1 where that fails."""
-    child = os.fork()
-    if child:
-        return child
-    try:
-        run()
-    except BaseException as problem:  # noqa: BLE001 - a child ends here
-        print(repr(problem), file=sys.stderr)
-        os._exit(1)
-    os._exit(0)
 
 
 def opened(folder: Path, urls: Sequence[str], seed: int, **asked: Any) -> Any:

@@ -22,6 +22,7 @@ from typing import Any
 import petastore
 from petastore.schema import Unischema, UnischemaField
 from petastore.writers.encode import encode_rows
+from tests.forked import forked_with_a_pipe
 
 KILLED = 50
 SCHEMA = Unischema("versions", [UnischemaField("version", "int64"), UnischemaField("id", "int64")])
@@ -50,24 +51,9 @@ def seen(directory: Path) -> list[tuple[int, int, int]]:
     return [(version, len(ids), len(set(ids))) for version, ids in sorted(of.items())]
 
 
-def in_child(run: Callable[[int], None]) -> tuple[int, int]:
-    """A child that runs a function of the end of a pipe; the child and the other end."""
-    there, here = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(here)
-        return child, there
-    try:
-        run(here)
-    except BaseException as problem:  # noqa: BLE001 - a child ends here
-        print(repr(problem), file=sys.stderr)
-        os._exit(1)
-    os._exit(0)
-
-
 def told_by(run: Callable[[int], None]) -> bytes:
     """What a child writes into its pipe before it ends well."""
-    child, there = in_child(run)
+    child, there = forked_with_a_pipe(run)
     with os.fdopen(there, "rb") as pipe:
         told = pipe.read()
     assert os.waitpid(child, 0)[1] == 0
@@ -92,7 +78,7 @@ def killed(directory: Path, version: int, mode: str, chance: random.Random, typi
         os.write(end, b"b")
         write(directory, version, mode, lambda done: done == ROWS and os.write(end, b"c"))
 
-    child, there = in_child(run)
+    child, there = forked_with_a_pipe(run)
     os.read(there, 1)
     wait_s = chance.random() * typical_s
     if chance.random() < 0.6:

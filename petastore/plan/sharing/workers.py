@@ -185,7 +185,7 @@ class WorkerPlan(Plan):
                 num_rows=self.num_rows,
                 batch_size=batch_size,
                 ranks=self.request.shard.count,
-                lanes=self._lanes,
+                lanes=self._lanes_in(self.request.order),
                 tail=self.request.tail,
                 start=self.begin.position if epoch == self.begin.epoch else 0,
                 workers=self.worker.count,

@@ -15,7 +15,8 @@ from petastore.schema import Unischema
 from petastore.schema.document import dump_document
 from petastore.storage.files.listing import files_beside, is_called_parquet, list_data_files
 from petastore.storage.files.location import Location
-from petastore.storage.footers.footers import is_parquet, parquet_among
+from petastore.storage.footers.footers import parquet_among
+from petastore.storage.footers.tails import is_parquet
 from petastore.storage.metadata.manifest import Manifest, read_manifest
 from petastore.storage.requests.at_once import at_once
 from petastore.writers.commit import manifest_of, publish

@@ -54,11 +54,7 @@ def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | 
         size = answered(location, lambda: int(store.size(path)), "read", relative)
         _check_size(size, location, relative, max_bytes)
         # Without an end some file systems ask for the size once more.
-        return (
-            answered(location, lambda: bytes(store.cat_file(path, start=0, end=size)), "read", relative)
-            if size
-            else b""
-        )
+        return read_range(location, relative, 0, size) if size else b""
     except FileMissingError:
         return None
 
@@ -77,16 +73,7 @@ def read_up_to(location: Location, relative: str, size: int) -> bytes:
                 return _local_bytes(path, size)  # by the system: all else would cost more than most files
         except OSError as problem:
             raise_alone(failure(problem, location, "read", relative))
-    store = location.store
-
-    def get() -> bytes:
-        with location.filesystem.open_input_file(path) as source:
-            data: bytes = source.read(size)
-            return data
-
-    if store is None:
-        return answered(location, get, "read", relative)
-    return answered(location, lambda: bytes(store.cat_file(path, start=0, end=size)), "read", relative)
+    return read_range(location, relative, 0, size)
 
 
 def read_range(location: Location, relative: str, offset: int, length: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import threading
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,6 @@ from petastore.storage.files.location import Location
 from petastore.storage.footers.footers import Footer, check_unchanged, is_unchanged, parsed_footer
 from petastore.storage.footers.footers_beside import Block, FootersBeside
 from petastore.storage.footers.tails import (
-    END_BYTES,
     MAX_FOOTER_BYTES,
     Tail,
     Tails,
@@ -205,12 +205,8 @@ class FooterCache:
             return Tail(file.size, footer)
         length = 0 if self._beside is None else self._beside.length_of(file)
         if pinned is not None:
-            return (
-                fetched_tail(pinned.fetcher, file.path, length + END_BYTES)
-                if length
-                else fetched_tail(pinned.fetcher, file.path)
-            )
-        with Tails(location) as tails:
+            return fetched_tail(pinned.fetcher, file.path, length)
+        with contextlib.closing(Tails(location)) as tails:
             return tails.read(file.path)
 
     def _found_beside(self, location: Location, file: DataFile, pinned: PinnedFiles | None) -> bytes | None:

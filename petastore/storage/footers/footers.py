@@ -6,6 +6,7 @@ up.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -25,12 +26,20 @@ from petastore.schema.document import DOCUMENT_KEY
 from petastore.storage.files.listing import is_called_parquet
 from petastore.storage.files.location import Location
 from petastore.storage.files.partitions import parse_partitions
-from petastore.storage.files.watched_file import open_to_read
 from petastore.storage.footers.alike_footers import alike_footers
 from petastore.storage.footers.column_chunks import ChunkContents, chunk_contents
 from petastore.storage.footers.leaves import leaves_by_column
 from petastore.storage.footers.row_group_counts import row_group_counts
-from petastore.storage.footers.tails import MAX_FOOTER_BYTES, NoParquetError, Tail, Tails, digest_of, read_tail
+from petastore.storage.footers.tails import (
+    MAGIC,
+    MAX_FOOTER_BYTES,
+    NoParquetError,
+    Tail,
+    Tails,
+    digest_of,
+    is_parquet,
+    read_tail,
+)
 from petastore.storage.footers.unreadable import unreadable_columns
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.requests.at_once import at_once
@@ -41,14 +50,11 @@ __all__ = [
     "encoded_footers",
     "footer_if_there",
     "inventory_of",
-    "is_parquet",
     "parquet_among",
     "read_footer",
     "read_footers",
 ]
 
-_MAGIC = b"PAR1"
-_ENCRYPTED_MAGIC = b"PARE"
 _SHOWN = 5
 _LOOKED_AT = 64
 _ROWS = 0
@@ -276,7 +282,7 @@ def _unreadable_footer(path: str, problem: Exception) -> MetadataError:
 
 
 def _metadata(footer: bytes, path: str) -> Any:
-    framed = b"".join([_MAGIC, footer, len(footer).to_bytes(4, "little"), _MAGIC])
+    framed = b"".join([MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC])
     try:
         reader = pq.ParquetReader()  # not `read_metadata`, which looks at each column besides
         reader.open(pa.BufferReader(framed))
@@ -299,7 +305,7 @@ def read_footers(location: Location, paths: Iterable[str]) -> list[Footer]:
         DatasetNotFoundError: None of them is Parquet, by its name or by its bytes, and nobody named one.
     """
     wanted = list(paths)
-    with Tails(location) as tails:
+    with contextlib.closing(Tails(location)) as tails:
         found = list(at_once(functools.partial(_tail_or_stranger, tails), wanted))
     strangers = [one for one in found if isinstance(one, NoParquetError)]
     if strangers:
@@ -328,25 +334,6 @@ def _counted(path: str, tail: Tail) -> Footer:
     parsed = parsed_footer(path, *tail)
     _ = parsed.groups  # counted here, in parallel, and kept
     return parsed
-
-
-def is_parquet(location: Location, path: str) -> bool:
-    """Whether a file ends as Parquet does.
-
-    Args:
-        location: Where it lies.
-        path: The file, relative to the root; no FIFO or the like, whose opening would wait for a writer.
-
-    Raises:
-        StorageError: It cannot be read.
-    """
-
-    def look() -> bool:
-        with open_to_read(location, path) as source:
-            source.seek(max(source.size() - len(_MAGIC), 0))
-            return source.read(len(_MAGIC)) in {_MAGIC, _ENCRYPTED_MAGIC}
-
-    return answered(location, look, "look at", path)
 
 
 def parquet_among(location: Location, paths: Sequence[str]) -> list[str]:

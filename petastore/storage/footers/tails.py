@@ -7,20 +7,20 @@ before say: files of one writer are alike.
 from __future__ import annotations
 
 import hashlib
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from petastore.errors import MetadataError
 from petastore.storage.files.location import Location
 from petastore.storage.files.watched_file import open_to_read
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.column_chunks import END_BYTES
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
 from petastore.storage.requests.failures import answered
 
 __all__ = [
-    "END_BYTES",
+    "MAGIC",
     "MAX_FOOTER_BYTES",
     "NoParquetError",
     "Tail",
@@ -28,21 +28,19 @@ __all__ = [
     "digest_of",
     "fetched_tail",
     "footer_in",
+    "is_parquet",
     "read_tail",
 ]
 
 MAX_FOOTER_BYTES = 256 * 1024 * 1024
 """A larger footer is refused before memory is taken for it."""
 
-END_BYTES = 8
-"""Behind the footer stand its length and the magic."""
-
 _TAIL_BYTES = 64 * 1024
 """What is read of the first file."""
 
-_LEAST_TAIL_BYTES = 4 * 1024
-_MOST_TAIL_BYTES = 1024 * 1024
-_MAGIC = b"PAR1"
+_LEAST_BYTES = 4 * 1024
+_MOST_BYTES = 1024 * 1024
+MAGIC = b"PAR1"
 _ENCRYPTED_MAGIC = b"PARE"
 
 
@@ -88,40 +86,30 @@ class Tails:
         """
         if self._fetcher is None:
             return Tail(*read_tail(self._location, path))
-        found = fetched_tail(self._fetcher, path, self._length)
+        found = fetched_tail(self._fetcher, path, self._expected)
         # Threads that come here together may each forget what another one found; only a request is longer then.
         self._longest = max(self._longest, len(found.footer))
         return found
 
     @property
-    def _length(self) -> int:
-        """A little more than the longest footer so far, for statistics differ in length."""
+    def _expected(self) -> int:
+        """A little more than the longest footer so far, for statistics differ in length; 0 before the first one."""
         longest = self._longest
-        if not longest:
-            return _TAIL_BYTES
-        return min(max(longest + longest // 8 + END_BYTES, _LEAST_TAIL_BYTES), _MOST_TAIL_BYTES)
+        return min(max(longest + longest // 8, _LEAST_BYTES), _MOST_BYTES) if longest else 0
 
     def close(self) -> None:
         """Ends what is under way."""
         if self._fetcher is not None:
             self._fetcher.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def fetched_tail(fetcher: RangeFetcher, path: str, length: int = _TAIL_BYTES) -> Tail:
+def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0) -> Tail:
     """The end of a file over the web: one request, or two where the footer is longer than thought.
 
     Args:
         fetcher: Fetches.
         path: The file.
-        length: How many bytes are thought to hold the footer.
+        footer_bytes: How many the footer is thought to have; 0 is anything.
 
     Raises:
         DatasetChangedError: The file was rewritten between the two requests.
@@ -129,13 +117,14 @@ def fetched_tail(fetcher: RangeFetcher, path: str, length: int = _TAIL_BYTES) ->
         StorageError: The file cannot be read.
         MetadataError: The file is no Parquet.
     """
-    fetched = fetcher.tail(path, max(length, END_BYTES))
+    length = footer_bytes + END_BYTES if footer_bytes else _TAIL_BYTES
+    fetched = fetcher.tail(path, length)
     size, version = fetched.size, fetched.version
     _check_least(size, path)
     end = fetched.read(size - min(length, size), min(length, size)).to_pybytes()
-    if end[-4:] != _MAGIC:
-        first = fetcher.fetch(path, version, [ByteRange(0, len(_MAGIC))])
-        _refuse(path, first.read(0, len(_MAGIC)).to_pybytes(), end[-4:])
+    if end[-4:] != MAGIC:
+        first = fetcher.fetch(path, version, [ByteRange(0, len(MAGIC))])
+        _refuse(path, first.read(0, len(MAGIC)).to_pybytes(), end[-4:])
     footer = footer_in(end, size, path, MAX_FOOTER_BYTES)
     if footer is None:
         place = ByteRange(size - END_BYTES - _length_in(end), _length_in(end))
@@ -159,14 +148,33 @@ def read_tail(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTE
     return answered(location, ask, "read the footer of", path)
 
 
+def is_parquet(location: Location, path: str) -> bool:
+    """Whether a file ends as Parquet does.
+
+    Args:
+        location: Where it lies.
+        path: The file, relative to the root; no FIFO or the like, whose opening would wait for a writer.
+
+    Raises:
+        StorageError: It cannot be read.
+    """
+
+    def look() -> bool:
+        with open_to_read(location, path) as source:
+            source.seek(max(source.size() - len(MAGIC), 0))
+            return source.read(len(MAGIC)) in {MAGIC, _ENCRYPTED_MAGIC}
+
+    return answered(location, look, "look at", path)
+
+
 def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
     size = source.size()
     _check_least(size, path)
     source.seek(max(0, size - _TAIL_BYTES))
     tail = source.read(min(size, _TAIL_BYTES))
-    if tail[-4:] != _MAGIC:
+    if tail[-4:] != MAGIC:
         source.seek(0)
-        _refuse(path, source.read(len(_MAGIC)), tail[-4:])
+        _refuse(path, source.read(len(MAGIC)), tail[-4:])
     footer = footer_in(tail, size, path, max_bytes)
     if footer is None:
         source.seek(size - END_BYTES - _length_in(tail))
@@ -175,7 +183,7 @@ def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:
 
 
 def _check_least(size: int, path: str) -> None:
-    if size < len(_MAGIC) * 2 + 4:
+    if size < len(MAGIC) * 2 + 4:
         raise NoParquetError(f"{path} has {size} bytes and is no Parquet: even an empty one has more")
 
 
@@ -183,12 +191,12 @@ def _refuse(path: str, first: bytes, last: bytes) -> None:
     """Says what is wrong with a file that does not end as Parquet does, given its first and its last bytes."""
     if last == _ENCRYPTED_MAGIC:
         raise MetadataError(f"{path} has an encrypted footer, and petastore reads no encrypted files; decrypt it first")
-    if first == _MAGIC:
+    if first == MAGIC:
         raise MetadataError(
             f"{path} begins as Parquet, but was cut short or damaged: it ends with {last!r} instead of "
-            f"{_MAGIC!r}. Write it again, or delete it"
+            f"{MAGIC!r}. Write it again, or delete it"
         )
-    raise NoParquetError(f"{path} is no Parquet: it ends with {last!r} instead of {_MAGIC!r}")
+    raise NoParquetError(f"{path} is no Parquet: it ends with {last!r} instead of {MAGIC!r}")
 
 
 def _length_in(tail: bytes) -> int:
@@ -202,8 +210,8 @@ def digest_of(footer: bytes) -> str:
 
 def footer_in(tail: bytes, size: int, path: str, max_bytes: int) -> bytes | None:
     """The footer in the last bytes of a file; None where there are too few of them."""
-    if tail[-4:] != _MAGIC:
-        raise NoParquetError(f"{path} is no Parquet: it ends with {tail[-4:]!r} instead of {_MAGIC!r}")
+    if tail[-4:] != MAGIC:
+        raise NoParquetError(f"{path} is no Parquet: it ends with {tail[-4:]!r} instead of {MAGIC!r}")
     length = _length_in(tail)
     if length > size - 12 or length == 0:
         raise MetadataError(

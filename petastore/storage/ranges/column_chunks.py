@@ -9,10 +9,10 @@ from petastore.errors import DecodeError
 from petastore.inventory import DataFile
 from petastore.storage.ranges.coalesced import ByteRange
 
-__all__ = ["chunk_ranges"]
+__all__ = ["END_BYTES", "chunk_ranges"]
 
 _FIRST_PAGE = 4
-_END_BYTES = 8
+END_BYTES = 8
 """Behind all chunks and the footer stand its length and the magic."""
 
 _UNCOUNTED_BYTES = 100
@@ -38,7 +38,7 @@ def chunk_ranges(metadata: Any, ordinal: int, leaves: Iterable[int], file: DataF
     """
     group = metadata.row_group(ordinal)
     slack = _UNCOUNTED_BYTES if _may_miscount(metadata) else 0
-    last = file.size - _END_BYTES
+    last = file.size - END_BYTES
     found: list[ByteRange] = []
     for leaf in leaves:
         column = group.column(leaf)

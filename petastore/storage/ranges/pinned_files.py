@@ -11,6 +11,7 @@ from petastore.errors import DatasetChangedError
 from petastore.inventory import DataFile
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.column_chunks import END_BYTES
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.kept_files import KeptFiles, PlannedChunks, announced_keys, keys_of
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from petastore.cache import DiskCache, Key
 
 __all__ = ["PinnedFiles"]
-
-_END_BYTES = 8
-"""Behind the footer stand its length and the magic."""
 
 
 class PinnedFiles:
@@ -189,7 +187,7 @@ class PinnedFiles:
         return names if names is None or planned is None else announced_keys(location, file, names, ranges, planned)
 
     def _found(self, file: DataFile, footer: bytes) -> FileVersion:
-        place = ByteRange(file.size - _END_BYTES - len(footer), len(footer))
+        place = ByteRange(file.size - END_BYTES - len(footer), len(footer))
         now = self.fetcher.newest(file.path, file.size, place)
         if now.read(*place).to_pybytes() != footer:
             raise DatasetChangedError(

@@ -1,0 +1,30 @@
+"""Children of tests: forked, they run a function and end, and say what went wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+__all__ = ["forked", "forked_with_a_pipe"]
+
+
+def forked(run: Callable[[], object]) -> int:
+    """A child that runs a function; it ends with 1 where that fails."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        run()
+    except BaseException as problem:  # noqa: BLE001 - a child ends here
+        print(repr(problem), file=sys.stderr)
+        os._exit(1)
+    os._exit(0)
+
+
+def forked_with_a_pipe(run: Callable[[int], object]) -> tuple[int, int]:
+    """A child that runs a function of the end of a pipe; the child and the other end, to be closed."""
+    there, here = os.pipe()
+    child = forked(lambda: run(here))
+    os.close(here)
+    return child, there
