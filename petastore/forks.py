@@ -85,36 +85,10 @@ class Lock:
             self._lock.release()
 
 
-_had_company = False
-"""Whether other threads ran when this process, or its parent, forked last."""
-
-
-def _look_for_company() -> None:
-    global _had_company
-    _had_company = threading.active_count() > 1
-
-
 def _make_all_anew() -> None:
-    if _had_company:
-        _leave_the_memory_of_other_threads()
     for thing in list(_alive):
         thing.make_anew()
     _forget_imports_of_other_threads()
-
-
-def _leave_the_memory_of_other_threads() -> None:
-    """Has Arrow allocate by jemalloc or by the system, which are whole after a fork, where it would by mimalloc.
-
-    That has a lock for threads that begin and end: if one of the parent did just then, whoever allocates in the child
-    waits for ever. What was allocated before stays where it is. To read numbers takes a third more time so, and
-    mimalloc stays where the process that forked had one thread.
-    """
-    arrow = sys.modules.get("pyarrow")
-    pool = getattr(arrow, "default_memory_pool", None)  # none while it is being imported
-    if arrow is None or pool is None or pool().backend_name != "mimalloc":
-        return
-    has_jemalloc = "jemalloc" in arrow.supported_memory_backends()
-    arrow.set_memory_pool(arrow.jemalloc_memory_pool() if has_jemalloc else arrow.system_memory_pool())
 
 
 def _forget_imports_of_other_threads() -> None:
@@ -134,4 +108,4 @@ def _forget_imports_of_other_threads() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_look_for_company, after_in_child=_make_all_anew)
+    os.register_at_fork(after_in_child=_make_all_anew)
