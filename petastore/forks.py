@@ -1,11 +1,14 @@
 """What a forked child has to make anew: locks, and whatever else threads of its parent had in their hands.
 
 After a fork only the thread that forked goes on in the child. A lock that another one held is held there for ever, and
-what that thread was about to do is never done.
+what that thread was about to do is never done. Locks of our own are made anew in the child. Those of libraries are not:
+Arrow's allocator holds some while threads ask for their first memory. So a fork waits a moment for tasks that are under
+way in other threads, and they begin none meanwhile.
 """
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - its hooks and those of logging take locks: after ours has waited
 import os
 import sys
 import threading
@@ -13,7 +16,10 @@ import weakref
 from types import TracebackType
 from typing import Protocol, Self
 
-__all__ = ["Forkable", "Lock", "made_anew_in_children"]
+__all__ = ["Forkable", "Lock", "made_anew_in_children", "not_forked_in"]
+
+_MOMENT_S = 0.25
+"""How long a fork waits for tasks of other threads: most are done by then, and those that wait for storage may never be."""
 
 
 class Forkable(Protocol):
@@ -85,7 +91,62 @@ class Lock:
             self._lock.release()
 
 
+class _Undivided:
+    """A block that no fork of another thread falls into, unless it takes longer than forks wait."""
+
+    def __init__(self) -> None:
+        self.make_anew()
+
+    def make_anew(self) -> None:
+        """No thread is in such a block, and nobody forks."""
+        self._changed = threading.Condition(threading.Lock())
+        self._inside: set[int] = set()
+        self._forking = 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            while self._forking:
+                self._changed.wait()
+            self._inside.add(threading.get_ident())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._changed:
+            self._inside.discard(threading.get_ident())
+            if self._forking:
+                self._changed.notify_all()
+
+    def before(self) -> None:
+        """Waits a moment until no other thread is in such a block; none enters one from now on."""
+        with self._changed:
+            self._forking += 1
+            self._changed.wait_for(lambda: self._inside <= {threading.get_ident()}, _MOMENT_S)
+
+    def after(self) -> None:
+        """Lets threads enter such blocks again."""
+        with self._changed:
+            self._forking -= 1
+            self._changed.notify_all()
+
+
+_undivided = _Undivided()
+
+
+def not_forked_in() -> _Undivided:
+    """A block of one task: forks of other threads wait a moment for its end, and it waits for those under way.
+
+    Costs about a microsecond. Not reentrant.
+
+    Example:
+        >>> with not_forked_in():
+        ...     pass
+    """
+    return _undivided
+
+
 def _make_all_anew() -> None:
+    _undivided.make_anew()
     for thing in list(_alive):
         thing.make_anew()
     _forget_imports_of_other_threads()
@@ -108,4 +169,4 @@ def _forget_imports_of_other_threads() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_make_all_anew)
+    os.register_at_fork(before=_undivided.before, after_in_parent=_undivided.after, after_in_child=_make_all_anew)

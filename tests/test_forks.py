@@ -5,9 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
+from petastore.forks import not_forked_in
+from tests.forked import forked
 from tests.pace import patience
+
+A_TASK_S = 0.05
+"""How long a task takes here: a fork waits a quarter of a second for those of other threads."""
 
 _FORKS_WHILE_A_THREAD_IMPORTS = """
 import os, sys, threading
@@ -41,3 +48,52 @@ def test_a_child_imports_what_a_thread_of_its_parent_was_importing(tmp_path: Pat
         env={**os.environ, "PYTHONPATH": str(repository)},
     )
     assert (done.stdout, done.returncode) == ("7 7\n", 0), done.stderr
+
+
+def test_a_fork_waits_for_the_end_of_a_task_of_another_thread() -> None:
+    began, order = threading.Event(), []
+
+    def task() -> None:
+        with not_forked_in():
+            began.set()
+            threading.Event().wait(A_TASK_S)
+            order.append("ended")
+
+    thread = threading.Thread(target=task)
+    thread.start()
+    assert began.wait(60)
+    child = forked(lambda: order == ["ended"] or os._exit(7))
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_fork_goes_on_without_a_task_that_does_not_end_and_the_child_runs_others() -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def task() -> None:
+        with not_forked_in():
+            began.set()
+            go_on.wait()
+
+    def run_another() -> None:
+        with not_forked_in():
+            pass
+
+    thread = threading.Thread(target=task)
+    thread.start()
+    assert began.wait(60)
+    before = time.monotonic()
+    child = forked(run_another)
+    assert time.monotonic() - before < patience(10)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    run_another()  # here, too
+    go_on.set()
+    thread.join()
+
+
+def test_a_task_that_forks_does_not_wait_for_itself() -> None:
+    with not_forked_in():
+        before = time.monotonic()
+        child = forked(lambda: None)
+        assert time.monotonic() - before < patience(0.2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

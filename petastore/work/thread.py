@@ -19,7 +19,7 @@ from typing import Any
 import numpy.ma  # noqa: F401 - NumPy imports it when it is first asked for, which would be in a worker
 
 from petastore.errors import AbandonedThreadWarning
-from petastore.forks import made_anew_in_children
+from petastore.forks import made_anew_in_children, not_forked_in
 from petastore.storage.requests.under_way import Request, request_of
 from petastore.threads import Threads, interpreter_ends
 from petastore.work.futures import settle
@@ -114,6 +114,7 @@ class ThreadPool:
         self._waiting: list[tuple[int, int, Future[Any], Task]] = []
         self._begun = 0  # threads that run tasks of this pool, or are about to
         self._running: set[int] = set()  # those that do, by their identifiers
+        self._left_behind: set[int] = set()  # those of them that nobody waits for any more
         self.closed = self._is_leasing = False
 
     def submit(self, task: Task, *, priority: int) -> Future[Any]:
@@ -145,12 +146,14 @@ class ThreadPool:
                 if not self._waiting or interpreter_ends.is_set():
                     self._begun -= 1
                     self._running.discard(me)
+                    self._left_behind.discard(me)
                     self._changed.notify_all()
                     self._give_threads_back(once_idle=True)
                     return
                 _, _, future, task = heapq.heappop(self._waiting)
             if future.set_running_or_notify_cancel():
-                settle(future, task)
+                with not_forked_in():
+                    settle(future, task)
             del future, task  # or a thread that waits for work would keep the last result alive
 
     def _give_threads_back(self, *, once_idle: bool) -> None:
@@ -176,27 +179,33 @@ class ThreadPool:
     def join(self) -> None:
         """Waits for the tasks that run, after `close`; for those that wait for storage not much longer than a second.
 
-        Threads that storage keeps longer are left behind, and an `AbandonedThreadWarning` names what they wait for.
+        Threads that storage keeps longer are left behind, and an `AbandonedThreadWarning` names what they wait for:
+        once, for whoever joins afterwards does not wait for them.
         """
         began = time.monotonic()
-        me = threading.get_ident()
+        hopeless: list[Request] = []
         with self._changed:
-            mine = int(me in self._running)
-            hopeless: list[Request] = []
-            while self._begun > mine and not hopeless:
+            while self._others() and not hopeless:
                 self._changed.wait(max(began + _GRACE_S - time.monotonic(), _LOOK_AGAIN_S))
-                hopeless = self._hopeless(me, self._begun - mine) if time.monotonic() - began >= _GRACE_S else []
-                self._threads.leave_behind(self._running - {me} if hopeless else ())
+                hopeless = self._hopeless() if time.monotonic() - began >= _GRACE_S else []
+            if hopeless:
+                self._left_behind |= self._running - {threading.get_ident()}
+                self._threads.leave_behind(self._left_behind)
             self._give_threads_back(once_idle=False)
         self._threads.join()
         if hopeless:
             _warn_of(hopeless)
 
-    def _hopeless(self, me: int, others: int) -> list[Request]:
+    def _others(self) -> int:
+        """How many threads the calling one would wait for."""
+        return self._begun - len(self._running & {threading.get_ident(), *self._left_behind})
+
+    def _hopeless(self) -> list[Request]:
         """What the other threads wait for, where each of them has waited for storage for long; else nothing."""
-        requests = [request_of(thread) for thread in self._running if thread != me]
+        waited_for = self._running - self._left_behind - {threading.get_ident()}
+        requests = [request_of(thread) for thread in waited_for]
         hopeless = [request for request in requests if request is not None and request.seconds >= _GRACE_S]
-        return hopeless if len(hopeless) == others else []
+        return hopeless if len(hopeless) == self._others() else []
 
 
 def _warn_of(requests: list[Request]) -> None:

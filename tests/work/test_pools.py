@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
+from petastore.errors import AbandonedThreadWarning
+from petastore.storage.requests.under_way import waiting_for
 from petastore.testing.pool_laws import PoolLaws
 from petastore.work import InlinePool, Pool, ProcessPool, ThreadPool
+from tests.pace import patience
 
 
 def threads_of_petastore() -> list[str]:
@@ -113,6 +117,28 @@ def test_pools_share_threads_and_the_last_one_ends_them() -> None:
     assert second.submit(lambda: 7, priority=0).result(10) == 7
     second.close()
     second.join()
+    assert threads_of_petastore() == []
+
+
+def test_who_joins_again_does_not_wait_for_a_thread_that_was_left_behind() -> None:
+    began, answer = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        with waiting_for("file:///data/frames", "read part-0.parquet", None):
+            began.set()
+            answer.wait()
+
+    pool = ThreadPool(1)
+    pool.submit(ask, priority=0)
+    assert began.wait(60)
+    pool.close()
+    with pytest.warns(AbandonedThreadWarning, match=r"a thread .* left behind.*read part-0\.parquet"):
+        pool.join()
+    pool.join()  # a warning would be an error
+    answer.set()
+    deadline = time.monotonic() + patience(60)
+    while threads_of_petastore() and time.monotonic() < deadline:
+        threading.Event().wait(0.001)
     assert threads_of_petastore() == []
 
 
