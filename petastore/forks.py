@@ -19,7 +19,7 @@ from typing import Protocol, Self
 __all__ = ["Forkable", "Lock", "made_anew_in_children", "not_forked_in"]
 
 _MOMENT_S = 0.25
-"""How long a fork waits for tasks of other threads: most are done by then, and those that wait for storage may never be."""
+"""How long a fork waits for tasks of other threads: most are done by then, and some may never be."""
 
 
 class Forkable(Protocol):
