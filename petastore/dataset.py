@@ -61,7 +61,12 @@ from petastore.storage.ranges.open_fetcher import has_web_requests
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
-from petastore.storage.row_groups.row_group import read_row_group, read_row_group_in_parts, read_row_groups_together
+from petastore.storage.row_groups.row_group import (
+    fetch_ahead,
+    read_row_group,
+    read_row_group_in_parts,
+    read_row_groups_together,
+)
 from petastore.storage.row_groups.small_files import in_one, joined
 from petastore.stored_keys import StoredKey, held_against_directory
 
@@ -286,7 +291,7 @@ class Dataset:
 
         if self.location.is_local:
             return self
-        if not has_web_requests(self.location):
+        if not self.is_fetched:
             warnings.warn(
                 f"nothing of {self.url} is kept on the local disk: its {self.location.system} is not read by ranges of "
                 "a version. Read it by fsspec's own file system of an object store or a web server (a URL such as "
@@ -296,6 +301,11 @@ class Dataset:
             )
             return self
         return dataclasses.replace(self, kept=KeptFiles(DiskCache(location, limit=limit), self.kept.versions))
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether ranges of its files are fetched over the web, rather than files opened."""
+        return has_web_requests(self.location)
 
     def read(self, unit: ReadUnit) -> pa.Table:
         """The stored cells of a work item, one chunk a column; partition columns are not in it.
@@ -338,6 +348,17 @@ class Dataset:
             read_row_group_in_parts, self.location, footers=self.footers, files=files, kept=self.kept
         )
         return functools.partial(self._held, read) if self.stored_keys else read
+
+    def fetch_ahead(self, file: DataFile, ordinal: int, columns: Sequence[str], files: OpenFiles) -> None:
+        """Has the stored cells of a row group fetched, which somebody is going to read soon; does not wait.
+
+        Args:
+            file: The file.
+            ordinal: The row group's number in it.
+            columns: All columns that are going to be read, none of them a partition column.
+            files: Keep what is fetched, and are given to `reading` as well.
+        """
+        fetch_ahead(self.location, file, ordinal, columns, footers=self.footers, files=files, kept=self.kept)
 
     def _held(self, read: ReadInParts, file: DataFile, ordinal: int, parts: Sequence[Part]) -> Iterator[pa.Table]:
         """The tables; refused where a stored partition key contradicts the directory."""

@@ -12,11 +12,12 @@ import concurrent.futures.thread  # noqa: F401 - its hooks and those of logging 
 import os
 import sys
 import threading
+import time
 import weakref
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
-__all__ = ["Forkable", "Lock", "made_anew_in_children", "not_forked_in"]
+__all__ = ["Forkable", "Lock", "made_anew_in_children", "of_thread"]
 
 _MOMENT_S = 0.25
 """How long a fork waits for tasks of other threads: most are done by then, and some may never be."""
@@ -91,62 +92,61 @@ class Lock:
             self._lock.release()
 
 
-class _Undivided:
-    """A block that no fork of another thread falls into, unless it takes longer than forks wait."""
+class _OfThread(threading.local):
+    """What each thread has for itself."""
 
     def __init__(self) -> None:
-        self.make_anew()
-
-    def make_anew(self) -> None:
-        """No thread is in such a block, and nobody forks."""
-        self._changed = threading.Condition(threading.Lock())
-        self._inside: set[int] = set()
-        self._forking = 0
-
-    def __enter__(self) -> None:
-        with self._changed:
-            while self._forking:
-                self._changed.wait()
-            self._inside.add(threading.get_ident())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._changed:
-            self._inside.discard(threading.get_ident())
-            if self._forking:
-                self._changed.notify_all()
-
-    def before(self) -> None:
-        """Waits a moment until no other thread is in such a block; none enters one from now on."""
-        with self._changed:
-            self._forking += 1
-            self._changed.wait_for(lambda: self._inside <= {threading.get_ident()}, _MOMENT_S)
-
-    def after(self) -> None:
-        """Lets threads enter such blocks again."""
-        with self._changed:
-            self._forking -= 1
-            self._changed.notify_all()
+        self.at_task = threading.RLock()
+        """Held while the thread is at a task that a fork of another thread is to wait for, and that waits for forks."""
+        with _of_tasks.noting:
+            _of_tasks.locks.add(self.at_task)
 
 
-_undivided = _Undivided()
+class _OfTasks:
+    """The locks of threads that are at tasks: who forks takes all of them before, as far as it gets them in a moment.
 
-
-def not_forked_in() -> _Undivided:
-    """A block of one task: forks of other threads wait a moment for its end, and it waits for those under way.
-
-    Costs about a microsecond. Not reentrant.
-
-    Example:
-        >>> with not_forked_in():
-        ...     pass
+    They are reentrant, so a task may fork itself.
     """
-    return _undivided
+
+    def __init__(self) -> None:
+        self.noting = threading.Lock()
+        """Held from before a fork until after it, too: no thread begins its first task meanwhile."""
+        self.locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
+        self._taken: list[Any] = []
+
+    def take(self) -> None:
+        """Before a fork."""
+        self.noting.acquire()
+        deadline = time.monotonic() + _MOMENT_S
+        self._taken = [lock for lock in self.locks if lock.acquire(timeout=max(deadline - time.monotonic(), 0))]
+
+    def give_back(self) -> None:
+        """After it."""
+        taken, self._taken = self._taken, []
+        for lock in taken:
+            lock.release()
+        self.noting.release()
+
+    def give_back_in_child(self) -> None:
+        """The others are held for ever, by threads that are not here."""
+        self.locks = weakref.WeakSet(self._taken)
+        self.give_back()
+
+
+_of_tasks = _OfTasks()
+of_thread = _OfThread()
+"""`with of_thread.at_task:` is a task: forks of other threads wait a moment for its end, and it waits for theirs.
+
+Entering and leaving it costs some 50 nanoseconds.
+
+Example:
+    >>> with of_thread.at_task:
+    ...     pass
+"""
 
 
 def _make_all_anew() -> None:
-    _undivided.make_anew()
+    _of_tasks.give_back_in_child()
     for thing in list(_alive):
         thing.make_anew()
     _forget_imports_of_other_threads()
@@ -169,4 +169,4 @@ def _forget_imports_of_other_threads() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_undivided.before, after_in_parent=_undivided.after, after_in_child=_make_all_anew)
+    os.register_at_fork(before=_of_tasks.take, after_in_parent=_of_tasks.give_back, after_in_child=_make_all_anew)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from petastore import forks
-from petastore.forks import not_forked_in
+from petastore.forks import of_thread
 from tests.forked import forked
 from tests.pace import patience
 
@@ -60,7 +60,7 @@ def test_a_fork_waits_for_the_end_of_a_task_of_another_thread(monkeypatch: pytes
     began, order = threading.Event(), []
 
     def task() -> None:
-        with not_forked_in():
+        with of_thread.at_task:
             began.set()
             threading.Event().wait(A_TASK_S)
             order.append("ended")
@@ -77,12 +77,12 @@ def test_a_fork_goes_on_without_a_task_that_does_not_end_and_the_child_runs_othe
     began, go_on = threading.Event(), threading.Event()
 
     def task() -> None:
-        with not_forked_in():
+        with of_thread.at_task:
             began.set()
             go_on.wait()
 
     def run_another() -> None:
-        with not_forked_in():
+        with of_thread.at_task:
             pass
 
     thread = threading.Thread(target=task)
@@ -97,7 +97,7 @@ def test_a_fork_goes_on_without_a_task_that_does_not_end_and_the_child_runs_othe
 
 def test_a_task_that_forks_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "_MOMENT_S", LONG_S)
-    with not_forked_in():
+    with of_thread.at_task:
         before = time.monotonic()
         child = forked(lambda: None)
         assert time.monotonic() - before < LONG_S

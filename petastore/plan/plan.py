@@ -267,7 +267,8 @@ class Plan:
         if order != self.order_in(after.epoch + 1):
             sources.append(self._source(self.order_in(after.epoch + 1)))
             stretches = [Stretch(begin, end, 0), Stretch(end, end, rows)]
-        return load_order(sources, stretches, Cursor(after.epoch + 1, 0, after.first_epoch))
+        then = Cursor(after.epoch + 1, 0, after.first_epoch)
+        return load_order(sources, stretches, then, epochs=self.request.epochs)
 
     def at_hand_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
         """Most bytes of row groups that this rank keeps at a time in the first epoch.

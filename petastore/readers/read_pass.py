@@ -119,8 +119,7 @@ class Pass:
         arena = None if loading.extended else loading.memory.arena(assembly.layout, plan.room_rows)
         # Row groups that were read together are in memory until the last of them is not needed any more.
         sizes = plan.inventory.decoded_bytes if execution.workers.memory_budget is None else None
-        foresight = loading.foresight(execution.source, plan, self.cursor)
-        loads = self._loads = Loads(execution.source, plan.inventory, loading, arena, pool, sizes, foresight)
+        loads = self._loads = Loads(execution.source, plan, self.cursor, loading, arena, pool, sizes)
         pipeline = self._pipeline = Pipeline(
             plan.spans(batch_size, rows_per_span=pace.rows_per_span, after=self.cursor),
             load=loads.submit,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy.ma  # noqa: F401 - NumPy imports it when it is first asked for, which would be in a worker
 
 from petastore.errors import AbandonedThreadWarning
-from petastore.forks import made_anew_in_children, not_forked_in
+from petastore.forks import made_anew_in_children, of_thread
 from petastore.storage.requests.under_way import Request, request_of
 from petastore.threads import Threads, interpreter_ends
 from petastore.work.futures import settle
@@ -138,7 +138,7 @@ class ThreadPool:
         return began
 
     def _run_waiting(self) -> None:
-        me = threading.get_ident()
+        me, at_task = threading.get_ident(), of_thread.at_task
         with self._changed:
             self._running.add(me)
         while True:
@@ -152,7 +152,7 @@ class ThreadPool:
                     return
                 _, _, future, task = heapq.heappop(self._waiting)
             if future.set_running_or_notify_cancel():
-                with not_forked_in():
+                with at_task:
                     settle(future, task)
             del future, task  # or a thread that waits for work would keep the last result alive
 

@@ -32,6 +32,9 @@ class LoadOrder:
     then: Cursor
     """Where to ask anew."""
 
+    sure: int
+    """How many of them, from the first on, this pass loads in any case: to the others may come who reads again."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stretch:
@@ -47,26 +50,30 @@ class Stretch:
     """How many follow that are told as well; of several sources all are given in one time."""
 
 
-def load_order(sources: Sequence[Source], stretches: Sequence[Stretch], then: Cursor) -> LoadOrder:
+def load_order(
+    sources: Sequence[Source], stretches: Sequence[Stretch], then: Cursor, *, epochs: int | None = None
+) -> LoadOrder:
     """The row groups that one rank loads.
 
     Args:
         sources: What is read.
         stretches: Of each source: which of its rows.
         then: Where the stretches end.
+        epochs: Of a pass; None never ends.
 
     Example:
         >>> from petastore.plan.request import Order
         >>> order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
         >>> source = Source(np.array([5, 5, 5]), 15, order, None, range(1), given=15)
         >>> found = load_order([source], [Stretch(begin=7, end=15, more=15)], Cursor(1))
-        >>> found.groups.tolist(), found.first
-        ([1, 2, 0, 1, 2], 2)
+        >>> found.groups.tolist(), found.first, found.sure
+        ([1, 2, 0, 1, 2], 2, 5)
     """
     parts = [_of_source(*each) for each in zip(sources, stretches, strict=True)]
     groups, is_later, when = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((when, is_later))
-    return LoadOrder(groups[order], int(np.count_nonzero(~is_later)), then)
+    first, is_over = int(np.count_nonzero(~is_later)), epochs is not None and then.epoch >= then.first_epoch + epochs
+    return LoadOrder(groups[order], first, then, first if is_over else len(order))
 
 
 def _of_source(source: Source, stretch: Stretch) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.float64]]:

@@ -409,6 +409,7 @@ class Mixture:
         """Which row groups this rank loads from a cursor on, in order; see `Plan.load_order`.
 
         Of a source that starts over many times in an epoch, and of an epoch that never ends, some is told at a time.
+        None of it is sure: where a source starts over, what is at hand is not loaded again.
         """
         given, line = self._rows_given, self._line
         taken = after.taken if isinstance(after, MixedCursor) else line.counts(after.position)
@@ -425,7 +426,7 @@ class Mixture:
             Stretch(after.epoch * of_epoch + before, after.epoch * of_epoch + end, each)
             for of_epoch, before, end, each in zip(given, taken, ends, more, strict=True)
         ]
-        return load_order(self._sources, stretches, then)
+        return dataclasses.replace(load_order(self._sources, stretches, then), sure=0)
 
     def _epoch_batches(self, batch_size: int, begin: Cursor) -> EpochOfBatches:
         shard = self.request.shard

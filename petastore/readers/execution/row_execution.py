@@ -9,6 +9,7 @@ from petastore.readers.assembly.encoded import EncodedColumn
 from petastore.readers.execution.execution import AnyPlan, Assembly, Execution
 from petastore.readers.execution.functions import Functions
 from petastore.readers.execution.handing_out import GivesBatches, GivesRows, HandingOut, most_rows
+from petastore.readers.loaded.fetch_ahead import MOST_BYTES_AHEAD
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.loader import RowGroupLoader
@@ -61,7 +62,11 @@ def execution_of_rows(
     return Execution(
         source=dataset,
         plan=plan,
-        loading=Loading.of([loader_for(view, partition_values, assembler, workers)], memory),
+        loading=Loading.of(
+            [loader_for(view, partition_values, assembler, workers)],
+            memory,
+            ahead_bytes=MOST_BYTES_AHEAD if workers.memory_budget is None else 0,
+        ),
         assembly=Assembly(
             assembler=assembler,
             view=view,

@@ -1,7 +1,7 @@
-"""Foresight: what caches are told of a pass, from its plan: which row groups will be loaded, and how far it has come.
+"""Foresight: what is told of a pass, from its plan: which row groups will be loaded, and how far it has come.
 
-The plan is asked for the order; nobody notes what was read. It is told for the rest of an epoch and the next, and anew
-when that one begins.
+Caches are told, to keep what is needed next, and who fetches ahead. The plan is asked for the order; nobody notes what
+was read. It is told for the rest of an epoch and the next, and anew when that one begins.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from petastore.forks import Lock
 from petastore.plan.batches.load_order import LoadOrder
 from petastore.plan.cursor import Cursor
 
-__all__ = ["Foresight", "Ordered", "ReadSource"]
+__all__ = ["Follower", "Foresight", "Ordered", "Progress", "ReadSource"]
 
 
 class Ordered(Protocol):
@@ -29,8 +29,25 @@ class Ordered(Protocol):
         """Which row groups are loaded from a cursor on."""
 
 
+class Progress(Protocol):
+    """Is told how far the loads of an order have come. Thread-safe."""
+
+    def move_to(self, position: int, begun: int, /) -> None:
+        """All loads at places before `position` are over, and those before `begun` have begun."""
+
+    def close(self) -> None:
+        """The order is not followed any more."""
+
+
+class Follower(Protocol):
+    """Wants to know what is going to be loaded."""
+
+    def announced(self, order: LoadOrder) -> Progress | None:
+        """Is told an order, and says who is told how far it has come; None is nobody."""
+
+
 class ReadSource:
-    """One dataset of a pass.
+    """One dataset of a pass, whose cache wants to know.
 
     Args:
         dataset: Where its row groups are.
@@ -52,21 +69,21 @@ class ReadSource:
 
 
 class Foresight:
-    """Tells the caches of a pass what is going to be loaded.
+    """Tells the followers of a pass what is going to be loaded.
 
     `plans` is called by one thread at a time, in the order of the plan; all else by any.
 
     Args:
         plan: Is asked for the order.
-        sources: What is read.
+        followers: Who wants to know.
         begin: Where the pass begins.
     """
 
-    def __init__(self, plan: Ordered, sources: Sequence[ReadSource], begin: Cursor) -> None:
+    def __init__(self, plan: Ordered, followers: Sequence[Follower], begin: Cursor) -> None:
         self._plan = plan
-        self._sources = sources
+        self._followers = followers
         self._lock = Lock()
-        self._told = _Told(sources, plan.load_order(begin), None)
+        self._told = _Told(followers, plan.load_order(begin), None)
         self._begun = self._told
         self._planned: dict[int, collections.deque[tuple[_Told, int]]] = collections.defaultdict(collections.deque)
         self._is_closed = False
@@ -79,7 +96,7 @@ class Foresight:
         """
         places = [self._told.next_place(group) for group in groups]
         if any(place is not None and place >= self._told.order.first for place in places):
-            self._told = _Told(self._sources, self._plan.load_order(self._told.order.then), self._told)
+            self._told = _Told(self._followers, self._plan.load_order(self._told.order.then), self._told)
             places = [self._told.next_place(group) for group in groups]
         known = {group: place for group, place in zip(groups, places, strict=True) if place is not None}
         with self._lock:
@@ -119,11 +136,11 @@ class Foresight:
 class _Told:
     """An order that was told, or will be: how far a pass has come in it."""
 
-    def __init__(self, sources: Sequence[ReadSource], order: LoadOrder, before: _Told | None) -> None:
+    def __init__(self, followers: Sequence[Follower], order: LoadOrder, before: _Told | None) -> None:
         self.order = order
         self._before = before
-        self._sources = sources
-        self._announcements: list[Announcement] = []
+        self._followers = followers
+        self._announcements: list[Progress] = []
         self._is_claimed = False
         self._lock = Lock()
         self._begun = 0
@@ -143,8 +160,8 @@ class _Told:
         return not is_claimed
 
     def announce(self) -> None:
-        """Tells all caches, in the place of what was told before."""
-        told = [source.announced(self.order) for source in self._sources]
+        """Tells all followers, in the place of what was told before."""
+        told = [follower.announced(self.order) for follower in self._followers]
         self._announcements = [announcement for announcement in told if announcement is not None]
         self._tell_position()
         before, self._before = self._before, None

@@ -17,7 +17,8 @@ from petastore.errors import DecodeError
 from petastore.inventory import DataFile, Inventory
 from petastore.plan.cursor import Cursor
 from petastore.readers.loaded.arena import Arena
-from petastore.readers.loaded.foresight import Foresight, Ordered, ReadSource
+from petastore.readers.loaded.fetch_ahead import MOST_BYTES_AHEAD, FetchAhead
+from petastore.readers.loaded.foresight import Follower, Foresight, Ordered, ReadSource
 from petastore.readers.loaded.loader import Read, RowGroupLoader
 from petastore.readers.loaded.memory import Memory
 from petastore.readers.loaded.row_group import LoadedRowGroup
@@ -62,6 +63,14 @@ class Readable(Protocol):
         """Of each partition column among some columns: its cell for each row group, as one `pyarrow.Array`."""
 
 
+class Planned(Ordered, Protocol):
+    """What a pass runs: a plan or a mixture."""
+
+    @property
+    def inventory(self) -> Inventory:
+        """What it is of."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Loading:
     """How row groups are loaded."""
@@ -82,6 +91,9 @@ class Loading:
     """Of a row group, its rows, and what reads it: the same with the rows of others that are loaded behind it. Rows lie
     as in the files then. None where row groups are loaded as they are."""
 
+    ahead_bytes: int = MOST_BYTES_AHEAD
+    """So many are fetched from storage before workers come to them; they take memory beside that of `memory`."""
+
     @classmethod
     def of(
         cls,
@@ -90,6 +102,7 @@ class Loading:
         *,
         first_groups: Sequence[int] = (0,),
         most_idle: int | None = None,
+        ahead_bytes: int = MOST_BYTES_AHEAD,
     ) -> Loading:
         """Loading that remembers from pass to pass which files were found right.
 
@@ -98,27 +111,28 @@ class Loading:
             memory: Where they are kept.
             first_groups: The number of the first row group of each dataset.
             most_idle: Files that stay open while nobody reads them; None is as many as usual.
+            ahead_bytes: How much is fetched from storage before workers come to it.
         """
         idle = {} if most_idle is None else {"most_idle": most_idle}
-        return cls(
-            tuple(loaders), tuple(first_groups), memory, functools.partial(OpenFiles, verified=Verified(), **idle)
-        )
+        files_of_pass = functools.partial(OpenFiles, verified=Verified(), **idle)
+        return cls(tuple(loaders), tuple(first_groups), memory, files_of_pass, ahead_bytes=ahead_bytes)
 
-    def foresight(self, source: Readable, plan: Ordered, begin: Cursor) -> Foresight | None:
-        """What tells caches of a pass from a cursor on; None where nothing is kept.
+    def foresight(self, source: Readable, plan: Ordered, begin: Cursor, files: OpenFiles) -> Foresight | None:
+        """What tells a pass from a cursor on; None where nobody wants to know.
 
         Args:
             source: Where row groups are.
             plan: In which order they are loaded.
             begin: Where the pass begins.
+            files: What they are read through.
         """
-        of_each = zip(source.datasets, self.first_groups, self.loaders, strict=True)
-        sources = [
-            ReadSource(dataset, first, tuple(loader.fields))
-            for dataset, first, loader in of_each
-            if dataset.kept.cache is not None
-        ]
-        return Foresight(plan, sources, begin) if sources else None
+        followers: list[Follower] = []
+        for dataset, first, loader in zip(source.datasets, self.first_groups, self.loaders, strict=True):
+            if dataset.kept.cache is not None:
+                followers.append(ReadSource(dataset, first, tuple(loader.fields)))
+            elif self.ahead_bytes and dataset.is_fetched:
+                followers.append(FetchAhead(dataset, first, tuple(loader.fields), files, most_bytes=self.ahead_bytes))
+        return Foresight(plan, followers, begin) if followers else None
 
     def source_of(self, group: int) -> int:
         """Which of the datasets a row group is of, given its number."""
@@ -132,28 +146,28 @@ class Loads:
 
     Args:
         source: Where row groups are.
-        inventory: That of the plan, in which row groups have the numbers that they are asked for by.
+        plan: What is loaded; its inventory gives row groups the numbers that they are asked for by.
+        begin: Where the pass begins.
         loading: How they are loaded.
         arena: Where they stand together; None where they are arrays of their own.
         pool: Whose workers load them.
         sizes: Of each row group: its bytes. One task loads several small ones; None is none but one.
-        foresight: Is told what is planned and what begins; None where nobody wants to know.
     """
 
     def __init__(
         self,
         source: Readable,
-        inventory: Inventory,
+        plan: Planned,
+        begin: Cursor,
         loading: Loading,
         arena: Arena | None,
         pool: Pool,
         sizes: NDArray[np.int64] | None,
-        foresight: Foresight | None = None,
     ) -> None:
-        self._foresight = foresight
-        self._datasets, self._inventory, self._loading, self._arena = source.datasets, inventory, loading, arena
+        self._datasets, self._inventory, self._loading, self._arena = source.datasets, plan.inventory, loading, arena
         self._pool, self._sizes = pool, sizes
         self._files = loading.files_of_pass()
+        self._foresight = loading.foresight(source, plan, begin, self._files)
         self._reading = [dataset.reading(self._files) for dataset in self._datasets]
         # Before what waits: somebody is waiting for the rest of a row group that was begun.
         self._submit = functools.partial(pool.submit, priority=-1)

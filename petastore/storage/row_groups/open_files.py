@@ -30,6 +30,7 @@ from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_fil
 from petastore.storage.ranges.kept_files import KeptFiles, PlannedChunks
 from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
 from petastore.storage.ranges.pinned_files import PinnedFiles
+from petastore.storage.row_groups.fetched_ahead import FetchedAhead, place_of
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.row_groups.verified import (
     Asked,
@@ -67,6 +68,8 @@ class OpenFiles:
         self._closed = False
         self._files: collections.OrderedDict[_Place, _File] = collections.OrderedDict()
         self._pinned: dict[tuple[int, int], tuple[Location, KeptFiles | None, PinnedFiles | None]] = {}
+        self.ahead = FetchedAhead()
+        """Row groups that are fetched before they are read."""
         self.make_anew()
         made_anew_in_children(self)
 
@@ -149,6 +152,7 @@ class OpenFiles:
             pinned, self._pinned = self._pinned, {}
         for opened in dropped:
             opened.source.close()
+        self.ahead.close()
         for _, _, files in pinned.values():
             if files is not None:
                 files.fetcher.close()
@@ -226,8 +230,9 @@ class Reading:
         if isinstance(error, Exception):
             self.opened.source.close()
             if self._pinned is not None:
-                chunks = self._chunks()
-                self._pinned.discard(self._file.footer.file, chunks.columns, chunks)
+                chunks, file = self._chunks(), self._file
+                self._files.ahead.drop(place_of(file.location, file.footer.file, self._ordinal))
+                self._pinned.discard(file.footer.file, chunks.columns, chunks)
         if not self.opened.source.closed:
             self._files.keep(self._file, self.opened)
 
@@ -251,7 +256,8 @@ class Reading:
 
     def _fetched(self, pinned: PinnedFiles) -> FetchedRanges:
         footer, chunks = self._file.footer, self._chunks()
-        return pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
+        ahead = self._files.ahead.of(place_of(self._file.location, footer.file, self._ordinal), chunks.columns)
+        return ahead or pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     def _chunks(self) -> PlannedChunks:
         names = dict.fromkeys(name for columns in self._asked for name in columns)

@@ -13,13 +13,16 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer
+from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.requests.in_time import in_time
 from petastore.storage.requests.under_way import waiting_for
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, leaves_of
 from petastore.storage.row_groups.dictionaries import check_copies, swelling_leaves
-from petastore.storage.row_groups.open_files import OpenFiles, Reading, reading_dictionaries
+from petastore.storage.row_groups.fetched_ahead import place_of
+from petastore.storage.row_groups.open_files import OpenFiles, Reading, planned_chunks, reading_dictionaries
 from petastore.storage.row_groups.small_files import (
     SMALL_FILE_BYTES,
     in_one,
@@ -30,7 +33,7 @@ from petastore.storage.row_groups.small_files import (
 from petastore.storage.row_groups.unread import explained
 from petastore.threads import is_daemon_of_ours
 
-__all__ = ["read_row_group", "read_row_group_in_parts", "read_row_groups_together"]
+__all__ = ["fetch_ahead", "read_row_group", "read_row_group_in_parts", "read_row_groups_together"]
 
 _TRIES = 5
 """How often a row group is read of a file that is the same afterwards, but to which somebody wrote meanwhile."""
@@ -146,6 +149,43 @@ def read_row_groups_together(
         read_row_group_in_parts(location, *group, one, footers=footers, files=files, kept=kept) for group in asked
     )
     return joined(itertools.chain.from_iterable(of_each), parts)
+
+
+def fetch_ahead(
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    columns: Sequence[str],
+    *,
+    footers: FooterCache,
+    files: OpenFiles,
+    kept: KeptFiles | None = None,
+) -> None:
+    """Has the column chunks of a row group fetched that is going to be read through `files`. Does not wait.
+
+    Nothing is fetched of files that are opened, or that are fetched whole since they are small. What fails is asked for
+    again by who reads it, and raised there.
+
+    Args:
+        location: Where the dataset lies.
+        file: The file, as the inventory describes it.
+        ordinal: The row group's number in its file, from 0.
+        columns: All columns that are going to be read.
+        footers: Keeps footers from call to call.
+        files: Keeps what is fetched, until it is dropped there.
+        kept: What is kept of the files from call to call.
+    """
+    pinned = files.pinned(location, kept)
+    if pinned is None or file.size <= SMALL_FILE_BYTES:
+        return
+
+    def fetch() -> tuple[frozenset[ByteRange], FetchedRanges]:
+        footer = files.footer_of(location, file) or footers.get(location, file, pinned)
+        chunks = planned_chunks(footer, ordinal, columns, kept)
+        fetched = pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
+        return frozenset(chunks.columns), fetched
+
+    files.ahead.begin(place_of(location, file, ordinal), fetch)
 
 
 def _in_time(location: Location, file: DataFile, tables: Iterator[pa.Table]) -> pa.Table | None:

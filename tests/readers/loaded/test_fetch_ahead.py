@@ -1,0 +1,210 @@
+"""What a pass loads next is fetched while workers decode: in its order, as far as bytes allow, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import petastore
+from petastore.errors import DatasetChangedError, StorageError
+from petastore.inventory import Inventory
+from petastore.plan.batches.load_order import LoadOrder
+from petastore.plan.cursor import Cursor
+from petastore.readers.loaded import fetch_ahead
+from petastore.readers.loaded.fetch_ahead import FetchAhead
+from tests.pace import patience
+from tests.servers.fault_proxy import FaultProxy, Faults
+from tests.servers.fixtures import Served, proxy, served
+
+__all__ = ["proxy", "served"]
+GROUPS, FILES, ROWS = 24, 3, 40_000
+NOISE = 0xF00D
+
+
+@dataclasses.dataclass
+class Noted:
+    """A dataset and its files, of which is noted what is fetched, in which order, and what is there."""
+
+    inventory: Inventory
+    fetched: list[int] = dataclasses.field(default_factory=list)
+    held: set[int] = dataclasses.field(default_factory=set)
+    location: None = None
+
+    @property
+    def ahead(self) -> Noted:
+        return self
+
+    def fetch_ahead(self, _file: object, ordinal: int, columns: tuple[str, ...], files: object) -> None:
+        assert columns == ("id",)
+        assert files is self
+        assert ordinal not in self.held
+        self.fetched.append(ordinal)
+        self.held.add(ordinal)
+
+    def drop(self, place: tuple[int, str, int]) -> None:
+        self.held.remove(place[2])
+
+
+def following(sizes: list[int], *, most_bytes: int, first_group: int = 0) -> tuple[Noted, FetchAhead]:
+    noted = Noted(Inventory.of_rows(sizes, bytes_per_row=1))
+    asked: Any = noted
+    return noted, FetchAhead(asked, first_group, ["id"], asked, most_bytes=most_bytes)
+
+
+def order_of(groups: list[int], *, sure: int | None = None) -> LoadOrder:
+    return LoadOrder(np.array(groups, np.int64), len(groups), Cursor(1), len(groups) if sure is None else sure)
+
+
+def test_as_much_is_fetched_as_bytes_allow_in_the_order_of_loads() -> None:
+    noted, ahead = following([10] * 6, most_bytes=25)
+    progress = ahead.announced(order_of([5, 3, 1, 0, 2, 4]))
+    progress.move_to(0, 1)  # the first one is loaded by itself
+    assert noted.fetched == [3, 1, 0]
+    progress.move_to(1, 2)
+    assert noted.fetched == [3, 1, 0]
+    progress.move_to(2, 3)  # group 3 is loaded
+    assert (noted.fetched, noted.held) == ([3, 1, 0, 2], {1, 0, 2})
+    progress.move_to(6, 6)
+    assert noted.held == set()
+    progress.close()
+
+
+def test_nothing_is_fetched_that_may_not_be_loaded_nor_what_is_of_others() -> None:
+    noted, ahead = following([10] * 3, most_bytes=1000, first_group=4)
+    progress = ahead.announced(order_of([0, 4, 1, 6, 7, 5], sure=4))
+    progress.move_to(0, 0)
+    assert noted.fetched == [0, 2]
+    progress.close()
+    assert noted.held == set()
+
+
+def test_what_was_fetched_stays_from_one_order_to_the_next() -> None:
+    noted, ahead = following([10] * 4, most_bytes=30)
+    before = ahead.announced(order_of([0, 1, 2, 3]))
+    before.move_to(2, 2)
+    assert noted.fetched == [2, 3]
+    after = ahead.announced(order_of([2, 3, 1, 0]))
+    after.move_to(0, 0)
+    before.close()
+    assert (noted.fetched, noted.held) == ([2, 3, 1], {1, 2, 3})
+    after.close()
+    assert noted.held == set()
+
+
+@given(
+    sizes=st.lists(st.integers(1, 50), min_size=1, max_size=12),
+    most_bytes=st.integers(1, 200),
+    data=st.data(),
+)
+def test_the_bound_holds_whatever_the_order_of_calls(sizes: list[int], most_bytes: int, data: st.DataObject) -> None:
+    groups = data.draw(st.permutations(range(len(sizes))))
+    noted, ahead = following(sizes, most_bytes=most_bytes)
+    progress = ahead.announced(order_of(groups))
+    for _ in range(12):
+        begun = data.draw(st.integers(0, len(sizes)))
+        progress.move_to(data.draw(st.integers(0, begun)), begun)
+        held = [sizes[group] for group in noted.held]
+        assert sum(held) - max(held, default=0) < most_bytes
+        assert noted.fetched == [group for group in groups if group in noted.fetched]
+    progress.close()
+    assert not noted.held
+
+
+@pytest.fixture(scope="module")
+def folder(served: Served) -> Path:
+    """Row groups of 320 KB."""
+    path = served.root / uuid.uuid4().hex
+    path.mkdir()
+    ids = np.arange(GROUPS * ROWS)
+    for number, own in enumerate(np.split(ids, FILES)):
+        table = pa.table({"id": own, "noise": own ^ NOISE})
+        pq.write_table(
+            table, path / f"part-{number}.parquet", row_group_size=ROWS, compression="none", use_dictionary=False
+        )
+    return path
+
+
+def urls_of(folder: Path, port: int) -> list[str]:
+    return [f"http://127.0.0.1:{port}/{folder.name}/{path.name}" for path in sorted(folder.iterdir())]
+
+
+def read(urls: list[str], **asked: Any) -> list[int]:
+    with petastore.make_batch_reader(urls, **{"seed": 3, "workers_count": 2, **asked}) as reader:
+        found: list[int] = []
+        for batch in reader:
+            assert (batch.noise == batch.id ^ NOISE).all()
+            found += batch.id.tolist()
+    return found
+
+
+servers = pytest.mark.server
+leaves = pytest.mark.leaves_running("fsspec keeps its web session")
+
+
+@servers
+@leaves
+@pytest.mark.parametrize("asked", [{}, {"num_epochs": 3}, {"shuffle_rows": True, "num_epochs": 2}], ids=str)
+def test_rows_are_those_of_reading_without_and_bytes_no_more(
+    folder: Path, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    urls = urls_of(folder, proxy.port)
+    found, costs = [], []
+    for most_bytes in (fetch_ahead.MOST_BYTES_AHEAD, 0):
+        monkeypatch.setattr("petastore.readers.execution.row_execution.MOST_BYTES_AHEAD", most_bytes)
+        before = proxy.counted.bytes
+        found.append(read(urls, **asked))
+        costs.append(proxy.counted.bytes - before)
+    assert found[0] == found[1]
+    assert sorted(found[0]) == sorted(list(range(GROUPS * ROWS)) * asked.get("num_epochs", 1))
+    assert 0 < costs[0] <= costs[1]  # what is wanted in the next epoch as well may stay
+
+
+@servers
+@leaves
+def test_the_line_is_busy_while_nobody_asks(folder: Path, proxy: FaultProxy) -> None:
+    """After one batch, row groups come that no worker has begun to load."""
+    with petastore.make_batch_reader(urls_of(folder, proxy.port), shuffle_row_groups=False, workers_count=1) as reader:
+        next(reader)
+        deadline = time.monotonic() + patience(60)
+        while proxy.counted.bytes < GROUPS * ROWS * 16 and time.monotonic() < deadline:
+            threading.Event().wait(0.01)
+        assert proxy.counted.bytes >= GROUPS * ROWS * 16
+        assert len(next(reader).id)
+
+
+@servers
+@leaves
+def test_who_meets_a_file_that_changed_is_told(folder: Path, served: Served, tmp_path: Path) -> None:
+    own = served.root / uuid.uuid4().hex
+    own.mkdir()
+    for path in folder.iterdir():
+        (own / path.name).write_bytes(path.read_bytes())
+    with petastore.make_batch_reader(urls_of(own, served.port), shuffle_row_groups=False, workers_count=1) as reader:
+        ids = np.arange(GROUPS * ROWS // FILES)
+        table = pa.table({"id": ids, "noise": ids})
+        pq.write_table(table, own / "part-1.parquet", row_group_size=ROWS, compression="none", use_dictionary=False)
+        with pytest.raises(DatasetChangedError, match=r"part-1\.parquet"):
+            list(reader)
+
+
+@servers
+@leaves
+def test_a_line_that_is_cut_for_good_is_an_error_of_ours(folder: Path, proxy: FaultProxy) -> None:
+    with petastore.make_batch_reader(
+        urls_of(folder, proxy.port), shuffle_row_groups=False, workers_count=1, storage_timeout=2
+    ) as reader:
+        next(reader)
+        proxy.begin(Faults(reset=1.0))
+        with pytest.raises(StorageError):
+            list(reader)
