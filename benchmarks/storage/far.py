@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -99,8 +100,11 @@ class Bench:
         return folder
 
     @contextlib.contextmanager
-    def line(self, **faults: float) -> Iterator[Line]:
-        """A line to the data, with such faults."""
+    def line(self, *known_buckets: str, **faults: float) -> Iterator[Line]:
+        """A line to the data, with such faults; the server has looked through some buckets, as a store has."""
         known: dict[str, Any] = faults
         with child_server("tests.servers.s3_server", str(self.buckets)) as port, Line(port, Faults(**known)) as line:
+            for bucket in known_buckets:  # else who asks first waits until it has read all files for their etags
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/{bucket}?list-type=2", timeout=600) as listing:
+                    listing.read()
             yield line

@@ -63,7 +63,7 @@ def pictures_of(bench: Bench, name: str) -> Path:
         pictures_of(bench, "petastore")  # it links these files
 
     def write(folder: Path) -> None:
-        values = bench.folder / "values" / bench.buckets.name
+        values = bench.folder / "values" / f"{workload.rows}"
         if not values.exists():
             from benchmarks.bench.values import make_values
 
@@ -105,7 +105,7 @@ def over_a_line(bench: Bench) -> list[Figure]:
         rates[name].append(workload.rows / told["seconds"])
         firsts[name].append(told["first_batch"])
 
-    with bench.line(latency_s=LATENCY_S, bytes_per_s=BYTES_PER_S) as line:
+    with bench.line("images", latency_s=LATENCY_S, bytes_per_s=BYTES_PER_S) as line:
         for _ in range(bench.rounds):
             take("local", sys.executable, (_PETASTORE, str(local), {}), line)
             take("petastore", sys.executable, _petastore(line, local), line)

@@ -32,7 +32,7 @@ SHOWN: Final = {
         "An epoch of one column of 40 over S3, with what opening asks for; 64 row groups", opening.one_column
     ),
     "images": Shown(
-        "An epoch of 12,288 JPEG crops over a line of 20 ms and 100 MB/s to S3, cold, shuffled by rows, as torch "
+        "An epoch of 49,152 JPEG crops over a line of 20 ms and 100 MB/s to S3, cold, shuffled by rows, as torch "
         "tensors; from making the reader to the last row",
         images.over_a_line,
     ),

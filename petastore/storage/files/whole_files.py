@@ -35,6 +35,8 @@ __all__ = [
 def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | None:
     """The bytes of a file, or None where there is none.
 
+    On an object store it is of one version, though others may replace it meanwhile.
+
     Raises:
         MetadataError: It is larger than `max_bytes`; no memory was taken for it.
         StorageError: The storage refused.
@@ -51,10 +53,14 @@ def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | 
     try:
         if store is None:
             return answered(location, get, "read", relative)
-        size = answered(location, lambda: int(store.size(path)), "read", relative)
-        _check_size(size, location, relative, max_bytes)
-        # Without an end some file systems ask for the size once more.
-        return read_range(location, relative, 0, size) if size else b""
+        for _ in range(_TRIES):
+            size = answered(location, lambda: int(store.size(path)), "read", relative)
+            _check_size(size, location, relative, max_bytes)
+            # Without an end some file systems ask for the size once more; a byte more tells whether it is another file.
+            data = read_range(location, relative, 0, size + 1) if size else b""
+            if len(data) == size:
+                break  # nobody has replaced it between the two
+        return data
     except FileMissingError:
         return None
 

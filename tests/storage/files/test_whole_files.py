@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,24 @@ def test_what_is_put_in_place_is_read(tmp_path: Path, url: str) -> None:
     delete_quietly(location, "a/b.bin")
     delete_quietly(location, "a/b.bin")
     assert read_whole(location, "a/b.bin", max_bytes=10) is None
+
+
+def test_a_file_that_is_replaced_after_its_size_was_asked_is_read_in_one_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    location = open_location("memory://bucket/replaced")
+    replace_whole(location, "b.bin", b"old")
+    versions = [b"longer than that", b"short"]
+    size_of = type(location.store).size
+
+    def size(store: Any, path: str) -> int:
+        found: int = size_of(store, path)
+        if versions:
+            replace_whole(location, "b.bin", versions.pop(0))
+        return found
+
+    monkeypatch.setattr(type(location.store), "size", size)
+    assert read_whole(location, "b.bin", max_bytes=100) == b"short"
 
 
 def test_a_refused_write_leaves_nothing_behind(tmp_path: Path) -> None:
