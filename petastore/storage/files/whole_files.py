@@ -41,7 +41,7 @@ def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | 
         MetadataError: It is larger than `max_bytes`; no memory was taken for it.
         StorageError: The storage refused.
     """
-    path, store = location.join(relative), location.store
+    path = location.join(relative)
 
     def get() -> bytes:
         with location.filesystem.open_input_file(path) as source:
@@ -51,18 +51,23 @@ def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | 
             return data
 
     try:
-        if store is None:
+        if location.store is None:
             return answered(location, get, "read", relative)
-        for _ in range(_TRIES):
-            size = answered(location, lambda: int(store.size(path)), "read", relative)
-            _check_size(size, location, relative, max_bytes)
-            # Without an end some file systems ask for the size once more; a byte more tells whether it is another file.
-            data = read_range(location, relative, 0, size + 1) if size else b""
-            if len(data) == size:
-                break  # nobody has replaced it between the two
-        return data
+        return _of_store(location, relative, max_bytes)
     except FileMissingError:
         return None
+
+
+def _of_store(location: Location, relative: str, max_bytes: int) -> bytes:
+    path, store, data = location.join(relative), location.store, b""
+    for _ in range(_TRIES):
+        size = answered(location, lambda: int(store.size(path)), "read", relative)
+        _check_size(size, location, relative, max_bytes)
+        # Without an end some file systems ask for the size once more; a byte more tells whether it is another file.
+        data = read_range(location, relative, 0, size + 1) if size else b""
+        if len(data) == size:
+            break  # nobody has replaced it between the two
+    return data
 
 
 def read_up_to(location: Location, relative: str, size: int) -> bytes:
