@@ -44,7 +44,7 @@ class Warmed:
 def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) -> Warmed:
     """Fetches what a plan reads in its first epoch into the cache of a dataset, what is needed first before the rest.
 
-    What would not fit is not fetched. Nothing is decoded.
+    What would not fit is not fetched. Of columns that the cache keeps decoded, chunks are decoded once.
 
     Args:
         dataset: With a cache.
@@ -76,7 +76,7 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
 
     def fetch(group: int) -> None:
         footer = dataset.footers.get(dataset.location, inventory.files[inventory.file[group]])
-        chunks = planned_chunks(footer, int(inventory.ordinal[group]), columns, dataset.kept)
+        chunks = planned_chunks(dataset.location, footer, int(inventory.ordinal[group]), columns, dataset.kept)
         pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     try:

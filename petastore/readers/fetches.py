@@ -17,6 +17,7 @@ from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetch import MOST_UNDER_WAY
 from petastore.storage.ranges.line import Line
 from petastore.storage.requests.at_once import at_once
+from petastore.storage.row_groups.decoded_columns import decoded_columns
 
 __all__ = ["fetches_of"]
 
@@ -77,7 +78,11 @@ def _of_row_group(footer: Footer, ordinal: int, columns: list[str], line: Line) 
     leaves = dict.fromkeys(leaf for name in columns for leaf in footer.leaves[name])
     chunks: list[ByteRange] = sorted(set(chunk_ranges(footer.metadata, ordinal, leaves, footer.file)))
     requests = divided(coalesced(chunks, line), line, MOST_UNDER_WAY)
-    on_disk = sum(size_on_disk(one.length) for one in chunks)
+    decoded = decoded_columns(footer, ordinal)
+    known = {footer.leaves[name][0]: decoded[name] for name in columns if name in decoded}
+    of_leaf = {leaf: chunk_ranges(footer.metadata, ordinal, [leaf], footer.file) for leaf in known}
+    lengths = {one: one.length for one in chunks} | {of_leaf[leaf][0]: size for leaf, size in known.items()}
+    on_disk = sum(map(size_on_disk, lengths.values()))
     return len(requests), sum(one.length for one in requests), len(chunks), on_disk
 
 

@@ -6,10 +6,10 @@ Not through a cache: it decides what to keep by when each entry is used next, an
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.forks import Lock
@@ -29,6 +29,8 @@ _MOST_AHEAD = 256
 
 class FetchAhead:
     """Has row groups of one dataset fetched, in the order in which a pass loads them. Thread-safe.
+
+    Of one that is there for a load, nothing is kept for its next one.
 
     Args:
         dataset: Where they are.
@@ -50,52 +52,81 @@ class FetchAhead:
         self._dataset, self._first, self._columns, self._files = dataset, first_group, tuple(columns), files
         self._bytes = dataset.inventory.stored_bytes
         self._most_bytes = most_bytes
-        self._wanted: collections.Counter[int] = collections.Counter()  # row groups, by as many orders as are followed
+        self._loads = 0  # those of all orders but the last one
+        self._of_last = 0  # those of the last one before another is asked for
+        self._there: dict[int, _There] = {}  # by row group
         self._lock = Lock()
 
     def announced(self, order: LoadOrder) -> _Followed:
         """Follows an order, in which row groups of other datasets have their places."""
         groups = order.groups[: order.sure] - self._first
         is_own = (groups >= 0) & (groups < len(self._bytes))
-        return _Followed(self, np.where(is_own, groups, -1).tolist())
+        self._loads, self._of_last = self._loads + self._of_last, order.first
+        return _Followed(self, np.where(is_own, groups, -1).tolist(), self._loads)
 
     def follow(self, followed: _Followed, position: int, begun: int) -> None:
         """Fetches what comes next in an order, and drops what is over."""
         with self._lock:
-            for group in followed.dropped(position):
-                self._drop(group)
-            for group in followed.taken(begun, self._bytes, self._most_bytes):
-                self._wanted[group] += 1
-                if self._wanted[group] == 1:
-                    self._dataset.fetch_ahead(*self._place_of(group), self._columns, self._files)
+            self._drop(followed.dropped(position))
+            while followed.has_room(self._most_bytes):
+                load, group = followed.following()
+                there, has_begun = self._there.get(group), followed.place < begun
+                is_for_other = there is not None and there.load != load
+                if is_for_other and not has_begun:
+                    return  # until that load is over
+                # What has begun fetches for itself, unless it is there since the order before this one.
+                is_taken = group >= 0 and not is_for_other and (there is not None or not has_begun)
+                followed.go_on(int(self._bytes[group]) if is_taken else None)
+                if is_taken:
+                    self._take(load, group)
+
+    def _take(self, load: int, group: int) -> None:
+        there = self._there.setdefault(group, _There(load))
+        there.orders += 1
+        if there.orders == 1:
+            self._dataset.fetch_ahead(*self._place_of(group), self._columns, self._files)
 
     def leave(self, followed: _Followed) -> None:
         """Follows an order no longer."""
         with self._lock:
-            for group in followed.dropped(len(followed.groups)):
-                self._drop(group)
+            self._drop(followed.dropped(len(followed.groups)))
 
-    def _drop(self, group: int) -> None:
-        self._wanted[group] -= 1
-        if not self._wanted[group]:
-            del self._wanted[group]
-            self._files.ahead.drop(place_of(self._dataset.location, *self._place_of(group)))
+    def _drop(self, groups: Iterable[int]) -> None:
+        for group in groups:
+            there = self._there[group]
+            there.orders -= 1
+            if not there.orders:
+                del self._there[group]
+                self._files.ahead.drop(place_of(self._dataset.location, *self._place_of(group)))
 
     def _place_of(self, group: int) -> tuple[DataFile, int]:
         inventory = self._dataset.inventory
         return inventory.files[inventory.file[group]], int(inventory.ordinal[group])
 
 
+@dataclasses.dataclass(slots=True)
+class _There:
+    """A row group that is fetched, or on its way."""
+
+    load: int
+    """For which load, counted through all orders."""
+
+    orders: int = 0
+    """How many orders that are followed have it: the end of one is the begin of the next."""
+
+
 class _Followed:
     """An order, and which part of it is fetched: from the oldest load that is not over to as far as bytes allow."""
 
-    def __init__(self, ahead: FetchAhead, groups: Sequence[int]) -> None:
+    def __init__(self, ahead: FetchAhead, groups: Sequence[int], loads: int) -> None:
         self._ahead = ahead
         self.groups = groups
         """Row groups by their places in the order; -1 for one of another dataset."""
+        self._loads = loads  # before the first one of this order
         self._held: collections.deque[tuple[int, int, int]] = collections.deque()  # places, row groups, and their bytes
         self._held_bytes = 0
-        self._next = 0  # the first place that was not looked at
+        self.place = 0
+        """The first one that was not looked at."""
 
     def dropped(self, position: int) -> Iterator[int]:
         """Row groups that were taken, of loads before a place: they are over."""
@@ -104,17 +135,20 @@ class _Followed:
             self._held_bytes -= size
             yield group
 
-    def taken(self, begun: int, sizes: NDArray[np.int64], most_bytes: int) -> Iterator[int]:
-        """Row groups that are to be fetched now, none of those before a place: their loads have begun."""
-        self._next = max(self._next, begun)
-        while self._next < len(self.groups) and self._held_bytes < most_bytes and len(self._held) < _MOST_AHEAD:
-            place, group = self._next, self.groups[self._next]
-            self._next += 1
-            if group >= 0:
-                size = int(sizes[group])
-                self._held.append((place, group, size))
-                self._held_bytes += size
-                yield group
+    def has_room(self, most_bytes: int) -> bool:
+        """Whether more is to be taken, and there is more."""
+        return self.place < len(self.groups) and self._held_bytes < most_bytes and len(self._held) < _MOST_AHEAD
+
+    def following(self) -> tuple[int, int]:
+        """The next load, counted through all orders, and its row group."""
+        return self._loads + self.place, self.groups[self.place]
+
+    def go_on(self, size: int | None) -> None:
+        """To the next place; the row group at this one is taken, if it has a size."""
+        if size is not None:
+            self._held.append((self.place, self.groups[self.place], size))
+            self._held_bytes += size
+        self.place += 1
 
     def move_to(self, position: int, begun: int) -> None:
         """Says how far the loads have come.
@@ -123,7 +157,7 @@ class _Followed:
             position: All loads at places before this are over.
             begun: Loads at places before this have begun.
         """
-        if self._held or self._next < len(self.groups):
+        if self._held or self.place < len(self.groups):
             self._ahead.follow(self, position, begun)
 
     def close(self) -> None:

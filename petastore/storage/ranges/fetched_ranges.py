@@ -7,11 +7,12 @@ assemble a file in memory for it costs a copy, which takes about as long as deco
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
 from petastore.storage.ranges.client import FileVersion
+from petastore.storage.ranges.coalesced import ByteRange
 
 __all__ = ["FetchedRanges", "in_memory_file"]
 
@@ -24,11 +25,19 @@ class FetchedRanges:
         version: The version that they are of.
         pieces: Where they begin and what they are, sorted; those that touch may be read as one. Where some overlap, a
             read begins in the last one that has its first byte or begins before.
+        decoded: Of ranges that a cache had in another form: what it made of them.
     """
 
-    def __init__(self, size: int, version: FileVersion, pieces: Iterable[tuple[int, pa.Buffer]]) -> None:
+    def __init__(
+        self,
+        size: int,
+        version: FileVersion,
+        pieces: Iterable[tuple[int, pa.Buffer]],
+        decoded: Mapping[ByteRange, pa.Buffer] | None = None,
+    ) -> None:
         self.size = size
         self.version = version
+        self.decoded = decoded or {}
         held = list(pieces)
         self._starts = [start for start, _ in held]
         self._buffers = [buffer for _, buffer in held]

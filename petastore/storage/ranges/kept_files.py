@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.inventory import DataFile, Inventory
@@ -20,14 +21,19 @@ from petastore.storage.requests.shown import shown_url, without_query
 
 if TYPE_CHECKING:
     from petastore.cache import Announcement, DiskCache, Key
+    from petastore.storage.ranges.fetched_ranges import FetchedRanges
 
-__all__ = ["KeptFiles", "PlannedChunks", "announced_keys", "keys_of", "words_of"]
+__all__ = ["Decode", "KeptFiles", "PlannedChunks", "announced_keys", "keys_of", "words_of"]
 
 _SERVERS = ("endpoint_url", "endpoint", "endpoint_override", "account_name", "account_host", "host", "port")
 """Options of file systems that say which of several servers is asked, where URLs do not."""
 
 
 _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+Decode: TypeAlias = Callable[["FetchedRanges", Sequence[ByteRange]], Sequence[pa.Buffer]]
+"""Given what was fetched, and which ranges of it are meant: what a cache keeps of each."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,6 +45,12 @@ class PlannedChunks:
 
     columns: Mapping[ByteRange, str]
     """Of each range: the column that it is of."""
+
+    decoded: Mapping[ByteRange, str] = dataclasses.field(default_factory=dict)
+    """Of ranges that a cache keeps decoded: what their keys say of the form."""
+
+    decode: Decode | None = None
+    """Makes that form of some of these ranges."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -113,7 +125,8 @@ def announced_keys(
 
     columns = [planned.columns[one] for one in ranges]
     words = words_of(location, [file], np.zeros(1, np.int32), np.array([planned.ordinal]), columns)
-    return [Key(*each) for each in zip(words[0].tolist(), names, strict=True)]
+    told = [name + planned.decoded.get(one, "") for name, one in zip(names, ranges, strict=True)]
+    return [Key(*each) for each in zip(words[0].tolist(), told, strict=True)]
 
 
 def words_of(

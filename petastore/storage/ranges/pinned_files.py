@@ -140,10 +140,12 @@ class PinnedFiles:
         keys = self._keys(file, version, ranges, planned)
         if keys is None:
             return self.fetcher.fetch(file.path, version, ranges)
-        pieces, was_asked = self._through(cache, keys, file, version, ranges)
+        found, was_asked = self._through(cache, keys, file, version, ranges, planned)
         if not was_asked and file not in self._kept.versions:
             self._confirm(file, version)
-        return FetchedRanges(version.size, version, pieces)
+        are_decoded = {} if planned is None else planned.decoded
+        pieces = [(one.offset, buffer) for one, buffer in found.items() if one not in are_decoded]
+        return FetchedRanges(version.size, version, pieces, {one: found[one] for one in are_decoded if one in found})
 
     def _confirm(self, file: DataFile, version: FileVersion) -> None:
         """Asks whether a file still has the version that the manifest tells; the cache had all that was wanted."""
@@ -158,20 +160,27 @@ class PinnedFiles:
         file: DataFile,
         version: FileVersion,
         ranges: Sequence[ByteRange],
-    ) -> tuple[list[tuple[int, pa.Buffer]], bool]:
-        """Where ranges begin, and their bytes; and whether some were fetched, as the cache did not have them."""
+        planned: PlannedChunks | None,
+    ) -> tuple[dict[ByteRange, pa.Buffer], bool]:
+        """What a cache has of ranges; and whether some were fetched, as it did not have them."""
         asked: list[int] = []
 
         def fetch(missing: Sequence[int]) -> list[pa.Buffer]:
             asked.extend(missing)
             wanted = [ranges[number] for number in missing]
             fetched = self.fetcher.fetch(file.path, version, wanted)
-            return [fetched.read(*one) for one in wanted]
+            decoded = dict[ByteRange, pa.Buffer]()
+            if planned is not None and planned.decode is not None:
+                meant = [one for one in wanted if one in planned.decoded]
+                decoded.update(zip(meant, planned.decode(fetched, meant) if meant else (), strict=True))
+            return [decoded[one] if one in decoded else fetched.read(*one) for one in wanted]
 
-        with cache.entries(keys, fetch, sizes=[one.length for one in ranges]) as views:
+        are_decoded = {} if planned is None else planned.decoded
+        sizes = [None if one in are_decoded else one.length for one in ranges]
+        with cache.entries(keys, fetch, sizes=sizes) as views:
             # The memory of a view stays as long as a buffer refers to it.
-            pieces = [(one.offset, pa.py_buffer(view)) for one, view in zip(ranges, views, strict=True)]
-        return pieces, bool(asked)
+            found = {one: pa.py_buffer(view) for one, view in zip(ranges, views, strict=True)}
+        return found, bool(asked)
 
     def discard(self, file: DataFile, asked: Iterable[ByteRange], planned: PlannedChunks | None = None) -> None:
         """Keeps ranges no longer that could not be decoded: they may have been damaged on their way here."""

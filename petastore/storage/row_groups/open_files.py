@@ -12,10 +12,11 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from petastore.errors import DatasetChangedError
@@ -25,11 +26,14 @@ from petastore.storage.files.location import Location
 from petastore.storage.files.watched_file import open_to_read
 from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
 from petastore.storage.footers.tails import read_tail
+from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
 from petastore.storage.ranges.kept_files import KeptFiles, PlannedChunks
 from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
 from petastore.storage.ranges.pinned_files import PinnedFiles
+from petastore.storage.row_groups.asked_columns import check_rows
+from petastore.storage.row_groups.decoded_columns import array_of, decoded_columns, entry_of
 from petastore.storage.row_groups.fetched_ahead import FetchedAhead, place_of
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.row_groups.verified import (
@@ -219,6 +223,8 @@ class Reading:
         self._version = telling_version_of(file.path) if file.is_local else None
         self._is_settled = False
         self._pinned: PinnedFiles | None = None
+        self.decoded: dict[str, pa.Array] = {}
+        """Columns that a cache had decoded."""
         self.opened = self._open()
 
     def __enter__(self) -> Self:
@@ -228,15 +234,17 @@ class Reading:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, Exception):
-            self.opened.source.close()
+            if self.opened is not None:
+                self.opened.source.close()
             if self._pinned is not None:
                 chunks, file = self._chunks(), self._file
                 self._files.ahead.drop(place_of(file.location, file.footer.file, self._ordinal))
                 self._pinned.discard(file.footer.file, chunks.columns, chunks)
-        if not self.opened.source.closed:
+        if self.opened is not None and not self.opened.source.closed:
             self._files.keep(self._file, self.opened)
 
-    def _open(self, *, believe: bool = True) -> _Opened:
+    def _open(self, *, believe: bool = True) -> _Opened | None:
+        """The file, opened; None where all that is asked for is there already."""
         version, file = self._version, self._file
         if version is not None:
             if not self._verified.is_known(file.path, version):
@@ -251,22 +259,36 @@ class Reading:
         # Whoever keeps chunks has them whole: the first rows of one are a request less the next time.
         by_chunks = not file.is_local and (self._whole or (file.kept is not None and file.kept.cache is not None))
         self._pinned = self._files.pinned(file.location, file.kept) if by_chunks else None
-        fetched = None if self._pinned is None else in_memory_file(self._fetched(self._pinned))
+        chunks = None if self._pinned is None else self._chunks()
+        fetched = None if self._pinned is None or chunks is None else self._fetched(self._pinned, chunks)
+        if fetched is not None and chunks is not None and fetched.decoded:
+            self.decoded = self._arrays(fetched, chunks)
+            if len(fetched.decoded) == len(chunks.columns):
+                return None
         return _Opened(file.location, file.footer, version, settings, fetched=fetched)
 
-    def _fetched(self, pinned: PinnedFiles) -> FetchedRanges:
-        footer, chunks = self._file.footer, self._chunks()
+    def _arrays(self, fetched: FetchedRanges, chunks: PlannedChunks) -> dict[str, pa.Array]:
+        footer, ordinal, found = self._file.footer, self._ordinal, dict[str, pa.Array]()
+        rows = footer.metadata.row_group(ordinal).num_rows
+        for one, entry in fetched.decoded.items():
+            name = chunks.columns[one]
+            kind = footer.arrow_schema.field(name).type
+            found[name] = array_of(entry, kind, rows, column=name, footer=footer, ordinal=ordinal)
+        return found
+
+    def _fetched(self, pinned: PinnedFiles, chunks: PlannedChunks) -> FetchedRanges:
+        footer = self._file.footer
         ahead = self._files.ahead.of(place_of(self._file.location, footer.file, self._ordinal), chunks.columns)
         return ahead or pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     def _chunks(self) -> PlannedChunks:
         names = dict.fromkeys(name for columns in self._asked for name in columns)
-        return planned_chunks(self._file.footer, self._ordinal, names, self._file.kept)
+        return planned_chunks(self._file.location, self._file.footer, self._ordinal, names, self._file.kept)
 
     @property
     def reader(self) -> Any:
-        """A `pyarrow.parquet.ParquetReader`."""
-        return self.opened.reader
+        """A `pyarrow.parquet.ParquetReader` of what is not decoded yet; None where there is nothing such."""
+        return None if self.opened is None else self.opened.reader
 
     @property
     def is_in_doubt(self) -> bool:
@@ -283,7 +305,8 @@ class Reading:
             DatasetChangedError: The file is not the one that the footer is of any more.
             StorageError: It is gone, or cannot be opened.
         """
-        self.opened.source.close()
+        if self.opened is not None:
+            self.opened.source.close()
         self._version = telling_version_of(self._file.path)
         self.opened = self._open(believe=False)
 
@@ -293,10 +316,13 @@ class Reading:
         Raises:
             DecodeError: One contradicts the footer, or itself.
         """
-        if not self.opened.is_near or not self.opened.settings.verify:
+        opened = self.opened
+        if opened is None or not opened.is_near or not opened.settings.verify:
             return
         footer, ordinal = self._file.footer, self._ordinal
-        refuse_damaged_pages(self.opened.source.read_at, footer.metadata, leaves, file=footer.file, ordinal=ordinal)
+        decoded = {footer.leaves[name][0] for name in self.decoded}
+        checked = [leaf for leaf in leaves if leaf not in decoded]
+        refuse_damaged_pages(opened.source.read_at, footer.metadata, checked, file=footer.file, ordinal=ordinal)
 
     def found_right(self) -> None:
         """Says that all that was asked for was read; if it was verified in a version that tells, that is noted."""
@@ -308,10 +334,13 @@ class Reading:
             self._verified.note(file.path, version, self._ordinal, groups, self._asked)
 
 
-def planned_chunks(footer: Footer, ordinal: int, names: Iterable[str], kept: KeptFiles | None) -> PlannedChunks:
+def planned_chunks(
+    location: Location, footer: Footer, ordinal: int, names: Iterable[str], kept: KeptFiles | None
+) -> PlannedChunks:
     """The column chunks of some stored columns of a row group.
 
     Args:
+        location: Where the dataset lies.
         footer: Of the file.
         ordinal: The row group's number in it, from 0.
         names: The columns, each once.
@@ -323,10 +352,40 @@ def planned_chunks(footer: Footer, ordinal: int, names: Iterable[str], kept: Kep
     ranges = functools.partial(chunk_ranges, footer.metadata, ordinal, file=footer.file)
     columns = list(names)
     found = dict.fromkeys(ranges(leaves=[leaf for name in columns for leaf in footer.leaves[name]]), "")
-    if kept is not None and kept.cache is not None:
-        for name in columns:
-            found.update(dict.fromkeys(ranges(leaves=footer.leaves[name]), name))
-    return PlannedChunks(ordinal, found)
+    if kept is None or kept.cache is None:
+        return PlannedChunks(ordinal, found)
+    decoded, forms = decoded_columns(footer, ordinal), dict[ByteRange, str]()
+    for name in columns:
+        of_column = ranges(leaves=footer.leaves[name])
+        # Where a writer made one chunk of two that are alike, it is kept as it is stored.
+        forms = {one: form for one, form in forms.items() if one not in of_column}
+        if name in decoded and not any(found[one] for one in of_column):
+            forms[of_column[0]] = f" as {footer.arrow_schema.field(name).type}"
+        found.update(dict.fromkeys(of_column, name))
+    return PlannedChunks(ordinal, found, forms, functools.partial(_decoded, location, footer, ordinal, found))
+
+
+def _decoded(
+    location: Location,
+    footer: Footer,
+    ordinal: int,
+    columns: Mapping[ByteRange, str],
+    fetched: FetchedRanges,
+    asked: Sequence[ByteRange],
+) -> list[pa.Buffer]:
+    """What a cache keeps of column chunks, decoded and verified.
+
+    Raises:
+        DecodeError: One is damaged; or what Arrow raises.
+    """
+    names = [columns[one] for one in asked]
+    leaves = [footer.leaves[name][0] for name in names]
+    opened = _Opened(location, footer, None, Settings(verify=True, whole=True), fetched=fetched)
+    table = opened.reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
+    refuse_damaged_pages(opened.source.read_at, footer.metadata, leaves, file=footer.file, ordinal=ordinal)
+    check_rows(table.num_rows, footer, ordinal, names, footer.metadata.row_group(ordinal).num_rows)
+    kinds = [footer.arrow_schema.field(name).type for name in names]
+    return [entry_of(table.column(name).cast(kind), kind) for name, kind in zip(names, kinds, strict=True)]
 
 
 @contextlib.contextmanager
@@ -353,14 +412,14 @@ class _Opened:
         settings: Settings,
         *,
         dictionaries: Sequence[str] = (),
-        fetched: Any = None,
+        fetched: FetchedRanges | None = None,
     ) -> None:
         self.version, self.settings = version, settings
         self.is_near = location.is_local or fetched is not None
         # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from
         # that, and who wants the first rows wants little of each chunk.
         together = settings.whole and not self.is_near
-        self.source = open_to_read(location, footer.file.path) if fetched is None else fetched
+        self.source = open_to_read(location, footer.file.path) if fetched is None else in_memory_file(fetched)
         try:
             if fetched is None:
                 _check_size(self.source, footer.file)

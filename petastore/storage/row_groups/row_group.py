@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -181,7 +182,7 @@ def fetch_ahead(
 
     def fetch() -> tuple[frozenset[ByteRange], FetchedRanges]:
         footer = files.footer_of(location, file) or footers.get(location, file, pinned)
-        chunks = planned_chunks(footer, ordinal, columns, kept)
+        chunks = planned_chunks(location, footer, ordinal, columns, kept)
         fetched = pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
         return frozenset(chunks.columns), fetched
 
@@ -233,7 +234,7 @@ def _tables_of_large(
 ) -> Iterator[pa.Table]:
     file = footer.file
     leaves = [leaves_of(footer, ordinal, part.columns, footer.metadata.num_row_groups) for part in parts]
-    columns: Sequence[str] = ()
+    columns: Sequence[str] = list(dict.fromkeys(name for part in parts for name in part.columns))
     whole = any(part.first is None for part in parts)
     try:
         asked = tuple(part.columns for part in parts)
@@ -265,7 +266,7 @@ def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, le
     """The tables of a part; one that was read while somebody wrote to the file is read again, and verified."""
     given = 0
     for _ in range(_TRIES):
-        for table in itertools.islice(_tables(reading.reader, footer, ordinal, part, leaves), given, None):
+        for table in itertools.islice(_tables(reading, footer, ordinal, part, leaves), given, None):
             if reading.is_in_doubt:
                 break
             given += 1
@@ -279,7 +280,37 @@ def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, le
     )
 
 
-def _tables(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
+def _tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
+    """The tables of a part: of what a cache had decoded, and of what is decoded now."""
+    if not any(name in reading.decoded for name in part.columns):
+        yield from _decoded_now(reading.reader, footer, ordinal, part, leaves)
+        return
+    rest = dataclasses.replace(part, columns=tuple(name for name in part.columns if name not in reading.decoded))
+    found = 0
+    for length, table in _rest(reading, footer, ordinal, rest):
+        columns = [
+            reading.decoded[name].slice(found, length) if name in reading.decoded else table.column(name)
+            for name in part.columns
+        ]
+        found += length
+        yield as_asked(pa.Table.from_arrays(columns, names=part.columns), footer, ordinal, part.columns)
+
+
+def _rest(reading: Reading, footer: Footer, ordinal: int, rest: Part) -> Iterator[tuple[int, Any]]:
+    """Rows of each table of a part, and the table of those columns of it that are not decoded yet, if there are any."""
+    if rest.columns:
+        leaves = [leaf for name in rest.columns for leaf in footer.leaves[name]]
+        for table in _decoded_now(reading.reader, footer, ordinal, rest, leaves):
+            yield table.num_rows, table
+        return
+    rows = footer.metadata.row_group(ordinal).num_rows
+    wanted = rows if rest.first is None else min(rest.first, rows)
+    at_once = wanted if rest.first is not None or rest.rows_at_once is None else rest.rows_at_once
+    for start in range(0, wanted, max(at_once, 1)):
+        yield min(at_once, wanted - start), None
+
+
+def _decoded_now(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
     rows = footer.metadata.row_group(ordinal).num_rows
     if part.first is not None and 0 < part.first < rows and leaves:
         yield _first_rows(reader, footer, ordinal, part, leaves)

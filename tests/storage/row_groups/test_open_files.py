@@ -11,10 +11,15 @@ import pytest
 from petastore.errors import DatasetChangedError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.row_groups.open_files import OpenFiles
+from petastore.storage.row_groups.open_files import OpenFiles, Reading
 from petastore.storage.row_groups.verified import Asked, Verified
 
 ASKED: Asked = (("id",),)
+
+
+def is_verified(reading: Reading) -> bool:
+    assert reading.opened is not None
+    return reading.opened.settings.verify
 
 
 def files_in(tmp_path: Path, count: int) -> list[str]:
@@ -141,7 +146,7 @@ def test_what_was_found_right_is_read_without_verifying_until_somebody_writes(tm
         files = OpenFiles(verified=known)
         with files.reading(location, footer, 0, ASKED) as reading:
             reading.reader.read_row_group(0)
-            seen.append(reading.opened.settings.verify)
+            seen.append(is_verified(reading))
             reading.found_right()
         files.close()
     assert seen == [True, False, False, True, False, False]
@@ -153,7 +158,7 @@ def test_what_was_not_read_to_its_end_is_not_believed(tmp_path: Path, known: Ver
     footer = read_footer(location, name)
     for _ in range(2):
         with files.reading(location, footer, 0, ASKED) as reading:
-            assert reading.opened.settings.verify
+            assert is_verified(reading)
     files.close()
 
 
@@ -167,7 +172,7 @@ def test_fresh_files_and_those_of_other_file_systems_are_always_verified(tmp_pat
         files, footer = OpenFiles(verified=verified), read_footer(location, name)
         for _ in range(3):
             with files.reading(location, footer, 0, ASKED) as reading:
-                assert reading.opened.settings.verify
+                assert is_verified(reading)
                 reading.reader.read_row_group(0)
                 reading.found_right()
         files.close()
@@ -180,12 +185,12 @@ def test_a_write_while_a_believed_row_group_is_read_puts_it_in_doubt(tmp_path: P
     with files.reading(location, footer, 0, ASKED) as reading:
         reading.found_right()
     with files.reading(location, footer, 0, ASKED) as reading:
-        assert not reading.opened.settings.verify
+        assert not is_verified(reading)
         assert not reading.is_in_doubt
         written_in_place(tmp_path / name)
         assert reading.is_in_doubt
         reading.verify()
-        assert reading.opened.settings.verify
+        assert is_verified(reading)
         assert not reading.is_in_doubt
     files.close()
     assert open_handles(tmp_path) == 0
@@ -207,7 +212,7 @@ def test_a_write_while_a_row_group_is_read_and_verified_puts_it_in_doubt_as_well
     (name,) = files_in(tmp_path, 1)
     location, files = open_location(tmp_path), OpenFiles()
     with files.reading(location, read_footer(location, name), 0, ASKED) as reading:
-        assert reading.opened.settings.verify
+        assert is_verified(reading)
         assert not reading.is_in_doubt
         with (tmp_path / name).open("r+b") as file:
             file.write(b"PAR1")  # at once: the version that is compared is old enough to tell
