@@ -65,7 +65,12 @@ class FetchAhead:
         return _Followed(self, np.where(is_own, groups, -1).tolist(), self._loads)
 
     def follow(self, followed: _Followed, position: int, begun: int) -> None:
-        """Fetches what comes next in an order, and drops what is over."""
+        """Fetches what comes next in an order, and drops what is over.
+
+        Nothing before the first load of all is over: it finds out in which version files are read.
+        """
+        if not followed.loads + position:
+            return
         with self._lock:
             self._drop(followed.dropped(position))
             while followed.has_room(self._most_bytes):
@@ -122,7 +127,8 @@ class _Followed:
         self._ahead = ahead
         self.groups = groups
         """Row groups by their places in the order; -1 for one of another dataset."""
-        self._loads = loads  # before the first one of this order
+        self.loads = loads
+        """How many were before the first one of this order."""
         self._held: collections.deque[tuple[int, int, int]] = collections.deque()  # places, row groups, and their bytes
         self._held_bytes = 0
         self.place = 0
@@ -141,7 +147,7 @@ class _Followed:
 
     def following(self) -> tuple[int, int]:
         """The next load, counted through all orders, and its row group."""
-        return self._loads + self.place, self.groups[self.place]
+        return self.loads + self.place, self.groups[self.place]
 
     def go_on(self, size: int | None) -> None:
         """To the next place; the row group at this one is taken, if it has a size."""

@@ -69,7 +69,9 @@ def order_of(groups: list[int], *, sure: int | None = None) -> LoadOrder:
 def test_as_much_is_fetched_as_bytes_allow_in_the_order_of_loads() -> None:
     noted, ahead = following([10] * 6, most_bytes=25)
     progress = ahead.announced(order_of([5, 3, 1, 0, 2, 4]))
-    progress.move_to(0, 1)  # the first one is loaded by itself
+    progress.move_to(0, 2)  # the first one is loaded by itself, and nothing is fetched until it is there
+    assert noted.fetched == []
+    progress.move_to(1, 1)
     assert noted.fetched == [3, 1, 0]
     progress.move_to(1, 2)
     assert noted.fetched == [3, 1, 0]
@@ -82,8 +84,8 @@ def test_as_much_is_fetched_as_bytes_allow_in_the_order_of_loads() -> None:
 
 def test_nothing_is_fetched_that_may_not_be_loaded_nor_what_is_of_others() -> None:
     noted, ahead = following([10] * 3, most_bytes=1000, first_group=4)
-    progress = ahead.announced(order_of([0, 4, 1, 6, 7, 5], sure=4))
-    progress.move_to(0, 0)
+    progress = ahead.announced(order_of([0, 3, 4, 1, 6, 7, 5], sure=5))
+    progress.move_to(1, 1)
     assert noted.fetched == [0, 2]
     progress.close()
     assert noted.held == set()
@@ -104,12 +106,12 @@ def test_what_was_fetched_stays_from_one_order_to_the_next() -> None:
 
 def test_a_row_group_is_fetched_for_each_of_its_loads() -> None:
     noted, ahead = following([10] * 2, most_bytes=1000)
-    progress = ahead.announced(order_of([0, 1, 0, 1]))
-    progress.move_to(0, 0)
-    assert noted.fetched == [0, 1]
+    progress = ahead.announced(order_of([1, 0, 1, 0, 1]))
     progress.move_to(1, 1)
-    assert noted.fetched == [0, 1, 0]
+    assert noted.fetched == [0, 1]
     progress.move_to(2, 2)
+    assert noted.fetched == [0, 1, 0]
+    progress.move_to(3, 3)
     assert noted.fetched == [0, 1, 0, 1]
     later = ahead.announced(order_of([0, 1]))  # and in the next epoch, too
     later.move_to(0, 0)
