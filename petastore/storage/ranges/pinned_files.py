@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -38,6 +40,7 @@ class PinnedFiles:
         self.fetcher = fetcher
         self._kept = kept or KeptFiles()
         self._etags_hold = True
+        self._finding: dict[DataFile, Future[FileVersion]] = {}  # which version it has, by who finds that out
 
     @property
     def etags_hold(self) -> bool:
@@ -76,7 +79,7 @@ class PinnedFiles:
             return self._of(file, version, ranges, planned)
 
         told = self.as_told(file, of, seen)
-        return of(self.settled(file, self._found(file, footer))) if told is None else told
+        return of(self._found_once(file, footer)) if told is None else told
 
     def whole(self, file: DataFile, seen: FileVersion | None = None) -> FetchedRanges:
         """All bytes of a file, in the version that is read, or else in whatever version it has.
@@ -194,6 +197,23 @@ class PinnedFiles:
         location = self.fetcher.location
         names = keys_of(location, file, version, ranges)
         return names if names is None or planned is None else announced_keys(location, file, names, ranges, planned)
+
+    def _found_once(self, file: DataFile, footer: bytes) -> FileVersion:
+        """The version in which a file has a footer; who comes while another thread finds that out waits for it."""
+        own: Future[FileVersion] = Future()
+        found = self._finding.setdefault(file, own)
+        if found is not own:
+            with contextlib.suppress(Exception):
+                return found.result()
+        try:
+            version = self.settled(file, self._found(file, footer))
+        except BaseException as problem:
+            own.set_exception(problem)
+            raise
+        finally:
+            self._finding.pop(file, None)
+        own.set_result(version)
+        return version
 
     def _found(self, file: DataFile, footer: bytes) -> FileVersion:
         place = ByteRange(file.size - END_BYTES - len(footer), len(footer))
