@@ -23,6 +23,8 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from petastore.cache.checksum import SIZE, checksum
 
 __all__ = [
@@ -46,6 +48,10 @@ _MAGIC = b"petacch1"
 _ZEROS = bytes(16)
 _PAGES_AT_ONCE = mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)
 """One by one, as they are touched, takes longer, and so does a mapping for writers; the memory is the page cache."""
+
+_MAPPED_BYTES = 512 * 1024
+"""Smaller entries are copied, into memory that is used again. To map one takes the lock of the interpreter and that
+of all memory of the process: threads that map small ones wait for each other more than they work."""
 
 HEADER = _HEAD.size + SIZE
 """Bytes before the payload, which is aligned to as many."""
@@ -105,7 +111,7 @@ class MappedEntry:
 
     __slots__ = ("_mapped", "slot", "view")
 
-    def __init__(self, mapped: mmap.mmap | bytes, slot: int) -> None:
+    def __init__(self, mapped: mmap.mmap | memoryview, slot: int) -> None:
         self._mapped = mapped
         self.view = memoryview(mapped)[HEADER:]
         self.slot = slot
@@ -127,7 +133,7 @@ def map_entry(path: Path | str, digest: bytes, most: int, *, mapped: bool = True
         path: Where.
         digest: That of the key.
         most: Bytes that a file may have; larger ones are damaged, and no memory is taken for them.
-        mapped: Memory is mapped, which keeps the file open; or else it is a copy.
+        mapped: Memory of large ones may be mapped, which keeps the file open; or else all are copies.
 
     Raises:
         DamagedEntryError: It is not what was written under the key.
@@ -146,25 +152,26 @@ def map_entry(path: Path | str, digest: bytes, most: int, *, mapped: bool = True
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or not HEADER <= found.st_size <= most:
             raise DamagedEntryError(f"it has {found.st_size:,} bytes")
-        data = mmap.mmap(fd, found.st_size, _PAGES_AT_ONCE, mmap.PROT_READ) if mapped else _copied(fd, found.st_size)
+        size = found.st_size
+        is_mapped = mapped and size >= _MAPPED_BYTES
+        data = mmap.mmap(fd, size, _PAGES_AT_ONCE, mmap.PROT_READ) if is_mapped else _copied(fd, size)
     finally:
         os.close(fd)
     magic, length, of_key, slot, _ = _HEAD.unpack_from(data)
     entry = MappedEntry(data, slot)
     if magic == _MAGIC and of_key == digest and length == len(entry.view):
-        head = data[:HEADER]
+        head = bytes(data[:HEADER])
         if checksum(head[: _HEAD.size], entry.view) == head[_HEAD.size :]:
             return entry
     entry.close()
     raise DamagedEntryError("it is not what was written under the key")
 
 
-def _copied(fd: int, size: int) -> bytes:
-    with open(fd, "rb", buffering=0, closefd=False) as file:
-        data = file.readall()
-    if len(data) != size:
-        raise DamagedEntryError(f"it had {size:,} bytes, and has {len(data):,}")
-    return data
+def _copied(fd: int, size: int) -> memoryview:
+    data = memoryview(pa.allocate_buffer(size))
+    if os.preadv(fd, [data], 0) != size:
+        raise DamagedEntryError(f"it had {size:,} bytes, and has fewer by now")
+    return data.toreadonly()
 
 
 def write_entry(fd: int, digest: bytes, slot: int, payload: memoryview) -> None:
