@@ -156,7 +156,7 @@ def test_files_that_are_newer_than_the_manifest_are_refused_by_name(
     stored.put(changed, moved_on(stored.table(changed)))
     with pytest.raises((DatasetChangedError, MetadataError), match=changed.rpartition("/")[2]) as told:
         stored.ids(**kept)
-    assert "commit the dataset again" in str(told.value)
+    assert "`petastore generate-metadata` lists the new one" in str(told.value)
 
 
 def test_a_manifest_that_is_made_anew_knows_the_newer_files(stored: Stored) -> None:

@@ -95,6 +95,7 @@ class FetchAhead:
         """Follows an order no longer."""
         with self._lock:
             self._drop(followed.dropped(len(followed.groups)))
+            followed.groups = ()  # loads of it that end later take nothing any more
 
     def _drop(self, groups: Iterable[int]) -> None:
         for group in groups:
@@ -125,7 +126,7 @@ class _Followed:
 
     def __init__(self, ahead: FetchAhead, groups: Sequence[int], loads: int) -> None:
         self._ahead = ahead
-        self.groups = groups
+        self.groups: Sequence[int] = groups
         """Row groups by their places in the order; -1 for one of another dataset."""
         self.loads = loads
         """How many were before the first one of this order."""

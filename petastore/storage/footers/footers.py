@@ -399,7 +399,7 @@ def check_unchanged(found: DataFile, expected: DataFile) -> None:
         raise DatasetChangedError(
             f"{expected.path} was rewritten since the dataset was listed: it had {expected.size:,} bytes and footer "
             f"{expected.digest or '(unknown)'}, and has {found.size:,} bytes and footer {found.digest}. Open the "
-            "dataset again; if a manifest lists the old file, commit the dataset again"
+            "dataset again; if its manifest lists the old file, `petastore generate-metadata` lists the new one"
         )
 
 

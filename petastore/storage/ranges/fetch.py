@@ -497,5 +497,5 @@ def _check_bytes(requests: Sequence[ByteRange], relative: str, version: FileVers
 def _changed(relative: str, planned: FileVersion, found: FileVersion) -> DatasetChangedError:
     return DatasetChangedError(
         f"{relative} was rewritten since the dataset was listed: it had {planned}, and has {found}. Open the dataset "
-        "again; if a manifest lists the old file, commit the dataset again"
+        "again; if its manifest lists the old file, `petastore generate-metadata` lists the new one"
     )

@@ -22,6 +22,8 @@ Place: TypeAlias = tuple[int, str, int]
 Fetch: TypeAlias = Callable[[], tuple[frozenset[ByteRange], FetchedRanges]]
 """Gives what was asked for, and the bytes."""
 
+_Fetched: TypeAlias = Future[tuple[frozenset[ByteRange], FetchedRanges]]
+
 _MOST_AT_A_TIME = 8
 """Row groups; each may take several requests at a time."""
 
@@ -57,8 +59,8 @@ class FetchedAhead:
 
     def make_anew(self) -> None:
         """Nothing is on its way."""
-        self._fetched: dict[Place, Future[tuple[frozenset[ByteRange], FetchedRanges]]] = {}
-        self._waiting: collections.deque[tuple[Place, Fetch]] = collections.deque()
+        self._fetched: dict[Place, _Fetched] = {}
+        self._waiting: collections.deque[tuple[_Fetched, Fetch]] = collections.deque()
         self._working = 0
         self._closed = False
 
@@ -68,7 +70,7 @@ class FetchedAhead:
             if self._closed or place in self._fetched:
                 return
             self._fetched[place] = Future()
-            self._waiting.append((place, fetch))
+            self._waiting.append((self._fetched[place], fetch))
             is_new = self._working < _MOST_AT_A_TIME
             self._working += is_new
         if is_new and not self._threads.run(self._work):
@@ -80,9 +82,8 @@ class FetchedAhead:
                 if not self._waiting:
                     self._working -= 1
                     return
-                place, fetch = self._waiting.popleft()
-                future = self._fetched.get(place)
-            if future is not None and future.set_running_or_notify_cancel():
+                future, fetch = self._waiting.popleft()
+            if future.set_running_or_notify_cancel():
                 _settle(future, fetch)
             del future, fetch  # or a thread that waits would keep what came
 
@@ -115,7 +116,7 @@ class FetchedAhead:
         self._threads.end()
 
 
-def _settle(future: Future[tuple[frozenset[ByteRange], FetchedRanges]], fetch: Fetch) -> None:
+def _settle(future: _Fetched, fetch: Fetch) -> None:
     try:
         found = fetch()
     except BaseException as problem:  # noqa: BLE001 - who reads the row group asks again, and is told

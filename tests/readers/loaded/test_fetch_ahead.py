@@ -123,6 +123,19 @@ def test_a_row_group_is_fetched_for_each_of_its_loads() -> None:
     assert noted.held == set()
 
 
+def test_an_order_that_is_over_takes_nothing_when_its_last_loads_end() -> None:
+    noted, ahead = following([10] * 4, most_bytes=10)
+    before = ahead.announced(dataclasses.replace(order_of([0, 1, 2, 3]), first=2))
+    before.move_to(1, 2)
+    after = ahead.announced(order_of([2, 3]))
+    after.move_to(0, 1)
+    before.close()
+    before.move_to(2, 2)
+    after.move_to(2, 2)
+    assert noted.held == set()
+    after.close()
+
+
 @given(
     sizes=st.lists(st.integers(1, 50), min_size=1, max_size=12),
     most_bytes=st.integers(1, 200),

@@ -1,0 +1,112 @@
+"""What is fetched ahead is there once, for who reads it; what nobody has begun, the reader takes over."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from petastore.storage.ranges.client import FileVersion
+from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.fetched_ranges import FetchedRanges
+from petastore.storage.row_groups.fetched_ahead import Fetch, FetchedAhead
+from tests.forked import forked
+
+PLACE = (0, "a.parquet", 0)
+RANGE = ByteRange(4, 3)
+AT_A_TIME = 8
+
+
+@pytest.fixture
+def ahead() -> Iterator[FetchedAhead]:
+    made = FetchedAhead()
+    yield made
+    made.close()
+
+
+def giving(data: bytes, begun: threading.Event | None = None, go_on: threading.Event | None = None) -> Fetch:
+    def fetch() -> tuple[frozenset[ByteRange], FetchedRanges]:
+        if begun is not None and go_on is not None:
+            begun.set()
+            assert go_on.wait(60)
+        return frozenset({RANGE}), FetchedRanges(9, FileVersion(9), [(4, pa.py_buffer(data))])
+
+    return fetch
+
+
+def test_who_reads_what_is_on_its_way_waits_for_it(ahead: FetchedAhead) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    ahead.begin(PLACE, giving(b"abc", begun, go_on))
+    assert begun.wait(60)
+    threading.Timer(0.01, go_on.set).start()
+    found = ahead.of(PLACE, [RANGE])
+    assert found is not None
+    assert found.read(*RANGE).to_pybytes() == b"abc"
+    assert ahead.of(PLACE, [RANGE]) is found  # another task of the same row group
+    assert ahead.of(PLACE, [RANGE, ByteRange(1, 2)]) is None
+    ahead.drop(PLACE)
+    assert ahead.of(PLACE, [RANGE]) is None
+
+
+def test_what_nobody_has_begun_is_the_readers_and_is_never_fetched(ahead: FetchedAhead) -> None:
+    begun, go_on = [threading.Event() for _ in range(AT_A_TIME)], threading.Event()
+    for number, event in enumerate(begun):
+        ahead.begin((0, "b.parquet", number), giving(b"abc", event, go_on))
+        assert event.wait(60)
+    late = threading.Event()
+    ahead.begin(PLACE, giving(b"old", late, go_on))
+    assert ahead.of(PLACE, [RANGE]) is None
+    ahead.drop(PLACE)
+    ahead.begin(PLACE, giving(b"new"))
+    go_on.set()
+    for number in range(AT_A_TIME):
+        assert ahead.of((0, "b.parquet", number), [RANGE]) is not None
+    found = ahead.of(PLACE, [RANGE])
+    assert found is None or found.read(*RANGE).to_pybytes() == b"new"
+    assert not late.is_set()
+
+
+def test_what_failed_is_the_readers(ahead: FetchedAhead) -> None:
+    begun = threading.Event()
+
+    def fail() -> tuple[frozenset[ByteRange], FetchedRanges]:
+        begun.set()
+        raise OSError("gone")
+
+    ahead.begin(PLACE, fail)
+    assert begun.wait(60)
+    assert ahead.of(PLACE, [RANGE]) is None
+
+
+def test_nothing_begins_after_the_end_and_who_waits_goes_on(ahead: FetchedAhead) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    ahead.begin(PLACE, giving(b"abc", begun, go_on))
+    assert begun.wait(60)
+    ahead.close()
+    go_on.set()
+    ahead.begin(PLACE, giving(b"abc"))
+    assert ahead.of(PLACE, [RANGE]) is None
+
+
+def test_a_child_has_nothing_and_fetches_anew(ahead: FetchedAhead) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    ahead.begin(PLACE, giving(b"abc", begun, go_on))
+    assert begun.wait(60)
+
+    def in_child() -> None:
+        assert ahead.of(PLACE, [RANGE]) is None
+        go_on.set()
+        started = threading.Event()
+        ahead.begin(PLACE, giving(b"new", started, go_on))
+        assert started.wait(60)
+        found = ahead.of(PLACE, [RANGE])
+        assert found is not None
+        assert found.read(*RANGE).to_pybytes() == b"new"
+
+    child = forked(in_child)
+    go_on.set()
+    assert ahead.of(PLACE, [RANGE]) is not None
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
