@@ -22,6 +22,7 @@ from petastore.cache.entry_file import (
     DamagedEntryError,
     Key,
     MappedEntry,
+    Room,
     digest_of,
     map_entry,
     size_on_disk,
@@ -161,7 +162,12 @@ class DiskCache:
 
     @contextlib.contextmanager
     def entries(
-        self, keys: Sequence[str | Key], fetch: FetchSeveral, *, sizes: Sequence[int | None]
+        self,
+        keys: Sequence[str | Key],
+        fetch: FetchSeveral,
+        *,
+        sizes: Sequence[int | None],
+        room: Room | None = None,
     ) -> Iterator[list[memoryview]]:
         """Several entries, each as `entry` gives it; those that are not there are fetched by one call.
 
@@ -169,6 +175,8 @@ class DiskCache:
             keys: Each once.
             fetch: Given the numbers of keys, ascending, gives their bytes in that order; not asked for none.
             sizes: Of each key: how many bytes there will be, or None.
+            room: Makes memory into which small entries are read, given its bytes; where it gives the same memory again
+                and again, that is faster than to map them. None maps all.
 
         Returns:
             A context with a view for each key. Of more than 64 the memory is not mapped, but copied.
@@ -183,7 +191,7 @@ class DiskCache:
             [b'a of [0, 1]', b'b of [0, 1]']
             [b'a of [0, 1]', b'c of [1, 2]', b'd of [1, 2]']
         """
-        entries = self._several(keys, fetch, sizes)
+        entries = self._several(keys, fetch, sizes, room)
         try:
             yield [entry.view for entry in entries]
         finally:
@@ -191,11 +199,11 @@ class DiskCache:
                 entry.close()
 
     def _several(
-        self, keys: Sequence[str | Key], fetch: FetchSeveral, sizes: Sequence[int | None]
+        self, keys: Sequence[str | Key], fetch: FetchSeveral, sizes: Sequence[int | None], room: Room | None = None
     ) -> list[MappedEntry | FetchedEntry]:
-        asked = _Asked([digest_of(key) for key in keys], sizes)
+        asked = _Asked([digest_of(key) for key in keys], sizes, room)
         for number, digest in enumerate(asked.digests):
-            found, is_damaged = self._found(digest, mapped=asked.are_mapped)
+            found, is_damaged = self._found(digest, asked)
             if found is not None:
                 asked.entries[number] = found
             elif is_damaged:
@@ -209,11 +217,12 @@ class DiskCache:
                 raise
         return [asked.entries[number] for number in range(len(asked.digests))]
 
-    def _found(self, digest: bytes, *, mapped: bool) -> tuple[MappedEntry | None, bool]:
+    def _found(self, digest: bytes, asked: _Asked) -> tuple[MappedEntry | None, bool]:
         """The entry, if it is there and right; and whether it is there and damaged."""
         most = sys.maxsize if self._ledger is None else self._ledger.most
         try:
-            entry = map_entry(self._folder.entry(digest.hex()), digest, most, mapped=mapped)
+            path = self._folder.entry(digest.hex())
+            entry = map_entry(path, digest, most, mapped=asked.are_mapped, room=asked.room)
         except DamagedEntryError:
             return None, True
         except OSError as problem:
@@ -288,7 +297,7 @@ class DiskCache:
     def _find_or_remove(self, asked: _Asked, number: int) -> None:
         """Takes the entry that somebody made meanwhile; one that is damaged is removed. The caller holds its name."""
         digest = asked.digests[number]
-        entry, is_damaged = self._found(digest, mapped=asked.are_mapped)
+        entry, is_damaged = self._found(digest, asked)
         asked.damaged.discard(number)
         if entry is not None:
             asked.entries[number] = entry
@@ -475,6 +484,7 @@ class _Asked:
 
     digests: list[bytes]
     sizes: Sequence[int | None]
+    room: Room | None = None
     entries: dict[int, MappedEntry | FetchedEntry] = dataclasses.field(default_factory=dict)
     damaged: set[int] = dataclasses.field(default_factory=set)
 

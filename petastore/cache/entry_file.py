@@ -20,10 +20,9 @@ import mmap
 import os
 import stat
 import struct
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
-
-import pyarrow as pa
+from typing import Any, NamedTuple, TypeAlias
 
 from petastore.cache.checksum import SIZE, checksum
 
@@ -33,6 +32,7 @@ __all__ = [
     "DamagedEntryError",
     "Key",
     "MappedEntry",
+    "Room",
     "digest_of",
     "map_entry",
     "size_on_disk",
@@ -48,6 +48,9 @@ _MAGIC = b"petacch1"
 _ZEROS = bytes(16)
 _PAGES_AT_ONCE = mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)
 """One by one, as they are touched, takes longer, and so does a mapping for writers; the memory is the page cache."""
+
+Room: TypeAlias = Callable[[int], Any]
+"""Makes memory of so many bytes, writable and C-contiguous; best such as was in use before."""
 
 _MAPPED_BYTES = 512 * 1024
 """Smaller entries are copied, into memory that is used again. To map one takes the lock of the interpreter and that
@@ -126,14 +129,17 @@ class MappedEntry:
             pass
 
 
-def map_entry(path: Path | str, digest: bytes, most: int, *, mapped: bool = True) -> MappedEntry | None:
+def map_entry(
+    path: Path | str, digest: bytes, most: int, *, mapped: bool = True, room: Room | None = None
+) -> MappedEntry | None:
     """The entry of that name, verified; None where there is no file.
 
     Args:
         path: Where.
         digest: That of the key.
         most: Bytes that a file may have; larger ones are damaged, and no memory is taken for them.
-        mapped: Memory of large ones may be mapped, which keeps the file open; or else all are copies.
+        mapped: Memory may be mapped, which keeps the file open; or else it is a copy.
+        room: Makes memory for copies, and for small entries, which are copied then; None maps these, too.
 
     Raises:
         DamagedEntryError: It is not what was written under the key.
@@ -153,8 +159,10 @@ def map_entry(path: Path | str, digest: bytes, most: int, *, mapped: bool = True
         if not stat.S_ISREG(found.st_mode) or not HEADER <= found.st_size <= most:
             raise DamagedEntryError(f"it has {found.st_size:,} bytes")
         size = found.st_size
-        is_mapped = mapped and size >= _MAPPED_BYTES
-        data = mmap.mmap(fd, size, _PAGES_AT_ONCE, mmap.PROT_READ) if is_mapped else _copied(fd, size)
+        is_mapped = mapped and (room is None or size >= _MAPPED_BYTES)
+        data = (
+            mmap.mmap(fd, size, _PAGES_AT_ONCE, mmap.PROT_READ) if is_mapped else _copied(fd, size, room or bytearray)
+        )
     finally:
         os.close(fd)
     magic, length, of_key, slot, _ = _HEAD.unpack_from(data)
@@ -167,8 +175,8 @@ def map_entry(path: Path | str, digest: bytes, most: int, *, mapped: bool = True
     raise DamagedEntryError("it is not what was written under the key")
 
 
-def _copied(fd: int, size: int) -> memoryview:
-    data = memoryview(pa.allocate_buffer(size))
+def _copied(fd: int, size: int, room: Room) -> memoryview:
+    data = memoryview(room(size))
     if os.preadv(fd, [data], 0) != size:
         raise DamagedEntryError(f"it had {size:,} bytes, and has fewer by now")
     return data.toreadonly()

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from petastore.cache.entry_file import (
     HEADER,
     DamagedEntryError,
+    Room,
     digest_of,
     map_entry,
     size_on_disk,
@@ -33,14 +35,15 @@ def written(path: Path, payload: bytes) -> Path:
     return path
 
 
+@pytest.mark.parametrize("room", [None, bytearray, pa.allocate_buffer], ids=["none", "bytearray", "arrow"])
 @pytest.mark.parametrize("mapped", [True, False])
 @given(payload=st.binary(max_size=70_000))
 def test_what_was_written_is_mapped_or_copied(
-    mapped: bool, payload: bytes, tmp_path_factory: pytest.TempPathFactory
+    mapped: bool, room: Room | None, payload: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = written(tmp_path_factory.getbasetemp() / "entry", payload)
     assert path.stat().st_size == HEADER + len(payload) <= size_on_disk(len(payload))
-    entry = map_entry(path, DIGEST, MOST, mapped=mapped)
+    entry = map_entry(path, DIGEST, MOST, mapped=mapped, room=room)
     assert entry is not None
     assert (bytes(entry.view), entry.slot, entry.view.readonly) == (payload, 7, True)
     entry.close()

@@ -180,7 +180,7 @@ class PinnedFiles:
 
         are_decoded = {} if planned is None else planned.decoded
         sizes = [None if one in are_decoded else one.length for one in ranges]
-        with cache.entries(keys, fetch, sizes=sizes) as views:
+        with cache.entries(keys, fetch, sizes=sizes, room=pa.allocate_buffer) as views:
             # The memory of a view stays as long as a buffer refers to it.
             found = {one: pa.py_buffer(view) for one, view in zip(ranges, views, strict=True)}
         return found, bool(asked)
