@@ -89,6 +89,8 @@ def execution_of_mixture(
             first_groups=mixture.first_groups[:-1].tolist(),
             # Rows come from a file of each source at least, and from the next one.
             most_idle=4 * len(mixed.datasets),
+            # Sources start over: which of their row groups are loaded again, and which are still at hand, is not told.
+            ahead_bytes=0,
         ),
         assembly=Assembly(
             assembler=assembler,

@@ -357,9 +357,9 @@ def planned_chunks(
     decoded, forms = decoded_columns(footer, ordinal), dict[ByteRange, str]()
     for name in columns:
         of_column = ranges(leaves=footer.leaves[name])
-        # Where a writer made one chunk of two that are alike, it is kept as it is stored.
-        forms = {one: form for one, form in forms.items() if one not in of_column}
-        if name in decoded and not any(found[one] for one in of_column):
+        if any(found[one] for one in of_column):
+            forms.pop(of_column[0], None)  # a writer made one chunk of two that are alike: it is kept as it is stored
+        elif name in decoded:
             forms[of_column[0]] = f" as {footer.arrow_schema.field(name).type}"
         found.update(dict.fromkeys(of_column, name))
     return PlannedChunks(ordinal, found, forms, functools.partial(_decoded, location, footer, ordinal, found))
