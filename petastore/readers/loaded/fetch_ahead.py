@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.forks import Lock
@@ -62,7 +63,7 @@ class FetchAhead:
         groups = order.groups[: order.sure] - self._first
         is_own = (groups >= 0) & (groups < len(self._bytes))
         self._loads, self._of_last = self._loads + self._of_last, order.first
-        return _Followed(self, np.where(is_own, groups, -1).tolist(), self._loads)
+        return _Followed(self, np.where(is_own, groups, -1), self._loads)
 
     def follow(self, followed: _Followed, position: int, begun: int) -> None:
         """Fetches what comes next in an order, and drops what is over.
@@ -95,7 +96,7 @@ class FetchAhead:
         """Follows an order no longer."""
         with self._lock:
             self._drop(followed.dropped(len(followed.groups)))
-            followed.groups = ()  # loads of it that end later take nothing any more
+            followed.groups = followed.groups[:0]  # loads of it that end later take nothing any more
 
     def _drop(self, groups: Iterable[int]) -> None:
         for group in groups:
@@ -124,10 +125,10 @@ class _There:
 class _Followed:
     """An order, and which part of it is fetched: from the oldest load that is not over to as far as bytes allow."""
 
-    def __init__(self, ahead: FetchAhead, groups: Sequence[int], loads: int) -> None:
+    def __init__(self, ahead: FetchAhead, groups: NDArray[np.int64], loads: int) -> None:
         self._ahead = ahead
-        self.groups: Sequence[int] = groups
-        """Row groups by their places in the order; -1 for one of another dataset."""
+        self.groups = groups
+        """Row groups by their places in the order, shape (loads,); -1 for one of another dataset."""
         self.loads = loads
         """How many were before the first one of this order."""
         self._held: collections.deque[tuple[int, int, int]] = collections.deque()  # places, row groups, and their bytes
@@ -148,12 +149,12 @@ class _Followed:
 
     def following(self) -> tuple[int, int]:
         """The next load, counted through all orders, and its row group."""
-        return self.loads + self.place, self.groups[self.place]
+        return self.loads + self.place, int(self.groups[self.place])
 
     def go_on(self, size: int | None) -> None:
         """To the next place; the row group at this one is taken, if it has a size."""
         if size is not None:
-            self._held.append((self.place, self.groups[self.place], size))
+            self._held.append((self.place, int(self.groups[self.place]), size))
             self._held_bytes += size
         self.place += 1
 
