@@ -1,6 +1,7 @@
 # Everything that is done with this repository, one verb each. `make` alone lists them.
 #
 # Nothing but Python ≥ 3.11 with pip, and make, is needed beforehand; nothing outside the clone is written but pip's cache.
+# What is about Horovod also needs CMake and a C++ compiler, and keeps a wheel in ~/.cache/petastore/wheels.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -14,13 +15,19 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python; d
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_VERSION := 26.3
-PIP := $(BIN)/python -m pip --disable-pip-version-check
-INSTALL := $(PIP) install -qq --constraint constraints.txt
+PIP_OF = $(1)/bin/python -m pip --disable-pip-version-check
+INSTALL := $(call PIP_OF,$(VENV)) install -qq --constraint constraints.txt
 
 # Dated files inside the virtual environment say what it holds, so that deleting it forgets them too.
 BARE := $(VENV)/.holds-pip-$(PIP_VERSION)
 ENOUGH_FOR_DEMO := $(VENV)/.holds-demo
 ALL := $(VENV)/.holds-all
+
+# The engines that petastore feeds (Horovod, Ray, JAX, Lightning, …), in an environment of their own.
+NEIGHBOURS := .neighbours
+NEIGHBOURS_BARE := $(NEIGHBOURS)/.holds-pip-$(PIP_VERSION)
+NEIGHBOURS_BUT_HOROVOD := $(NEIGHBOURS)/.holds-neighbours
+NEIGHBOURS_ALL := $(NEIGHBOURS)/.holds-all
 
 # The docs theme prints a notice of its own about mkdocs 2, which `constraints.txt` does not install.
 export NO_MKDOCS_2_WARNING := 1
@@ -63,6 +70,17 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 test: $(ALL) ## run all tests on all processors, at most four (T=tests/plan runs some)
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(T)
 
+.PHONY: neighbours
+neighbours: $(NEIGHBOURS_ALL) ## test with the engines that petastore feeds, as real processes, in .neighbours (T=neighbours/ray runs some)
+	@# A process for each: engines start threads, and another's workers are forked.
+	@for part in $(or $(T),neighbours/*/test_*.py neighbours/test_*.py); do echo "neighbours: $$part"; \
+		$(NEIGHBOURS)/bin/python -m pytest -q --no-header $$part; done
+
+.PHONY: horovod
+horovod: $(NEIGHBOURS_ALL) ## build and keep Horovod's wheel, then train the digits with it on two ranks (A=… passes options)
+	@PATH="$(CURDIR)/$(NEIGHBOURS)/bin:$$PATH" horovodrun --gloo --network-interfaces lo -np 2 \
+		$(NEIGHBOURS)/bin/python -m examples.horovod_digits $(A)
+
 .PHONY: laws
 laws: $(ALL) ## try the laws of plans for long, on other examples each time (PETASTORE_LAWS=25 times as many as test)
 	@HYPOTHESIS_PROFILE=dev PETASTORE_LAWS=$${PETASTORE_LAWS:-25} $(BIN)/python -m pytest --timeout=0 tests/plan/test_laws.py $(T)
@@ -96,6 +114,10 @@ bench-quick: $(ALL) ## the main workloads with petastore, Petastorm and the limi
 bench-storage: $(ALL) ## far files, the disk cache, bad lines: what each must show; 20 minutes (A='--only hit half' runs some)
 	@$(BIN)/python -m benchmarks.storage --publish $(A)
 
+.PHONY: accelerators
+accelerators: $(NEIGHBOURS_BUT_HOROVOD) ## simulated accelerators of MLPerf Storage: do they wait? 8 minutes (A=--publish writes the page)
+	@$(NEIGHBOURS)/bin/python -m benchmarks.accelerators $(A)
+
 .PHONY: against
 against: $(ALL) ## this tree beside commit C, in turns: rates, CPU, memory; a quarter of an hour (A='--workloads images' less)
 	@$(BIN)/python -m benchmarks.against $(C) $(A)
@@ -110,18 +132,19 @@ defects: ## what Petastorm itself gets wrong, check by check (A=NAME runs one, P
 	@'$(PETASTORM)/bin/python' -m tests.interop.defects.checks $(A)
 
 .PHONY: clean
-clean: ## remove .venv and everything that was built
-	@rm -rf $(VENV) site dist .bench .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+clean: ## remove .venv, .neighbours and everything that was built
+	@rm -rf $(VENV) $(NEIGHBOURS) site dist .bench .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A Debian Python has no ensurepip; there the machine's pip puts a pip into the new environment.
-$(BARE):
+$(BARE) $(NEIGHBOURS_BARE): FOLDER = $(@D)
+$(BARE) $(NEIGHBOURS_BARE):
 	@test -n '$(PYTHON)' || { echo 'setup: no Python ≥ 3.11 on PATH; name one: make setup PYTHON=/path/to/python' >&2; exit 1; }
-	@echo "setup: $(VENV) with $$('$(PYTHON)' --version) of $(PYTHON)"
+	@echo "setup: $(FOLDER) with $$('$(PYTHON)' --version) of $(PYTHON)"
 	@if '$(PYTHON)' -c 'import ensurepip' 2>/dev/null; \
-		then '$(PYTHON)' -m venv --clear $(VENV); $(PIP) install -qq pip==$(PIP_VERSION); \
-		else '$(PYTHON)' -m venv --clear --without-pip $(VENV); \
-			'$(PYTHON)' -m pip --disable-pip-version-check --python $(BIN)/python install -qq pip==$(PIP_VERSION); fi
+		then '$(PYTHON)' -m venv --clear $(FOLDER); $(call PIP_OF,$(FOLDER)) install -qq pip==$(PIP_VERSION); \
+		else '$(PYTHON)' -m venv --clear --without-pip $(FOLDER); \
+			'$(PYTHON)' -m pip --disable-pip-version-check --python $(FOLDER)/bin/python install -qq pip==$(PIP_VERSION); fi
 	@touch $@
 
 $(ENOUGH_FOR_DEMO): $(BARE) pyproject.toml constraints.txt
@@ -133,4 +156,21 @@ $(ALL): $(BARE) pyproject.toml constraints.txt $(wildcard tests/servers/azurite/
 	@echo 'setup: petastore and all that its extras, checks, tests and docs need (minutes, once)'
 	@$(INSTALL) --editable '.[all]' --group dev
 	@$(BIN)/python -m tests.servers.install_azurite
+	@$(BIN)/python -m tests.servers.install_hadoop
 	@touch $(ENOUGH_FOR_DEMO) $@
+
+# dlio-benchmark asks for a library that only NVIDIA's index has. What it needs of the rest is beside it, or in the group.
+DLIO := dlio-benchmark mpi4py mpich pydftracer
+NEIGHBOURS_INSTALL := $(call PIP_OF,$(NEIGHBOURS)) install -qq --constraint constraints-neighbours.txt
+
+$(NEIGHBOURS_BUT_HOROVOD): $(NEIGHBOURS_BARE) pyproject.toml constraints-neighbours.txt
+	@echo 'neighbours: petastore and the engines that it feeds (minutes, once)'
+	@$(NEIGHBOURS_INSTALL) torch
+	@$(NEIGHBOURS_INSTALL) --editable '.[torch,tf,image]' --group neighbours
+	@$(NEIGHBOURS_INSTALL) --no-deps $(DLIO)
+	@touch $@
+
+$(NEIGHBOURS_ALL): $(NEIGHBOURS_BUT_HOROVOD) neighbours/horovod/build_wheel.py
+	@wheel=$$($(NEIGHBOURS)/bin/python neighbours/horovod/build_wheel.py) && \
+		$(call PIP_OF,$(NEIGHBOURS)) install -qq --no-deps --force-reinstall "$$wheel"
+	@touch $@

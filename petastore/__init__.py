@@ -2,7 +2,8 @@
 
 The front names are few and loaded on first use: `import petastore` itself loads no framework and starts nothing.
 Codecs, adapters, Spark helpers and test laws are reached by their modules: `petastore.codecs`,
-`petastore.adapters.torch`, `petastore.adapters.tensorflow`, `petastore.spark`, `petastore.testing`.
+`petastore.adapters.torch`, `petastore.adapters.tensorflow`, `petastore.distributed`, `petastore.spark`,
+`petastore.testing`.
 """
 
 from __future__ import annotations

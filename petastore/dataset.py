@@ -9,7 +9,7 @@ import posixpath
 import secrets
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -43,12 +43,13 @@ from petastore.schema.field import UnischemaField
 from petastore.schema.select import select_fields
 from petastore.schema.stored import check_stored_schema
 from petastore.schema.unischema import Unischema
-from petastore.storage.files.listing import list_data_files
+from petastore.storage.files.listing import list_etags
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.partitions import parse_partitions, partition_fields, partition_value
 from petastore.storage.footers.agreed_schema import agreed_arrow_schema
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer, inventory_of, read_footers
+from petastore.storage.footers.kept_tails import KeptTails
 from petastore.storage.metadata.manifest import (
     Manifest,
     dubious_files,
@@ -56,6 +57,7 @@ from petastore.storage.metadata.manifest import (
     read_schema_document,
     unlisted_files,
 )
+from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.ranges.open_fetcher import has_web_requests
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
@@ -70,7 +72,10 @@ from petastore.storage.row_groups.row_group import (
 from petastore.storage.row_groups.small_files import in_one, joined
 from petastore.stored_keys import StoredKey, held_against_directory
 
-__all__ = ["Dataset", "ReadInParts", "open_dataset"]
+if TYPE_CHECKING:
+    from petastore.cache import DiskCache
+
+__all__ = ["Dataset", "ReadInParts", "open_dataset", "open_dataset_to_keep"]
 
 ReadInParts: TypeAlias = Callable[[DataFile, int, Sequence[Part]], Iterator[pa.Table]]
 """Reads parts of a row group: of a file, its number there, and the parts."""
@@ -287,20 +292,8 @@ class Dataset:
         Warns:
             CacheBypassWarning: Files there are not read by ranges, or the location cannot be written: nothing is kept.
         """
-        from petastore.cache import DiskCache
-
-        if self.location.is_local:
-            return self
-        if not self.is_fetched:
-            warnings.warn(
-                f"nothing of {self.url} is kept on the local disk: its {self.location.system} is not read by ranges of "
-                "a version. Read it by fsspec's own file system of an object store or a web server (a URL such as "
-                's3://, gs://, abfs:// or https://), copy it, or leave out cache_type="local-disk"',
-                CacheBypassWarning,
-                stacklevel=2,
-            )
-            return self
-        return dataclasses.replace(self, kept=KeptFiles(DiskCache(location, limit=limit), self.kept.versions))
+        cache = _cache_of(self.location, location, limit)
+        return self if cache is None else dataclasses.replace(self, kept=KeptFiles(cache, self.kept.versions))
 
     @property
     def is_fetched(self) -> bool:
@@ -409,6 +402,7 @@ def open_dataset(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
+    storage_hedging: bool = False,
 ) -> Dataset:
     """Opens a dataset: petastore's own, one that Petastorm wrote, or plain Parquet.
 
@@ -421,6 +415,8 @@ def open_dataset(
         filesystem: A pyarrow or fsspec filesystem to use instead.
         storage_timeout: Seconds that storage may take to answer each request, now and while the dataset is read; None
             waits without end.
+        storage_hedging: Whether a request for bytes of a file is made a second time when its answer takes longer than
+            95 % of those before it; the first answer counts. At most 5 % of the requests are.
 
     Raises:
         DatasetNotFoundError: There is no dataset there.
@@ -440,18 +436,87 @@ def open_dataset(
         >>> dataset.schema == schema, dataset.inventory
         (True, Inventory(1 file, 1 row group, 2 rows))
     """
-    location = open_location(
+    location = _located(url_or_urls, storage_options, filesystem, storage_timeout, hedged=storage_hedging)
+    return _opened(location, None)
+
+
+def open_dataset_to_keep(
+    url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    cache_location: str | os.PathLike[str] | None = None,
+    *,
+    limit: int | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+    storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
+    storage_hedging: bool = False,
+) -> Dataset:
+    """Opens a dataset, as `open_dataset`, of which column chunks are kept on the local disk, as `with_cache` says.
+
+    Footers are kept there, too, so whoever opens it later asks the storage for none of them.
+
+    Args:
+        url_or_urls: As for `open_dataset`.
+        cache_location: A local directory; None for the user's cache directory.
+        limit: Bytes that the cache may have there; None is what was asked last, or else a quarter of the free disk.
+        storage_options: As for `open_dataset`.
+        filesystem: As for `open_dataset`.
+        storage_timeout: As for `open_dataset`.
+        storage_hedging: As for `open_dataset`.
+
+    Raises:
+        StorageError: As `open_dataset`.
+        RequestError: As `open_dataset`; or cache location or limit cannot be.
+
+    Warns:
+        CacheBypassWarning: Nothing can be kept.
+    """
+    location = _located(url_or_urls, storage_options, filesystem, storage_timeout, hedged=storage_hedging)
+    return _opened(location, _cache_of(location, cache_location, limit))
+
+
+def _located(
+    url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    storage_options: Mapping[str, Any] | None,
+    filesystem: Any,
+    storage_timeout: float | None,
+    *,
+    hedged: bool,
+) -> Location:
+    return open_location(
         url_or_urls,
         storage_options=storage_options,
         filesystem=filesystem,
         patterns=True,
         timeout_s=checked_timeout(storage_timeout),
+        hedged=bool(hedged),
     )
+
+
+def _opened(location: Location, cache: DiskCache | None) -> Dataset:
+    kept = KeptFiles(cache)
     manifest = read_manifest(location) if location.paths is None else None
-    return _from_footers(location) if manifest is None else _from_manifest(location, manifest)
+    return _from_footers(location, kept) if manifest is None else _from_manifest(location, manifest, kept)
 
 
-def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
+def _cache_of(location: Location, folder: str | os.PathLike[str] | None, limit: int | None) -> DiskCache | None:
+    """Where what is read of a dataset's files is kept; None where nothing is."""
+    from petastore.cache import DiskCache
+
+    if location.is_local:
+        return None
+    if has_web_requests(location):
+        return DiskCache(folder, limit=limit)
+    warnings.warn(
+        f"nothing of {location.url} is kept on the local disk: its {location.system} is not read by ranges of "
+        "a version. Read it by fsspec's own file system of an object store or a web server (a URL such as "
+        's3://, gs://, abfs:// or https://), copy it, or leave out cache_type="local-disk"',
+        CacheBypassWarning,
+        stacklevel=3,
+    )
+    return None
+
+
+def _from_manifest(location: Location, manifest: Manifest, kept: KeptFiles) -> Dataset:
     strangers = unlisted_files(location, manifest)
     if strangers:
         warnings.warn(
@@ -484,6 +549,7 @@ def _from_manifest(location: Location, manifest: Manifest) -> Dataset:
         unreadable=unreadable,
         stored_keys=_stored_keys(schema, stored, partitions),
         footers=footers,
+        kept=kept,
     )
     dataset.footers.check(location, dubious_files(manifest))
     return dataset
@@ -493,8 +559,10 @@ def _stored_keys(schema: Unischema, stored: pa.Schema, partitions: Sequence[Unis
     return tuple(field.name for field in partitions if field.name in stored.names and field.name in schema)
 
 
-def _from_footers(location: Location) -> Dataset:
-    footers = read_footers(location, list_data_files(location))
+def _from_footers(location: Location, kept: KeptFiles) -> Dataset:
+    listed = list_etags(location)
+    told = {path: FileVersion(size, etag) for path, (size, etag) in listed.items() if size is not None and etag}
+    footers = read_footers(location, listed, None if kept.footers is None else KeptTails(kept.footers, location, told))
     stored = agreed_arrow_schema(footers)
     partitions = partition_fields([footer.file for footer in footers])
     names = tuple(field.name for field in partitions if field.name not in stored.names)
@@ -516,6 +584,7 @@ def _from_footers(location: Location) -> Dataset:
         has_schema_document=document is not None,
         unreadable=unreadable,
         stored_keys=_stored_keys(schema, stored, partitions),
+        kept=kept,
     )
     dataset.footers.know(location, footers)
     return dataset

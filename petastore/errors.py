@@ -27,10 +27,10 @@ PetastoreError
 Each is also the built-in that one would guess, so `except ValueError`, `except FileNotFoundError` and
 `except TimeoutError` work, whatever the file system itself raised. A message says what was asked, what was found, why
 that cannot be and what to do. The `CodecError`s say where: `column`, `file`,
-`row_group` and `row` are filled in at the border of the stage that knows them, by `CodecError.at`. Three warnings
+`row_group` and `row` are filled in at the border of the stage that knows them, by `CodecError.at`. Four warnings
 have categories of their own: `RetiredWarning`, of parameters that are accepted and have no effect any more,
-`AbandonedThreadWarning`, of threads that wait for storage which does not answer, and `CacheBypassWarning`, of a local
-disk that does not keep what is read.
+`AbandonedThreadWarning`, of threads that wait for storage which does not answer, `CacheBypassWarning`, of a local
+disk that does not keep what is read, and `UnshardedReaderWarning`, of a rank that was told no shard.
 
 Example:
     >>> issubclass(RequestError, ValueError)
@@ -70,6 +70,7 @@ __all__ = [
     "StorageTimeoutError",
     "TransformError",
     "UnknownParameterError",
+    "UnshardedReaderWarning",
     "WorkerError",
 ]
 
@@ -84,6 +85,10 @@ class AbandonedThreadWarning(RuntimeWarning):
 
 class CacheBypassWarning(RuntimeWarning):
     """The local disk does not keep what is read: it is full, read-only, not permitted or too slow. Reading goes on."""
+
+
+class UnshardedReaderWarning(UserWarning):
+    """A reader was told no shard on one of several ranks, so each of them reads all rows; the message has a remedy."""
 
 
 class PetastoreError(Exception):
@@ -250,9 +255,10 @@ class MissingExtraError(PetastoreError, ImportError):
         make_tf_dataset needs the package 'tensorflow', which is not installed here: pip install 'petastore[tf]'
     """
 
-    def __init__(self, needed_by: str, *, package: str, extra: str) -> None:
+    def __init__(self, needed_by: str, *, package: str, extra: str = "") -> None:
+        wanted = f"'petastore[{extra}]'" if extra else package
         super().__init__(
-            f"{needed_by} needs the package {package!r}, which is not installed here: pip install 'petastore[{extra}]'",
+            f"{needed_by} needs the package {package!r}, which is not installed here: pip install {wanted}",
             name=package,
         )
         self.needed_by = needed_by

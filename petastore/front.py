@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from petastore.codecs.images.image_hint import ImageDecode
+from petastore.distributed.asked import asked_shard
 from petastore.other_words import answering_other_words
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
-from petastore.plan.request import Fields, OrderAsk, PlanAsk, Reshuffle, Shard, Tail, TailWord
+from petastore.plan.request import Fields, OrderAsk, PlanAsk, Reshuffle, Shard, ShardWord, Tail, TailWord
 from petastore.plan.windows.ngram import NGram
 from petastore.readers.asked import (
     CacheType,
@@ -54,7 +55,7 @@ def make_reader(
     predicate: Predicate | None = None,
     rowgroup_selector: RowGroupSelector | None = None,
     num_epochs: int | None = 1,
-    cur_shard: int | None = None,
+    cur_shard: int | Shard | ShardWord | None = None,
     shard_count: int | None = None,
     shard_seed: int | None = None,
     cache_type: CacheType | None = "null",
@@ -73,6 +74,7 @@ def make_reader(
     memory_budget: int | None = None,
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
+    storage_hedging: bool = False,
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
@@ -106,8 +108,10 @@ def make_reader(
         rowgroup_selector: One of `petastore.selectors`: only the row groups that it picks by stored indexes
             (`petastore.indexing`) are looked at.
         num_epochs: Epochs of one iteration; None is without end.
-        cur_shard: This rank, from 0; give it together with `shard_count`.
-        shard_count: Ranks. Each row belongs to exactly one of them, and all get the same number of batches.
+        cur_shard: This rank, from 0; give it together with `shard_count`. Or `"auto"`: what
+            `petastore.distributed.current_shard` finds out; or a `petastore.distributed.Shard`. None reads all rows.
+        shard_count: Ranks; None where `cur_shard` says it. Each row belongs to exactly one of them, and all get the
+            same number of batches.
         shard_seed: Retired: `seed` decides the order.
         cache_type: None or `"null"` keeps nothing. `"local-disk"` keeps on the local disk what was read of files in
             object stores and on web servers, for the next epochs, readers and processes of this host. Files of the
@@ -132,6 +136,8 @@ def make_reader(
             it, by what its header says. None is no limit.
         storage_timeout: Seconds that storage may take to answer a request, such as to list a directory or to read a
             column of a row group; then a `StorageTimeoutError` says what was asked. None waits without end.
+        storage_hedging: Whether a request for bytes of a file is made a second time when its answer takes longer than
+            95 % of those before it; the first answer counts. At most 5 % of the requests are.
         shuffle_memory: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes better.
         lanes: Row groups that are read side by side; None lets `shuffle_memory` choose.
         block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
@@ -156,6 +162,7 @@ def make_reader(
 
     Warns:
         CacheBypassWarning: `cache_type="local-disk"` keeps nothing there.
+        UnshardedReaderWarning: It was told no shard, and this process is plainly one of several ranks.
 
     Example:
         >>> import tempfile, petastore
@@ -191,9 +198,10 @@ def make_reader(
             cache_type,
             cache_location,
             cache_size_limit,
+            storage_hedging,
         ),
         schema_fields,
-        PlanAsk(None, order, Shard.parse(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
+        PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
         RunAsk(workers, transform_spec),
     )
@@ -213,7 +221,7 @@ def make_batch_reader(
     predicate: Predicate | None = None,
     rowgroup_selector: RowGroupSelector | None = None,
     num_epochs: int | None = 1,
-    cur_shard: int | None = None,
+    cur_shard: int | Shard | ShardWord | None = None,
     shard_count: int | None = None,
     shard_seed: int | None = None,
     cache_type: CacheType | None = "null",
@@ -232,6 +240,7 @@ def make_batch_reader(
     memory_budget: int | None = None,
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
+    storage_hedging: bool = False,
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
@@ -288,9 +297,10 @@ def make_batch_reader(
             cache_type,
             cache_location,
             cache_size_limit,
+            storage_hedging,
         ),
         schema_fields,
-        PlanAsk(None, order, Shard.parse(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
+        PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
         RunAsk(workers, transform_spec, batched=True),
     )
@@ -307,6 +317,7 @@ def make_mixed_reader(
     *,
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
+    storage_hedging: bool = False,
     stop: Stop = "first_exhausted",
     batching: Batching = "mixed",
     source_column: str | None = None,
@@ -318,7 +329,7 @@ def make_mixed_reader(
     block_rows: int | None = None,
     reshuffle: Reshuffle | None = None,
     num_epochs: int | None = 1,
-    cur_shard: int | None = None,
+    cur_shard: int | Shard | ShardWord | None = None,
     shard_count: int | None = None,
     tail: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
@@ -346,6 +357,7 @@ def make_mixed_reader(
         memory_budget: As for `make_reader`.
         max_cell_bytes: As for `make_reader`.
         storage_timeout: As for `make_reader`.
+        storage_hedging: As for `make_reader`.
         stop: When an epoch ends: when the first source has given all its rows (`"first_exhausted"`), when all have
             (`"all_exhausted"`), or never (`"cycle"`, which needs `num_epochs=None`).
         batching: `"mixed"` has rows of all sources in each batch; with `"per_source"` the batches of a step are, on all
@@ -394,11 +406,11 @@ def make_mixed_reader(
     from petastore.readers.mixed.mixed_sources import open_sources, plan_mixture
 
     order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
-    ask = PlanAsk(schema_fields, order, Shard.parse(cur_shard, shard_count), num_epochs, Tail.parse(tail))
+    ask = PlanAsk(schema_fields, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail))
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     opened = open_sources(
         sources,
-        DatasetAsk((), storage_options, filesystem, storage_timeout, decode),
+        DatasetAsk((), storage_options, filesystem, storage_timeout, decode, storage_hedging=storage_hedging),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
     )
     return MixedReader(

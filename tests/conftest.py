@@ -13,7 +13,7 @@ from hypothesis import settings
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest
 from tests import leaks
-from tests.pace import Pace
+from tests.time_limits import pytest_runtest_protocol as pytest_runtest_protocol
 
 # gcsfs would ask Google by gRPC for the kind of each bucket, also where another address was given.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
@@ -25,18 +25,6 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 PARQUET_TESTING = Path(
     os.environ.get("PETASTORE_PARQUET_TESTING", REPOSITORY.parent / "shared" / "fixtures" / "parquet-testing")
 )
-_pace = Pace()
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """The time limit of each test follows the pace of the machine: other programs may be at work there."""
-    marked = item.get_closest_marker("timeout")
-    asked = item.config.getoption("timeout", None)
-    limit = marked.args[0] if marked and marked.args else item.config.getini("timeout") if asked is None else asked
-    if asked is None and float(limit) > 0:
-        item.add_marker(pytest.mark.timeout(float(limit) * _pace.slowness), append=False)
-    return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,14 @@ def _blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=_name(page), marks=_marks(page)) for page in PAGES])
+def _is_run_here(page: Path) -> bool:
+    """Programs that need other engines are run by `neighbours/test_docs.py`."""
+    return not any("neighbours" in found["names"] for found in NEEDS.finditer(page.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=_name(page), marks=_marks(page)) for page in PAGES if _is_run_here(page)]
+)
 def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sybil = Sybil([PythonCodeBlockParser(doctest_optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)])

@@ -31,6 +31,8 @@ DICTS_OF_OTHERS = {
     # What obstore says of a file, and credentials in its words.
     "ObstoreClient._version_of",
     "given",
+    # What BigDL Orca gives to a function that makes data.
+    "from_orca_config",
     # Options of users, for fsspec, in another process.
     "_made_again",
     # JSON: a codec's configuration in a schema document, states, and the facts that ranks tell each other.

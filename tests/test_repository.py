@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 VERBS = {
-    *("against", "bench", "bench-quick", "bench-storage", "check", "clean", "defects", "demo", "docs"),
-    *("endurance", "format", "help", "laws", "many-files", "setup", "test"),
+    *("accelerators", "against", "bench", "bench-quick", "bench-storage", "check", "clean", "defects", "demo", "docs"),
+    *("endurance", "format", "help", "horovod", "laws", "many-files", "neighbours", "setup", "test"),
 }
 
 
@@ -36,11 +36,12 @@ def test_the_extras_are_those_that_errors_can_name(project: dict[str, Any], repo
         for extra in re.findall(r"extra=\"([a-z-]+)\"", path.read_text(encoding="utf-8"))
     }
     assert named <= set(extras)
-    assert set(re.findall(r"[\w-]+", extras["all"][0])) - {"petastore"} == set(extras) - {"all"}
+    assert set(re.findall(r"[\w-]+", extras["all"][0])) - {"petastore"} == set(extras) - {"all", "jax"}
 
 
-def test_every_package_is_pinned_to_one_release(repository: Path) -> None:
-    lines = (repository / "constraints.txt").read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize("constraints", ["constraints.txt", "constraints-neighbours.txt"])
+def test_every_package_is_pinned_to_one_release(constraints: str, repository: Path) -> None:
+    lines = (repository / constraints).read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if not line.startswith("#")]
     assert "torch==2.13.0" in pins
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
@@ -53,12 +54,35 @@ def test_make_lists_its_verbs(repository: Path) -> None:
     assert set(re.findall(r"^  ([a-z-]+) ", shown.stdout, re.MULTILINE)) == VERBS
 
 
+def plan_in_a_fresh_clone(verb: str, repository: Path, folder: Path) -> str:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt", "constraints-neighbours.txt"):
+        shutil.copy(repository / name, folder)
+    builder = Path("neighbours", "horovod", "build_wheel.py")
+    (folder / builder).parent.mkdir(parents=True)
+    shutil.copy(repository / builder, folder / builder)
+    return subprocess.run(["make", "-n", verb], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("verb", ["demo", "test", "check"])
 def test_a_verb_sets_everything_up_in_a_fresh_clone(verb: str, repository: Path, tmp_path: Path) -> None:
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
-        shutil.copy(repository / name, tmp_path)
-    plan = subprocess.run(["make", "-n", verb], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    plan = plan_in_a_fresh_clone(verb, repository, tmp_path)
     assert plan.index("-m venv") < plan.index("--constraint constraints.txt --editable")
+
+
+@pytest.mark.parametrize("verb", ["neighbours", "horovod"])
+def test_neighbours_are_set_up_beside_it(verb: str, repository: Path, tmp_path: Path) -> None:
+    plan = plan_in_a_fresh_clone(verb, repository, tmp_path)
+    torch, petastore = (f"--constraint constraints-neighbours.txt {what}" for what in ("torch", "--editable"))
+    assert plan.index("-m venv --clear .neighbours") < plan.index(torch) < plan.index(petastore)
+    assert plan.index(petastore) < plan.index("neighbours/horovod/build_wheel.py")
+    assert ".venv" not in plan
+
+
+def test_accelerators_are_simulated_beside_it_without_horovod(repository: Path, tmp_path: Path) -> None:
+    plan = plan_in_a_fresh_clone("accelerators", repository, tmp_path)
+    assert plan.index("--no-deps dlio-benchmark mpi4py mpich pydftracer") < plan.index("-m benchmarks.accelerators")
+    assert "build_wheel.py" not in plan
+    assert ".venv" not in plan
 
 
 def test_setting_up_without_a_python_says_what_is_missing(repository: Path, tmp_path: Path) -> None:
@@ -87,7 +111,7 @@ def test_ci_runs_the_verbs_and_nothing_of_its_own(repository: Path) -> None:
     script = repository / ".ci" / "run"
     assert os.access(script, os.X_OK)
     verbs = re.findall(r"^step '[^']+' make (\w+)$", script.read_text(encoding="utf-8"), re.MULTILINE)
-    assert verbs == ["setup", "check", "test"]
+    assert verbs == ["setup", "check", "test", "neighbours"]
 
 
 def test_the_licence_is_the_whole_apache_text(repository: Path, project: dict[str, Any]) -> None:

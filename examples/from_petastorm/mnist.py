@@ -12,7 +12,6 @@ from petastorm import TransformSpec, make_reader
 from petastorm.codecs import NdarrayCodec, ScalarCodec
 from petastorm.etl.dataset_metadata import materialize_dataset
 from petastorm.pytorch import DataLoader
-from petastorm.transform import edit_field
 from petastorm.unischema import Unischema, UnischemaField, dict_to_spark_row
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType
@@ -51,9 +50,7 @@ def transform_row(row):
 
 def batches_of(url, batch_size, seed):
     """One epoch of shuffled batches."""
-    spec = TransformSpec(
-        transform_row, edit_fields=[edit_field("image", np.float32, (1, 8, 8), False)], removed_fields=["idx"]
-    )
+    spec = TransformSpec(transform_row, removed_fields=["idx"])
     with make_reader(url, num_epochs=1, transform_spec=spec, seed=seed, shuffle_rows=True) as reader:
         yield from DataLoader(reader, batch_size=batch_size)
 

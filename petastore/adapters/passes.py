@@ -10,6 +10,7 @@ from typing import Any
 from petastore.errors import RequestError
 from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
+from petastore.plan.request import whole_number
 from petastore.plan.state import dump_state
 from petastore.readers.batch import Batch
 
@@ -20,10 +21,10 @@ class Passes:
     """Starts passes over one reader; the newest pass is the only one that goes on.
 
     A pass is all epochs of the reader. The first one goes on from where the reader stands, and so does the one after
-    `load_state_dict` or `reshard`; each other one begins before the first row. A reader has one place at a time, so a
-    pass that is started while another is under way takes the reader over, and the older one says so when somebody asks
-    it for more. Which iterator was forgotten and which is still wanted cannot be known earlier: one that a `break` left
-    behind looks just the same.
+    `load_state_dict` or `reshard`; each other one begins before the first row, of the epoch that `set_epoch` was told
+    or else of the next one. A reader has one place at a time, so a pass that is started while another is under way
+    takes the reader over, and the older one says so when somebody asks it for more. Which iterator was forgotten and
+    which is still wanted cannot be known earlier: one that a `break` left behind looks just the same.
 
     What training has received is known by the cursor that each batch carries. Nearly always it is the reader's own; it
     is kept here where a batch is on its way while training has the one before.
@@ -38,6 +39,7 @@ class Passes:
         self._plan: Any = None  # of the newest pass; whoever moves a reader on purpose gives it another one
         self._received: Cursor | None = None  # after the last batch that training has, where one is on its way
         self._begun: Cursor | None = None  # after the one on its way
+        self._epoch: int | None = None  # that the next pass was told to begin with
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
@@ -94,6 +96,29 @@ class Passes:
             yield made
             del made
 
+    def set_epoch(self, epoch: int) -> None:
+        """The next pass begins with this epoch, whatever came before; or where a state was loaded in this epoch.
+
+        Raises:
+            RequestError: It is no number of an epoch; or a pass is several epochs, which whoever counts them takes for
+                one.
+        """
+        epoch = whole_number(epoch, name="epoch", least=0)
+        if self._reader.num_epochs not in (1, None):
+            raise RequestError(
+                f"set_epoch({epoch}) cannot be: whoever calls it counts epochs, and takes the "
+                f"{self._reader.num_epochs} epochs that this reader gives in one for to be one; write "
+                "make_reader(…, num_epochs=1), and let the trainer go through them (max_epochs of Lightning)"
+            )
+        with self._lock:
+            self._epoch = epoch
+
+    @property
+    def is_over(self) -> bool:
+        """Whether training has received the last batch of a pass."""
+        epochs, stands = self._reader.num_epochs, self._behind or self._reader.cursor
+        return epochs is not None and stands.epoch - stands.first_epoch >= epochs
+
     def state_dict(self) -> dict[str, Any]:
         """Where training stands: after the last batch that it received."""
         behind = self._behind
@@ -102,13 +127,29 @@ class Passes:
 
     def _begin_pass(self) -> None:
         """Puts the reader where a pass begins."""
-        reader = self._reader
-        if self._behind is not None:  # the pass after the one that was left, and not after what was on its way
+        reader, epoch = self._reader, self._epoch
+        self._epoch = None
+        if epoch is not None:
+            self._begin_epoch(epoch)
+        elif self._behind is not None:  # the pass after the one that was left, and not after what was on its way
             reader.load_state_dict(self.state_dict())
             reader.reset()
         elif reader.plan is self._plan or reader.last_row_consumed:
             reader.reset()
         self._plan, self._received, self._begun = reader.plan, None, None
+
+    def _begin_epoch(self, epoch: int) -> None:
+        """Puts the reader before an epoch, unless somebody has put it into that epoch on purpose."""
+        reader = self._reader
+        stands = reader.cursor
+        begin = Cursor(epoch, 0, epoch)
+        if reader.plan is not self._plan and not reader.last_row_consumed:
+            if epoch == stands.epoch:
+                begin = dataclasses.replace(stands, first_epoch=epoch)
+            elif epoch == stands.first_epoch:
+                begin = stands
+        if begin != stands or reader.last_row_consumed:
+            reader.load_state_dict(dump_state(reader.plan, begin))
 
     @property
     def _behind(self) -> Cursor | None:

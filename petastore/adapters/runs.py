@@ -97,6 +97,11 @@ class Handed:
         self._cursors: collections.deque[Cursor] = collections.deque(maxlen=_REMEMBERED)
         self._count = 0
 
+    @property
+    def count(self) -> int:
+        """Batches that were handed over so far."""
+        return self._count
+
     def noted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         """The batches of a new pass, each written down as it goes by."""
         with self._lock:

@@ -76,10 +76,10 @@ def warm(
     """Fetch what a training will read into the cache, what it needs first before the rest."""
     with errors_in_one_line(debug=debug):
         from petastore.cli.warm import warm as warmed
-        from petastore.dataset import open_dataset
+        from petastore.dataset import open_dataset_to_keep
 
         rank = _shard(shard)
-        dataset = open_dataset(url, storage_options=json_options(storage_options)).with_cache(location, limit=limit)
+        dataset = open_dataset_to_keep(url, location, limit=limit, storage_options=json_options(storage_options))
         plan = dataset.plan(
             columns=columns or None,
             seed=seed,

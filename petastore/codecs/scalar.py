@@ -19,6 +19,7 @@ from petastore.codecs.arrow.scalars import decode_scalar, encode_scalar
 from petastore.codecs.plain_sizes import plain_sizes
 from petastore.codecs.spark_types import arrow_type_of, max_length_of, simple_type_name
 from petastore.errors import EncodeError, SchemaError
+from petastore.schema.arrow import natural_storage_type
 from petastore.schema.codec import JsonValue, Viewer
 from petastore.schema.field import UnischemaField
 
@@ -81,6 +82,16 @@ class ScalarCodec:
                 f"field {field.name!r}: a {field.dtype_name} cannot be stored as {self.spark_type!r}; choose a Spark "
                 "type of the same kind"
             )
+
+    def is_implied(self, field: UnischemaField) -> bool:
+        """Whether the field would be stored just so without a codec.
+
+        Example:
+            >>> ScalarCodec("int").is_implied(UnischemaField("n", "int32"))
+            True
+        """
+        is_bounded = max_length_of(self.spark_type) is not None
+        return not is_bounded and arrow_type_of(self.spark_type) == natural_storage_type(field)
 
     def storage_type(self, field: UnischemaField) -> pa.DataType:  # noqa: ARG002 - the type is the codec's
         """The Arrow type that Spark writes for the type."""

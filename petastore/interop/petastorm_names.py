@@ -35,6 +35,10 @@ _UNSAFE = Instead(
 )
 _MOCKS = Instead("write a few rows with petastore.write_dataset to a temporary folder, and read them")
 
+_WORKERS = Instead(
+    "workers belong to readers: make_reader and make_batch_reader take what is read, and a transform_spec"
+)
+
 NAMES: Final[dict[str, dict[str, Entry]]] = {
     "": {
         "make_reader": "petastore.front:make_reader",
@@ -42,7 +46,14 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "NoDataAvailableError": "petastore.errors:NoDataAvailableError",
         "TransformSpec": "petastore.transforming.transform:TransformSpec",
     },
+    "arrow_reader_worker": {
+        "ArrowReaderWorker": _WORKERS,
+        "ArrowReaderWorkerResultsQueueReader": _WORKERS,
+    },
     "benchmark": {},
+    "benchmark.cli": {
+        "main": Instead("the command line is petastore's: `petastore throughput URL`, or petastore.cli.main.main"),
+    },
     "benchmark.throughput": {
         "reader_throughput": "petastore.cli.throughput:reader_throughput",
         "BenchmarkResult": Instead(
@@ -136,6 +147,10 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "in_pseudorandom_split": "petastore.predicates:in_pseudorandom_split",
         "in_reduce": "petastore.predicates:in_reduce",
         "in_set": "petastore.predicates:in_set",
+    },
+    "py_dict_reader_worker": {
+        "PyDictReaderWorker": _WORKERS,
+        "PyDictReaderWorkerResultsQueueReader": _WORKERS,
     },
     "pyarrow_helpers": {},
     "pyarrow_helpers.batching_table_queue": {

@@ -37,8 +37,8 @@ def assert_agreed(mine: Mapping[str, Any], all_gather: AllGather) -> None:
     Args:
         mine: This rank's facts by name, small and picklable, `cur_shard` and `shard_count` among them: all but the
             first must be the same on all ranks.
-        all_gather: Gives what every rank passed to it; `petastore.adapters.distributed` has it for torch.distributed
-            and Horovod.
+        all_gather: Gives what every rank passed to it; `petastore.distributed.all_gather` does, by whatever
+            engine is initialised.
 
     Raises:
         RequestError: Ranks planned different data, or two of them the same shard; both sides' facts are named.

@@ -96,6 +96,14 @@ class Plan:
         """Rows that this rank gets in an epoch, repeats of `pad` and `wrap` included."""
         return self._whole(batch_size).rows_of(self.request.shard)
 
+    def steps_left(self, batch_size: int, after: Cursor) -> int | None:
+        """Batches from a cursor to the end of its pass, the same on every rank; None where a pass has no end."""
+        if self.request.epochs is None:
+            return None
+        whole = after.first_epoch + self.request.epochs - after.epoch - 1
+        rest = self._batches(batch_size, after.position, self.order_in(after.epoch)).steps
+        return 0 if whole < 0 else rest + whole * self.steps_per_epoch(batch_size)
+
     def for_shard(self, shard: Shard) -> Plan:
         """The same plan as another rank sees it."""
         return dataclasses.replace(self, request=dataclasses.replace(self.request, shard=shard))
@@ -182,8 +190,8 @@ class Plan:
         """Refuses ranks that planned different data; every rank calls it, and every rank raises alike.
 
         Args:
-            all_gather: Gives what every rank passed to it, in the order of ranks; `petastore.adapters.distributed` has
-                it for torch.distributed and Horovod.
+            all_gather: Gives what every rank passed to it, in the order of ranks; `petastore.distributed.all_gather`
+                does, by whatever engine is initialised.
 
         Raises:
             RequestError: Ranks planned different data, or two of them the same shard; both sides' facts are named.

@@ -25,6 +25,7 @@ __all__ = [
     "ReadRequest",
     "Reshuffle",
     "Shard",
+    "ShardWord",
     "Tail",
     "TailWord",
     "UnderWay",
@@ -37,6 +38,9 @@ Fields: TypeAlias = Iterable[str | UnischemaField]
 
 TailWord: TypeAlias = Literal["even", "drop", "pad", "wrap"]
 """What becomes of the last global batch, in a word; see `Tail`."""
+
+ShardWord: TypeAlias = Literal["auto"]
+"""A shard in a word: that of this process, as engine and launcher say; `petastore.distributed` asks them."""
 
 Reshuffle: TypeAlias = Literal["epoch", "static"]
 """When row groups are permuted anew; see `Order.reshuffle`."""
@@ -135,12 +139,16 @@ class Shard:
         object.__setattr__(self, "index", index)
 
     @classmethod
-    def parse(cls, cur_shard: int | None, shard_count: int | None) -> Shard:
-        """The shard of a reader's two parameters; None and None mean the only one.
+    def parse(cls, cur_shard: int | Shard | None, shard_count: int | None) -> Shard:
+        """The shard of two numbers, or one that is given as it is; None and None mean the only one.
 
         Raises:
             RequestError: One is given without the other, or the pair cannot be.
         """
+        if isinstance(cur_shard, Shard):
+            if shard_count is not None:
+                raise RequestError(f"cur_shard={cur_shard} says the count, too; leave out shard_count={shard_count!r}")
+            return cur_shard
         if (cur_shard is None) != (shard_count is None):
             raise RequestError(
                 f"cur_shard={cur_shard!r} and shard_count={shard_count!r}: give both, or neither for all rows"

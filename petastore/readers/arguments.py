@@ -11,7 +11,7 @@ from typing import Any, Required, TypedDict
 
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
-from petastore.plan.request import Fields, Reshuffle, Tail, TailWord
+from petastore.plan.request import Fields, Reshuffle, Shard, ShardWord, Tail, TailWord
 from petastore.plan.windows.ngram import NGram
 from petastore.readers.asked import CacheType, Filters, Predicate, RowGroupSelector, SelectionCache, Urls
 from petastore.selecting.retired import HdfsDriver
@@ -33,6 +33,7 @@ class SourceArguments(TypedDict, total=False):
     filesystem: Any
     decode: Mapping[str, ImageDecode] | None
     storage_timeout: float | None
+    storage_hedging: bool
 
 
 class FurtherArguments(TypedDict, total=False):
@@ -50,7 +51,7 @@ class FurtherArguments(TypedDict, total=False):
     shuffle_row_drop_partitions: int
     predicate: Predicate | None
     rowgroup_selector: RowGroupSelector | None
-    cur_shard: int | None
+    cur_shard: int | Shard | ShardWord | None
     shard_count: int | None
     shard_seed: int | None
     cache_type: CacheType | None
@@ -68,6 +69,7 @@ class FurtherArguments(TypedDict, total=False):
     memory_budget: int | None
     max_cell_bytes: int | None
     storage_timeout: float | None
+    storage_hedging: bool
     shuffle_memory: int
     lanes: int | None
     block_rows: int | None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from petastore.codecs.images.image_hint import ImageDecode
-from petastore.dataset import Dataset, open_dataset
+from petastore.dataset import Dataset, open_dataset, open_dataset_to_keep
 from petastore.expressions import Expression
 from petastore.plan.request import known_word
 from petastore.plan.selection import Selection
@@ -114,6 +114,9 @@ class DatasetAsk:
     cache_size_limit: int | None = None
     """Bytes that may be kept there."""
 
+    storage_hedging: bool = False
+    """Whether requests whose answers are late are made a second time."""
+
     def __post_init__(self) -> None:
         known_word(self.cache_type, CacheType, name="cache_type", or_none=True)
         if self.cache_type == LOCAL_DISK_CACHE:
@@ -132,18 +135,29 @@ class DatasetAsk:
         Warns:
             CacheBypassWarning: Nothing can be kept of its files.
         """
-        dataset = self.url
-        if not isinstance(dataset, Dataset):
-            dataset = open_dataset(
-                dataset,
+        keeps = self.cache_type == LOCAL_DISK_CACHE
+        if isinstance(self.url, Dataset):
+            kept = self.url.with_cache(self.cache_location, limit=self.cache_size_limit) if keeps else self.url
+            return kept.with_decode(self.decode)
+        if keeps:
+            dataset = open_dataset_to_keep(
+                self.url,
+                self.cache_location,
+                limit=self.cache_size_limit,
                 storage_options=self.storage_options,
                 filesystem=self.filesystem,
                 storage_timeout=self.storage_timeout,
+                storage_hedging=self.storage_hedging,
             )
-        dataset = dataset.with_decode(self.decode)
-        if self.cache_type == LOCAL_DISK_CACHE:
-            return dataset.with_cache(self.cache_location, limit=self.cache_size_limit)
-        return dataset
+        else:
+            dataset = open_dataset(
+                self.url,
+                storage_options=self.storage_options,
+                filesystem=self.filesystem,
+                storage_timeout=self.storage_timeout,
+                storage_hedging=self.storage_hedging,
+            )
+        return dataset.with_decode(self.decode)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

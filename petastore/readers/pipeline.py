@@ -124,6 +124,15 @@ class Pipeline(Iterator[AssembledSpan]):
                 self._jobs.popleft()
 
     @property
+    def counts(self) -> tuple[int, int, int]:
+        """Spans that were planned, those of them that are assembled, and those that were handed over."""
+        with self._changed:
+            waiting = list(self._jobs)
+            planned = self._planned
+        handed = planned - len(waiting)
+        return planned, handed + sum(job.is_done_now() for job in waiting), handed
+
+    @property
     def _is_over(self) -> bool:
         return self._exhausted and not self._jobs
 

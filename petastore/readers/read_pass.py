@@ -63,6 +63,18 @@ class Pass:
         return 0.0 if pipeline is None else pipeline.waited_s
 
     @property
+    def spans(self) -> dict[str, int]:
+        """How many spans there are where, by Petastorm's names; see `Reader.diagnostics`."""
+        pipeline = self._pipeline
+        planned, produced, consumed = (0, 0, 0) if pipeline is None else pipeline.counts
+        return {
+            "output_queue_size": produced - consumed,
+            "items_produced": produced,
+            "items_consumed": consumed,
+            "items_inprocess": planned - produced,
+        }
+
+    @property
     def is_running(self) -> bool:
         """Whether workers may be at work."""
         pipeline = self._pipeline

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,7 +15,7 @@ from petastore.plan.request import Shard
 from petastore.plan.state import dump_state, resharded, resume
 from petastore.readers.batch import Batch
 from petastore.readers.execution.execution import AnyPlan, Build, Readable
-from petastore.readers.execution.handouts import Shared
+from petastore.readers.execution.handouts import Shared, none_by_number
 from petastore.readers.execution.pacing import budget_of, pace_of
 from petastore.readers.execution.row_execution import execution_of_rows
 from petastore.readers.read_pass import STOPPED, Pass
@@ -133,6 +132,8 @@ class Reader:
 
     def __bool__(self) -> bool:
         return True  # a reader without rows is a reader all the same
+
+    __getitem__ = none_by_number  # which torch's own DataLoader would ask a dataset for
 
     def batches(self, batch_size: int) -> Iterator[Batch]:
         """Batches of this many rows, from where the reader stands, through all remaining epochs.
@@ -280,14 +281,15 @@ class Reader:
         chunks, those that failed too, `storage_again` those that had to be made again, and `storage_bytes` the bytes
         that came, in this process; opening the dataset is not counted. With a local disk cache, `cache_hits`,
         `cache_misses`, `cache_damaged` and `cache_bypassed` count column chunks, and `cache_bytes_read`,
-        `cache_bytes_written` and `cache_bytes_evicted` bytes. Readers that share a dataset share all of these.
+        `cache_bytes_written` and `cache_bytes_evicted` bytes; `footer_hits`, `footer_misses` and `footer_damaged` count
+        footers, those of opening, too. Readers that share a dataset share all of these.
+
+        Petastorm's keys are there for every kind of workers, and count spans, which are rows that are assembled
+        together: `items_produced` is how many of them are done, `items_consumed` how many were handed over,
+        `output_queue_size` how many wait for that, and `items_inprocess` how many are worked on.
         """
-        datasets = {id(dataset.kept): dataset for dataset in self._execution.source.datasets}.values()
-        asked = [dataset.kept.asked.counts._asdict() for dataset in datasets if not dataset.location.is_local]
-        caches = {id(dataset.kept.cache): dataset.kept.cache for dataset in datasets}
-        counted = [dataclasses.asdict(cache.metrics) for cache in caches.values() if cache is not None]
-        counts = {**_summed("storage", asked), **_summed("cache", counted)}
-        return {"waited_s": self._pass.waited_s, "workers": self.workers.at_a_time, **counts}
+        counts = self._execution.counts()
+        return {"waited_s": self._pass.waited_s, "workers": self.workers.at_a_time, **self._pass.spans, **counts}
 
     def __enter__(self) -> Self:
         return self
@@ -308,7 +310,3 @@ class Reader:
 
     def __repr__(self) -> str:
         return f"Reader({self._execution})"
-
-
-def _summed(what: str, counted: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    return {f"{what}_{name}": sum(one[name] for one in counted) for name in (counted[0] if counted else ())}

@@ -108,7 +108,7 @@ class UnischemaField:
     """One field: what its values are, and how they are stored.
 
     Frozen and hashable. Two fields are equal when name, dtype, shape, codec and nullability are equal, however the
-    dtype was spelled.
+    dtype was spelled, and whether or not a codec is named that a field without one has anyway.
 
     Example:
         >>> field = UnischemaField("image", np.uint8, (128, None, 3))
@@ -190,7 +190,13 @@ class UnischemaField:
         )
 
     def _key(self) -> tuple[object, ...]:
-        return (self.name, self.dtype_name, self.shape, self.codec, self.nullable)
+        return (self.name, self.dtype_name, self.shape, self._said_codec, self.nullable)
+
+    @property
+    def _said_codec(self) -> Codec | None:
+        """The codec; None where it says no more than the dtype does."""
+        is_implied = getattr(self.codec, "is_implied", None)
+        return None if is_implied is not None and is_implied(self) else self.codec
 
     @property
     def dtype_name(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import MappingProxyType
@@ -19,7 +20,16 @@ from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows
 
-__all__ = ["Takes", "Transform", "TransformSpec", "edit_field", "takes_frames", "transform_columns", "transform_schema"]
+__all__ = [
+    "Takes",
+    "Transform",
+    "TransformSpec",
+    "edit_field",
+    "schema_after",
+    "takes_frames",
+    "transform_columns",
+    "transform_schema",
+]
 
 Takes: TypeAlias = Literal["row", "dataframe", "columns"]
 """What the function of a transform takes and returns, in a word; see `TransformSpec.takes`."""
@@ -79,7 +89,10 @@ class TransformSpec:
     `("track", "float32", (3,), False)`."""
 
     edit_fields: Iterable[UnischemaField | tuple[str, Any, Sequence[int | None], bool]] | None = None
-    """Fields that the function adds or changes, as fields or `(name, numpy_dtype, shape, nullable)`; they go last."""
+    """Fields that the function adds or changes, as fields or `(name, numpy_dtype, shape, nullable)`; they go last, and
+    what it gives is held against them. None lets the first row decide, as files have them, of those that are read: it
+    is read, and the function called with it, when the reader is opened; what contradicts it later is an error. An empty
+    list says that nothing changes, and then nothing is read before the first batch."""
 
     removed_fields: Iterable[str] | None = None
     """Names of fields that are gone afterwards."""
@@ -99,10 +112,9 @@ class TransformSpec:
         removed = tuple(self.removed_fields or ())
         if removed and self.selected_fields is not None:
             raise RequestError("TransformSpec takes removed_fields or selected_fields, not both")
-        edited = tuple(
-            field if isinstance(field, UnischemaField) else edit_field(*field) for field in self.edit_fields or ()
-        )
-        object.__setattr__(self, "edit_fields", edited)
+        if self.edit_fields is not None:
+            edited = (field if isinstance(field, UnischemaField) else edit_field(*field) for field in self.edit_fields)
+            object.__setattr__(self, "edit_fields", tuple(edited))
         object.__setattr__(self, "removed_fields", removed)
         selected = None if self.selected_fields is None else tuple(self.selected_fields)
         object.__setattr__(self, "selected_fields", selected)
@@ -112,20 +124,47 @@ def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unisch
     """The schema after a transform, named `<name>_transformed`.
 
     Raises:
-        RequestError: `selected_fields` or `removed_fields` name a field that there is not.
+        RequestError: `selected_fields` names a field that there is not.
+
+    Warns:
+        UserWarning: `removed_fields` does: nothing is removed then, as in Petastorm.
     """
-    edited = {field.name: field for field in transform_spec.edit_fields or () if isinstance(field, UnischemaField)}
+    known = {field.name: field for field in (*schema, *_edited(transform_spec))}
+    unknown = [name for name in transform_spec.removed_fields or () if name not in known]
+    if unknown:
+        warnings.warn(
+            f"removed_fields of a TransformSpec names {', '.join(map(repr, unknown))}, but there are only "
+            f"{', '.join(map(repr, known))}",
+            UserWarning,
+            stacklevel=2,
+        )
+    return schema_after(schema, transform_spec)
+
+
+def schema_after(schema: Unischema, transform_spec: TransformSpec) -> Unischema:
+    """The same, for whoever asks again: nobody is warned.
+
+    Raises:
+        RequestError: `selected_fields` names a field that there is not.
+    """
+    edited = {field.name: field for field in _edited(transform_spec)}
     fields = {field.name: field for field in schema if field.name not in edited} | edited
-    for name in (*(transform_spec.removed_fields or ()), *(transform_spec.selected_fields or ())):
-        if name not in fields and name not in schema:
-            known = ", ".join(map(repr, fields))
-            raise RequestError(f"TransformSpec names the field {name!r}, but after it there are {known}")
+    for name in transform_spec.selected_fields or ():
+        if name not in fields:
+            raise RequestError(
+                f"TransformSpec names the field {name!r}, but after it there are {', '.join(map(repr, fields))}"
+            )
     if transform_spec.selected_fields is not None:
         kept = [fields[name] for name in transform_spec.selected_fields]
     else:
         kept = [field for name, field in fields.items() if name not in (transform_spec.removed_fields or ())]
     # What comes out of a transform is decoded: no codec applies any more.
     return Unischema(f"{schema.name}_transformed", [dataclasses.replace(field, codec=None) for field in kept])
+
+
+def _edited(spec: TransformSpec) -> list[UnischemaField]:
+    """What `edit_fields` names; its constructor made fields of all."""
+    return [field for field in spec.edit_fields or () if isinstance(field, UnischemaField)]
 
 
 def takes_frames(spec: TransformSpec, *, batched: bool) -> bool:
@@ -172,7 +211,7 @@ def _as_declared(columns: dict[str, Decoded], rows: int, schema: Unischema, spec
     lacking = [field.name for field in schema if field.name not in columns]
     if lacking:
         raise TransformError(f"edit_fields adds {lacking}, but there is no func that would make them")
-    edited = {field.name for field in spec.edit_fields or () if isinstance(field, UnischemaField)}
+    edited = {field.name for field in _edited(spec)}
     declared = Unischema(schema.name, [field for field in schema if field.name in edited])
     asked = Asked(None, columns, 0, rows, declared, {})
     made = columns_of_arrays(asked, {name: column.rows(0, rows) for name, column in columns.items()})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +21,24 @@ def reader(tmp_path: Path) -> Iterator[petastore.Reader]:
     petastore.write_dataset(tmp_path / "numbers", schema, [{"id": i} for i in range(100)], rows_per_row_group=7)
     with petastore.make_reader(tmp_path / "numbers", shuffle_row_groups=False) as reader:
         yield reader
+
+
+class Shuffled:
+    """A dataset of a hundred rows, read in an order of its own in each epoch."""
+
+    def __init__(self, url: Path) -> None:
+        schema = petastore.Unischema("numbers", [petastore.UnischemaField("id", "int64")])
+        petastore.write_dataset(url, schema, [{"id": i} for i in range(100)], rows_per_row_group=7)
+        self.reader = functools.partial(petastore.make_reader, url, shuffle_rows=True, seed=7)
+
+    def epoch(self, number: int) -> list[int]:
+        with self.reader(num_epochs=number + 1) as reader:
+            return ids(reader.batches(8))[-100:]
+
+
+@pytest.fixture
+def shuffled(tmp_path: Path) -> Shuffled:
+    return Shuffled(tmp_path / "shuffled")
 
 
 def ids(batches: Iterator[petastore.Batch]) -> list[int]:
@@ -107,3 +127,55 @@ def test_the_pass_after_one_that_was_left_is_not_counted_from_what_was_on_its_wa
     assert reader.cursor.first_epoch == 1
     with pytest.raises(RequestError, match="the loader was iterated again"):
         next(ahead)
+
+
+def test_a_pass_begins_with_the_epoch_that_was_told_and_the_next_one_counts_on(shuffled: Shuffled) -> None:
+    orders = [shuffled.epoch(number) for number in range(5)]
+    assert len({tuple(order) for order in orders}) == 5
+    with shuffled.reader() as reader:
+        passes = Passes(reader)
+        passes.set_epoch(3)
+        assert ids(passes.start(8)) == orders[3]
+        assert ids(passes.start(8)) == orders[4]
+        next(batches := passes.start(8))
+        passes.set_epoch(1)
+        assert ids(passes.start(8)) == orders[1]
+        with pytest.raises(RequestError, match="the loader was iterated again"):
+            next(batches)
+
+
+@pytest.mark.parametrize("batches", [3, 13])
+def test_a_loaded_state_is_gone_on_with_in_its_epoch_and_the_one_that_follows_its_end(
+    shuffled: Shuffled, batches: int
+) -> None:
+    with shuffled.reader() as reader:
+        passes = Passes(reader)
+        passes.set_epoch(2)
+        taken = passes.start(8)
+        first = ids(next(taken) for _ in range(batches))
+        assert passes.is_over is (batches == 13)
+        state = passes.state_dict()
+    following = 3 if batches == 13 else 2
+    with shuffled.reader() as reader:
+        passes = Passes(reader)
+        reader.load_state_dict(state)
+        passes.set_epoch(following)
+        rest = ids(passes.start(8))
+        assert (first + rest if following == 2 else rest) == shuffled.epoch(following)
+    with shuffled.reader() as reader:  # of any other epoch nothing of the state is left
+        passes = Passes(reader)
+        reader.load_state_dict(state)
+        passes.set_epoch(4)
+        assert ids(passes.start(8)) == shuffled.epoch(4)
+
+
+def test_who_counts_epochs_must_not_be_given_two_for_one(shuffled: Shuffled) -> None:
+    with shuffled.reader(num_epochs=2) as reader, pytest.raises(RequestError, match=r"write make_reader\(…, num_epoch"):
+        Passes(reader).set_epoch(0)
+    with shuffled.reader() as reader, pytest.raises(RequestError, match="epoch=-1"):
+        Passes(reader).set_epoch(-1)
+    with shuffled.reader(num_epochs=None) as reader:  # for who stops after some steps
+        passes = Passes(reader)
+        passes.set_epoch(1)
+        assert ids(itertools.islice(passes.start(8), 13)) == shuffled.epoch(1)
+        assert not passes.is_over

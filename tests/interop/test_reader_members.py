@@ -52,9 +52,16 @@ def test_a_stopped_reader_says_so(url: str) -> None:
 
 def test_diagnostics_may_be_asked_for_at_any_time(url: str) -> None:
     with petastore.make_reader(url, workers_count=2) as reader:
-        assert reader.diagnostics == {"waited_s": 0.0, "workers": 2}
+        petastorms = dict.fromkeys(("output_queue_size", "items_produced", "items_consumed", "items_inprocess"), 0)
+        assert reader.diagnostics == {"waited_s": 0.0, "workers": 2, **petastorms}
         next(reader)
-        assert reader.diagnostics["waited_s"] > 0
+        found = reader.diagnostics
+        assert found["waited_s"] > 0
+        assert found["items_produced"] - found["output_queue_size"] == found["items_consumed"] >= 1
+        assert found["items_inprocess"] >= 0
+        assert len(list(reader)) == 9
+        found = reader.diagnostics
+        assert (found["items_produced"], found["items_inprocess"]) == (found["items_consumed"], 0)
     assert reader.diagnostics["workers"] == 2
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import re
 import subprocess
 import sys
 import uuid
@@ -96,17 +98,31 @@ def test_a_second_pass_needs_no_storage(pool: Any, remote: Remote) -> None:
     assert found["cache_bytes_read"] == found["cache_bytes_written"] > 8 * 2 * sum(ROWS)
 
 
+def asked_for(heads: list[str]) -> tuple[list[str], list[tuple[str, int, int]]]:
+    """Requests for files, sorted: those for versions and ends, and the file, first byte and stop of all others.
+
+    Of ends as many bytes are asked for as files are known to need by then.
+    """
+    found = [re.fullmatch(r"(GET \S+) \S+ bytes=(\d+)-(\d+)", head) for head in heads]
+    ranges = [(one[1], int(one[2]), int(one[3]) + 1) for one in found if one is not None]
+    others = [head.partition(" bytes=")[0] for head, one in zip(heads, found, strict=True) if one is None]
+    return sorted(others), sorted(ranges)
+
+
 def test_epochs_ask_for_each_file_once_and_for_each_byte_once(remote: Remote) -> None:
-    counted = []
-    # Who opens files for the first time does not know yet how long their footers are.
-    for epochs, cache in ((1, "first"), (1, "a"), (4, "b")):
+    others, sums = [], []
+    for epochs, cache in ((1, "a"), (4, "b")):
         remote.proxy.begin(Faults())
-        # Threads that begin a file together may each look for its version.
         asked = {"reader_pool_type": "dummy", "cache_location": remote.cache / cache}
         with remote.reader(num_epochs=epochs, **asked) as reader:
             assert len(rows_of(reader)) == epochs * sum(ROWS)
-        counted.append((remote.proxy.counted.requests, remote.proxy.counted.bytes))
-    assert counted[1] == counted[2]
+        heads, ranges = asked_for(remote.proxy.counted.heads)
+        for (file, _, stop), (next_file, first, _) in itertools.pairwise(ranges):
+            assert file != next_file or stop <= first, "a byte was asked for twice"
+        others.append(heads)
+        sums.append(sum(stop - first for _, first, stop in ranges))
+    assert others[0] == others[1]
+    assert sums[0] == sums[1] > 8 * sum(ROWS)
 
 
 def test_another_reader_finds_what_one_has_kept(remote: Remote) -> None:
@@ -203,19 +219,22 @@ def test_damaged_entries_are_fetched_again(remote: Remote) -> None:
 
 
 def test_each_of_500_wrong_bytes_is_found_and_counted(remote: Remote) -> None:
-    chance, done = np.random.default_rng(11), 0
-    with remote.reader(reader_pool_type="dummy") as reader:
+    chance, done, found = np.random.default_rng(11), 0, 0
+    with remote.reader() as reader:
         rows_of(reader)
-        while done < 500:
-            for path in remote.entries:
-                whole = bytearray(path.read_bytes())
-                whole[chance.integers(len(whole))] ^= chance.integers(1, 256)
-                path.write_bytes(whole)
-                done += 1
+    while done < 500:
+        for path in remote.entries:
+            whole = bytearray(path.read_bytes())
+            whole[chance.integers(len(whole))] ^= chance.integers(1, 256)
+            path.write_bytes(whole)
+            done += 1
+        with remote.reader(reader_pool_type="dummy") as reader:  # which needs the footers, too
             assert rows_of(reader) == rows_from()
-            assert reader.diagnostics["cache_damaged"] == done
-        remote.proxy.close()
-        assert rows_of(reader) == rows_from()  # all of it is right again
+            found += reader.diagnostics["cache_damaged"] + reader.diagnostics["footer_damaged"]
+            assert found == done
+            if done >= 500:
+                remote.proxy.close()
+                assert rows_of(reader) == rows_from()  # all of it is right again
 
 
 def test_of_datasets_that_follow_each_other_at_one_path_no_row_is_of_an_older_one(remote: Remote) -> None:

@@ -121,12 +121,23 @@ def test_text_with_dimensions_is_not_fixed_and_text_alone_is() -> None:
 def test_every_part_of_a_field_counts_for_equality() -> None:
     fields = [
         UnischemaField("x", "int32"), UnischemaField("y", "int32"), UnischemaField("x", "int64"),
-        UnischemaField("x", "int32", (2,)), UnischemaField("x", "int32", (), ScalarCodec("int")),
+        UnischemaField("x", "int32", (2,)), UnischemaField("x", "int32", (2,), NdarrayCodec()),
         UnischemaField("x", "int32", (), ScalarCodec("bigint")), UnischemaField("x", "int32", (), None, True),
     ]  # fmt: skip
     assert len(set(fields)) == len(fields)
     assert fields == pickle.loads(pickle.dumps(fields))  # noqa: S301 - our own bytes
     assert fields[0] != "x"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "spark_type"),
+    [("int32", "int"), ("uint8", "smallint"), (np.str_, "string"), ("float64", "double"), (bool, "boolean")],
+)
+def test_a_codec_that_a_field_has_anyway_may_be_named_or_not(dtype: Any, spark_type: str) -> None:
+    said, unsaid = UnischemaField("x", dtype, (), ScalarCodec(spark_type)), UnischemaField("x", dtype)
+    assert said == unsaid
+    assert hash(said) == hash(unsaid)
+    assert UnischemaField("x", np.str_, (), ScalarCodec("varchar(9)")) != UnischemaField("x", np.str_)
 
 
 def test_a_field_is_frozen() -> None:

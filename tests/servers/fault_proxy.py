@@ -60,6 +60,14 @@ class Faults:
     hangs: float = 0.0
     """No answer comes."""
 
+    delayed: float = 0.0
+    """The answer begins later, by `delay_s`."""
+
+    delay_s: float = 2.0
+
+    most_per_s: float = 0.0
+    """Requests a second, and a tenth of that at once; what is more is answered with 503 SlowDown. 0 is any number."""
+
     seed: int = 0
 
 
@@ -93,6 +101,7 @@ class FaultProxy(Listener):
         self._asked: collections.Counter[str] = collections.Counter()
         self._counting = threading.Lock()
         self._free_at = 0.0
+        self._room = self._filled_at = 0.0
         self._closing = threading.Event()
         super().__init__()
 
@@ -120,7 +129,8 @@ class FaultProxy(Listener):
                     if head is None:
                         return
                     fault = self._fault(head)
-                    if self.faults.latency_s and self._closing.wait(self.faults.latency_s):
+                    wait_s = self.faults.latency_s + (self.faults.delay_s if fault == "delayed" else 0.0)
+                    if wait_s and self._closing.wait(wait_s):
                         return
                     if fault == "hangs":
                         self._closing.wait()
@@ -145,14 +155,30 @@ class FaultProxy(Listener):
             self.counted.heads.append(key)
             self._asked[key] += 1
             text = f"{faults.seed} {key} {self._asked[key]}"
+            if not self._has_time():
+                self.counted.faults["throttled"] += 1
+                return "throttled"
         chance = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big") / 2**48
-        for name in ("throttled", "failed", "reset", "truncated", "cut", "flipped", "wrong_etag", "hangs"):
+        for name in ("throttled", "failed", "reset", "truncated", "cut", "flipped", "wrong_etag", "hangs", "delayed"):
             chance -= getattr(faults, name)
             if chance < 0:
                 with self._counting:
                     self.counted.faults[name] += 1
                 return name
         return ""
+
+    def _has_time(self) -> bool:
+        """Whether a request is not one too many a second; with the lock."""
+        most = self.faults.most_per_s
+        if not most:
+            return True
+        now = time.monotonic()
+        self._room = min(self._room + (now - self._filled_at) * most, max(most / 10, 1.0))
+        self._filled_at = now
+        if self._room < 1:
+            return False
+        self._room -= 1
+        return True
 
     def _answer(
         self, connection: socket.socket, server: socket.socket, answer: Head, behind: bytes, fault: str, asked: Head

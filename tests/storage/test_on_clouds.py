@@ -88,6 +88,24 @@ def test_ranges_are_asked_for_by_obstore_and_of_one_version(cloud: Cloud) -> Non
         fetcher.close()
 
 
+def test_footers_are_kept_by_what_the_listing_calls_a_version(cloud: Cloud, tmp_path: Path) -> None:
+    write(cloud, "data/bare", mode="overwrite", rows_per_file=ROWS // 4)
+    location = open_location(f"{cloud.scheme}://data/bare", storage_options=dict(cloud.options))
+    location.store.rm(f"{location.root}/_petastore", recursive=True)
+    location.store.invalidate_cache()
+    for misses in (4, 0):
+        with petastore.make_reader(
+            location.url,
+            storage_options=dict(cloud.options),
+            cache_type="local-disk",
+            cache_location=tmp_path,
+            cache_size_limit=1 << 26,
+        ) as reader:
+            assert sorted(row.id for row in reader) == list(range(ROWS))
+            found = reader.diagnostics
+        assert (found["footer_misses"], found["footer_hits"]) == (misses, 4 - misses)
+
+
 def refused(cloud: Cloud, place: str, options: Any, storage_timeout: float = 60) -> StorageError:
     with pytest.raises(StorageError) as raised:
         petastore.open_dataset(

@@ -250,7 +250,10 @@ def test_an_error_is_that_of_a_thread_with_the_workers_traceback(url: str) -> No
     for pool in ("thread", "process"):
         with (
             petastore.make_reader(
-                url, reader_pool_type=pool, shuffle_row_groups=False, transform_spec=TransformSpec(sent.fails_from_30)
+                url,
+                reader_pool_type=pool,
+                shuffle_row_groups=False,
+                transform_spec=TransformSpec(sent.fails_from_30, edit_fields=[]),
             ) as reader,
             pytest.raises(TransformError) as caught,
         ):
@@ -330,7 +333,7 @@ def begin_to_sleep(url: str, mark: Path) -> tuple[Any, Any]:
     """A reader whose two workers are at a call that takes ten minutes, and the thread that waits for it."""
     raised: list[BaseException] = []
     reader = petastore.make_reader(
-        url, reader_pool_type="process", workers_count=2, transform_spec=TransformSpec(sent.sleeps)
+        url, reader_pool_type="process", workers_count=2, transform_spec=TransformSpec(sent.sleeps, edit_fields=[])
     )
 
     def consume() -> None:
@@ -373,7 +376,7 @@ def test_stop_wakes_who_waits_and_join_ends_calls_that_take_too_long(url: str, m
 
 @pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
 def test_a_function_that_calls_sys_exit_is_an_error_of_the_transform_and_ends_nothing(url: str, pool: PoolType) -> None:
-    spec = TransformSpec(sent.exits_politely)
+    spec = TransformSpec(sent.exits_politely, edit_fields=[])
     with (
         petastore.make_reader(url, reader_pool_type=pool, workers_count=2, transform_spec=spec) as reader,
         pytest.raises(TransformError, match="exits_politely raised SystemExit: 4"),
@@ -388,7 +391,7 @@ def test_a_predicate_that_calls_sys_exit_is_an_error_of_the_transform(url: str, 
 
 
 def test_after_a_worker_died_the_next_pass_has_new_ones(url: str, mark: Path) -> None:
-    spec = TransformSpec(sent.exits_once)
+    spec = TransformSpec(sent.exits_once, edit_fields=[])
     with petastore.make_reader(url, reader_pool_type="process", workers_count=2, transform_spec=spec) as reader:
         with pytest.raises(WorkerError):
             list(reader)
@@ -728,7 +731,8 @@ def test_workers_end_by_themselves_when_their_parent_is_killed(url: str, mark: P
     program = (
         "import sys, petastore\nfrom petastore import TransformSpec\n"
         "from tests.readers.transforms_to_send import sleeps\n"
-        "next(petastore.make_reader(sys.argv[1], ['id'], 'process', 2, transform_spec=TransformSpec(sleeps)))\n"
+        "spec = TransformSpec(sleeps, edit_fields=[])\n"
+        "next(petastore.make_reader(sys.argv[1], ['id'], 'process', 2, transform_spec=spec))\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program, url], cwd=repository)
     wait_until(lambda: len(busy_workers(mark)) == 2)

@@ -16,7 +16,17 @@ except ImportError:
     raise MissingExtraError("petastore.adapters.tensorflow", package="tensorflow", extra="tf") from None
 
 from petastore.adapters.tensorflow.dataset import make_tf_dataset
+from petastore.adapters.tensorflow.dataset_fn import DatasetFunction, make_tf_dataset_fn
 from petastore.adapters.tensorflow.petastorm import tensors_of_next, with_signed_integers
+from petastore.adapters.tensorflow.reader_state import ReaderState
 from petastore.adapters.tensorflow.received import state_after
 
-__all__ = ["make_tf_dataset", "state_after", "tensors_of_next", "with_signed_integers"]
+__all__ = [
+    "DatasetFunction",
+    "ReaderState",
+    "make_tf_dataset",
+    "make_tf_dataset_fn",
+    "state_after",
+    "tensors_of_next",
+    "with_signed_integers",
+]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import tensorflow as tf
 
+from petastore.adapters.journal import forgotten, noted
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
 from petastore.adapters.ragged import Padded, forms_of, refuse_ragged_windows
@@ -15,10 +17,9 @@ from petastore.adapters.runs import Run, runs_of
 from petastore.adapters.tensorflow.columns import columns_of_field
 from petastore.adapters.tensorflow.crossing import Crossing, written_for_graphs
 from petastore.adapters.tensorflow.quick_iterator import iterated_quickly
-from petastore.adapters.tensorflow.received import forgotten, noted
 from petastore.adapters.tensorflow.tensor_column import TensorColumn
+from petastore.adapters.tensorflow.whole_passes import whole_passes
 from petastore.errors import RequestError
-from petastore.plan.cursor import Cursor
 from petastore.plan.request import Tail
 from petastore.readers.assembly.assemble import VALID_COLUMN
 from petastore.readers.reader import Reader
@@ -49,11 +50,11 @@ def make_tf_dataset(
     """The reader's rows or batches as a `tf.data.Dataset` of dicts from column name to tensor.
 
     One iteration gives all epochs of the reader; each further one (`repeat()`, the next epoch of `fit`) starts again
-    from the first row. Two iterations at once end the older one with an error. `cardinality()` is known, unless the
-    reader does not stand at its beginning (load a state before the dataset is made). A dataset of a sharded reader has
-    its auto-sharding set to OFF: TensorFlow would shard what is sharded already, and drop most of it without a word.
-    The prefetch that TensorFlow adds unasked is off too, since the reader works ahead by itself: after a `map` that
-    takes time, add `prefetch` yourself. `state_after` says where training stands.
+    from the first row. Two iterations at once end the older one with an error. `cardinality()` is that of a whole
+    iteration; the one that goes on from a state gives what is left. A dataset of a sharded reader has its auto-sharding
+    set to OFF: TensorFlow would shard what is sharded already, and drop most of it without a word. The prefetch that
+    TensorFlow adds unasked is off too, since the reader works ahead by itself: after a `map` that takes time, add
+    `prefetch` yourself. `state_after` says where training stands.
 
     ```text
     field                            batches                                rows
@@ -85,8 +86,8 @@ def make_tf_dataset(
         A `tf.data.Dataset`. It lives in this process: datasets made from Python cannot be sent to a tf.data service.
 
     Raises:
-        RequestError: A column is of a type that TensorFlow does not have, `batch_size` is no number of rows, or
-            `ragged` or `nulls` cannot be.
+        RequestError: A column is of a type that TensorFlow does not have, `batch_size` is no number of rows, `ragged`
+            or `nulls` cannot be, or a `keras.distribution` that is set would shard once more, or have other parts.
 
     Example:
         >>> import petastore, tempfile
@@ -115,17 +116,12 @@ def make_tf_dataset(
             field, form=forms.get(field.name), null=filled.get(field.name), rows=batch_size is None
         )
     ]
+    _refuse_what_keras_would_shard(reader, batch_size)
     passes = Passes(reader)
     if batch_size is None:
-        dataset = _rows(lambda: _runs_of_rows(reader, passes), columns, reader.stacked_columns)
-        elements_per_epoch = reader.num_rows
+        dataset = _rows(reader, passes, columns)
     else:
-        dataset = _batches(lambda: noted(reader, passes, int(batch_size)), columns, reader.stacked_columns)
-        elements_per_epoch = reader.steps_per_epoch(int(batch_size))
-    begins_at_the_beginning = reader.cursor == Cursor() or reader.last_row_consumed
-    if begins_at_the_beginning:
-        elements = tf.data.INFINITE_CARDINALITY if reader.num_epochs is None else elements_per_epoch * reader.num_epochs
-        dataset = dataset.apply(tf.data.experimental.assert_cardinality(elements))
+        dataset = _batches(reader, passes, int(batch_size), columns)
     options = tf.data.Options()
     # The reader works ahead in threads of its own: another hand-over for each batch would only cost.
     options.experimental_optimization.inject_prefetch = False
@@ -134,13 +130,31 @@ def make_tf_dataset(
     return iterated_quickly(dataset.with_options(options))
 
 
-def _batches(batches: Callable[[], Iterator[Any]], columns: list[TensorColumn], stacks: Any) -> Any:
+def _refuse_what_keras_would_shard(reader: Any, batch_size: int | None) -> None:
+    """Asks Keras, if the program has it, whether it distributes data in a way that does not go with the reader."""
+    if hasattr(sys.modules.get("keras"), "distribution"):  # Keras 3
+        from petastore.adapters.keras.distribution import refuse_other_shards
+
+        refuse_other_shards(reader, batch_size, is_tf_dataset=True)
+
+
+def _batches(reader: Any, passes: Passes, batch_size: int, columns: list[TensorColumn]) -> Any:
     """A dataset of batches."""
-    crossing = Crossing(columns, stacks)
-    if all(column.is_dense for column in columns):
-        return crossing.dataset(lambda: runs_of(batches(), most=_BATCHES_A_CALL), _cut)
-    # What a batch has in its other columns depends on all of its rows.
-    return crossing.dataset(lambda: runs_of(batches(), most=1), lambda _, run: tf.data.Dataset.from_tensors(run))
+    crossing = Crossing(columns, reader.stacked_columns)
+    # What a batch has in columns that are not dense depends on all of its rows.
+    are_dense = all(column.is_dense for column in columns)
+    most, cut = (_BATCHES_A_CALL, _cut) if are_dense else (1, lambda _, run: tf.data.Dataset.from_tensors(run))
+    return whole_passes(
+        lambda runs: crossing.dataset(runs, cut),
+        lambda: runs_of(noted(reader, passes, batch_size), most=most),
+        elements=_of_pass(reader, reader.steps_per_epoch(batch_size)),
+        count=lambda run: len(run.sizes),
+    )
+
+
+def _of_pass(reader: Any, elements: int) -> int | None:
+    """What a pass gives, told what an epoch does; None is without end."""
+    return None if reader.num_epochs is None else elements * reader.num_epochs
 
 
 def _cut(sizes: Any, columns: Any) -> Any:
@@ -166,9 +180,15 @@ def _rebatched(dataset: Any, sizes: Any) -> Any:
     return tf.data.experimental.from_variant(variant, element_spec)
 
 
-def _rows(runs: Callable[[], Iterator[Run]], columns: list[TensorColumn], stacks: Any) -> Any:
+def _rows(reader: Any, passes: Passes, columns: list[TensorColumn]) -> Any:
     """A dataset of rows."""
-    rows = Crossing(columns, stacks).dataset(runs, lambda _, run: tf.data.Dataset.from_tensors(run).unbatch())
+    crossing = Crossing(columns, reader.stacked_columns)
+    rows = whole_passes(
+        lambda runs: crossing.dataset(runs, lambda _, run: tf.data.Dataset.from_tensors(run).unbatch()),
+        lambda: _runs_of_rows(reader, passes),
+        elements=_of_pass(reader, reader.num_rows),
+        count=lambda run: sum(run.sizes),
+    )
     finish = {column.name: column.finish_row for column in columns if column.finish_row is not None}
     if not finish:
         return rows

@@ -1,20 +1,14 @@
-"""What the iteration under way of each reader was given, and the state after as much of it as training has had."""
+"""The state after as much of the iteration under way as training has had."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator
 from typing import Any
 
-from petastore.adapters.passes import Passes
-from petastore.adapters.runs import Handed
+from petastore.adapters.journal import journal_of
 from petastore.plan.request import whole_number
 from petastore.plan.state import dump_state
 
-__all__ = ["forgotten", "noted", "state_after"]
-
-_handed: weakref.WeakKeyDictionary[Any, Handed] = weakref.WeakKeyDictionary()
-"""Of each reader: what the iteration under way was given."""
+__all__ = ["state_after"]
 
 
 def state_after(reader: Any, batches: int) -> dict[str, Any]:
@@ -50,15 +44,4 @@ def state_after(reader: Any, batches: int) -> dict[str, Any]:
         [[6, 7, 8], [9]]
     """
     batches = whole_number(batches, name="batches", least=1)
-    return dump_state(reader.plan, _handed.get(reader, Handed()).cursor_after(batches))
-
-
-def noted(reader: Any, passes: Passes, batch_size: int) -> Iterator[Any]:
-    """The batches of a new pass over a reader, each written down as it goes by."""
-    handed = _handed[reader] = Handed()
-    return handed.noted(passes.start(batch_size))
-
-
-def forgotten(reader: Any) -> None:
-    """From now on no state is known of the reader: what it gives is not counted."""
-    _handed.pop(reader, None)
+    return dump_state(reader.plan, journal_of(reader).newest.cursor_after(batches))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.utils.data
 
+from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.map_dataset import MapDataset
 from petastore.adapters.torch.sampling_pass import (
     Pass,
@@ -27,7 +28,7 @@ from petastore.plan.sharing.worker_state import dump_place, resume_place
 __all__ = ["BlockSampler"]
 
 
-class BlockSampler(torch.utils.data.Sampler[Any]):
+class BlockSampler(torch.utils.data.DistributedSampler[Any]):
     """An order over the rows of a `MapDataset` that is kind to row groups: petastore's own, as row numbers.
 
     Rows are shuffled well, from as many row groups at a time as half the dataset's `cache_bytes` holds, and each row
@@ -37,6 +38,9 @@ class BlockSampler(torch.utils.data.Sampler[Any]):
     num_workers=4), num_workers=4)`. That is the way to go where there are worker processes or ranks, since only then
     can each worker have row groups of its own (torch deals batches to workers in turns, and every worker has a cache of
     its own) and each rank the same number of batches. Without one it gives single rows, as a `sampler=`.
+
+    It is a DistributedSampler, so that trainers which give ranks one of torch's leave a `sampler=` of this kind alone,
+    and tell it epochs. Accelerate's `prepare` would pick from its batches all the same, which is refused for a shard.
 
     Each pass has another order: epoch 0, 1, 2, … A pass that was left early is not gone on with, but by
     `load_state_dict`.
@@ -93,6 +97,8 @@ class BlockSampler(torch.utils.data.Sampler[Any]):
                 "num_workers needs a batch_size: torch deals whole batches to its workers; use "
                 "DataLoader(dataset, batch_sampler=BlockSampler(dataset, batch_size=…, num_workers=…))"
             )
+        shard = shard_of_this_process(num_replicas, rank)
+        super().__init__(dataset, shard.count, shard.index, shuffle, seed)
         tail = Tail.parse(tail)
         if tail is Tail.PAD:
             raise RequestError("tail='pad' marks repeats in a column, and a sampler has none; use 'even' or 'wrap'")
@@ -103,7 +109,7 @@ class BlockSampler(torch.utils.data.Sampler[Any]):
             dataset.rows.rows,
             shuffle=shuffle,
             seed=seed,
-            shard=shard_of_this_process(num_replicas, rank),
+            shard=shard,
             tail=tail,
             workers=self._workers,
             shuffle_memory=whole_number(shuffle_memory, name="shuffle_memory", least=0),
@@ -118,6 +124,8 @@ class BlockSampler(torch.utils.data.Sampler[Any]):
         return self._steps
 
     def __iter__(self) -> Iterator[Any]:
+        if self._plan.request.shard.count > 1:
+            refuse_dealing_out(self, self._plan.request.shard)
         if not self._pass.is_loaded:
             # The epoch under way if nothing of it was taken, else the next one.
             self._pass = Pass(beginning(self._pass.begin.epoch + (self._pass.given > 0)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,8 +16,10 @@ from typing_extensions import TypeVar  # torch brings it; of Python's own, defau
 
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
+from petastore.adapters.torch.accelerated import device_of_accelerate, noted_by_accelerate, refuse_an_unsharded_loader
 from petastore.adapters.torch.device import Carrier, device_of
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
+from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import decimal_friendly_collate, rows_as_dicts
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.dataset import Dataset
@@ -48,6 +51,7 @@ _WHY_NOT: Final[Mapping[str, str]] = {
     "batch_sampler": "rows are chosen by the reader; use cur_shard and shard_count of make_reader",
     "drop_last": "the last batch belongs to the reader, which keeps all ranks equal; ask make_reader for tail='drop'",
     "pin_memory_device": "torch pins for its current accelerator",
+    "dataset": "the reader is the dataset",
 }
 """Options of torch's DataLoader that have no meaning here, and what to do instead."""
 
@@ -68,6 +72,7 @@ class TorchOptions(TypedDict, total=False):
     drop_last: bool
     pin_memory_device: str
     in_order: bool
+    dataset: torch.utils.data.Dataset[Any]
 
 
 class LoaderOptions(TorchOptions, total=False):
@@ -85,6 +90,11 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
     A real `torch.utils.data.DataLoader`, for code that asks. One `for` gives all epochs of the reader; the next `for`
     starts again from the first row, also after a `break`, unless `load_state_dict` came in between. Two loops at once
     over one loader end the older one with a `RequestError`. Use it from one thread at a time.
+
+    Trainers may drive it. Lightning calls `loader.sampler.set_epoch` before each epoch, and keeps the loader's state in
+    its checkpoints. Accelerate's `prepare` leaves it as it is: it has the rows of its rank already, gives batches on
+    the device where Accelerate has one, says when `accumulate` is to step with the last batch, and its state is in
+    `save_state`. What would deal out the rows of a shard once more is refused.
 
     ```text
     column                                   in the batch
@@ -162,6 +172,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         _refuse_options(torch_options, reader)
         self.device = device_of(device)
         """Where tensors arrive; None is the reader's memory."""
+        self.ragged, self.nulls = ragged, nulls  # who makes a loader like this one anew looks for them
         refuse_dtypes(reader)
         if shuffling_queue_capacity:
             warnings.warn(
@@ -179,6 +190,8 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
             pin_memory=pin_memory,
             drop_last=reader.plan.request.tail is Tail.DROP,
         )
+        # torch gives loaders of iterable datasets a sampler of its own, and lets nobody else's in.
+        vars(self)["sampler"] = _ToldEpochs(passes)
         whole_columns = collate_fn is None or collate_fn is decimal_friendly_collate
         forms = ragged_columns(reader, ragged)
         if forms and not whole_columns:
@@ -189,6 +202,8 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         make: Callable[[Any], Any] = BatchTensors(forms, filled) if whole_columns else self._collated_rows
         self._passes, self._make = passes, make
         self._carrier = None if self.device is None else Carrier(self.device)
+        self._ranks_known = ranks_known()
+        self._is_accelerated = False
 
     def __len__(self) -> int:
         """Batches of one whole `for`, all epochs, on this rank; the same on every rank.
@@ -199,6 +214,11 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         return self.reader.steps_per_epoch(int(self.batch_size or 1)) * epochs_of(self.reader.num_epochs)
 
     def __iter__(self) -> Iterator[Made]:  # type: ignore[override]
+        warn_of_ranks_since(self._ranks_known, self.reader.plan.request.shard)
+        batches = self._batches_of_a_pass()
+        return noted_by_accelerate(batches, lambda: self._passes.is_over) if self._is_accelerated else batches
+
+    def _batches_of_a_pass(self) -> Iterator[Made]:
         batch_size = int(self.batch_size or 1)
         carrier, make = self._carrier, self._make
         if carrier is not None:
@@ -212,6 +232,39 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         """A loader of torch that does nothing but pin."""
         batches = _Batches(self._passes, batch_size)
         return torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=self._make, pin_memory=True)
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next `for` begins with this epoch, or where a state was loaded if that is in this epoch.
+
+        There is no need to call it: epochs count on through the loops. It is what trainers call that count epochs
+        themselves, and for beginning with a later epoch without a state. Every rank calls it alike.
+
+        Raises:
+            RequestError: The reader gives several epochs in one `for`, which the caller would take for one; or it is no
+                number of an epoch.
+        """
+        self._passes.set_epoch(epoch)
+
+    use_stateful_dataloader = True
+    """That Accelerate's `save_state` and `load_state` keep the state of this loader, too."""
+
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        """What Accelerate's `prepare` asks: this loader has the rows of its rank, and nobody is to pick from them.
+
+        Raises:
+            RequestError: Accelerate has several processes, and the reader is not sharded.
+        """
+        refuse_an_unsharded_loader(self.reader.plan.request.shard)
+        self._is_accelerated = True
+        device = device_of_accelerate()
+        if self.device is None and device is not None:
+            self.device, self._carrier = device, Carrier(device)
+        return True
+
+    @_is_accelerate_prepared.setter
+    def _is_accelerate_prepared(self, is_prepared: bool) -> None:
+        self._is_accelerated = is_prepared
 
     def state_dict(self) -> dict[str, Any]:
         """Where training stands: after the last batch that was handed out. Small, JSON, and the same on every rank."""
@@ -258,6 +311,10 @@ class _Rows(torch.utils.data.IterableDataset[Any]):
         self._passes = passes
         self._batch_size = batch_size
 
+    def is_of(self, reader: Any) -> bool:
+        """Whether these are the rows of this reader."""
+        return self._reader is reader
+
     def __len__(self) -> int:
         """Rows of one pass, all epochs, on this rank."""
         return int(self._reader.plan.rows_per_epoch(self._batch_size)) * epochs_of(self._reader.num_epochs)
@@ -265,8 +322,29 @@ class _Rows(torch.utils.data.IterableDataset[Any]):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         if torch.utils.data.get_worker_info() is not None:
             raise RequestError(f"num_workers is not 0: {_WORKERS_BELONG_TO_THE_READER}")
+        shard = self._reader.plan.request.shard
+        if shard.count > 1:
+            raise RequestError(
+                f"somebody iterates `loader.dataset`, rows of shard {shard.index} of {shard.count}, in the loader's "
+                "place, as one does who deals them out among ranks once more, or skips some. Iterate the loader "
+                "itself, go on by its load_state_dict, and take rows from the reader"
+            )
         for batch in self._passes.start(self._batch_size):
             yield from rows_as_dicts(batch)
+
+
+class _ToldEpochs(torch.utils.data.Sampler[None]):
+    """`loader.sampler`: samples nothing, but trainers tell epochs to a loader's sampler."""
+
+    def __init__(self, passes: Passes) -> None:
+        self._passes = passes
+
+    def __iter__(self) -> Iterator[None]:
+        return itertools.repeat(None)
+
+    def set_epoch(self, epoch: int) -> None:
+        """As `DataLoader.set_epoch`."""
+        self._passes.set_epoch(epoch)
 
 
 def epochs_of(num_epochs: int | None) -> int:
@@ -290,6 +368,8 @@ def _refuse_options(options: TorchOptions, reader: Reader) -> None:
     for option, value in options.items():
         if option == "in_order":
             continue  # it lets torch's worker processes overtake each other, and there are none
+        if option == "dataset" and isinstance(value, _Rows) and value.is_of(reader):
+            continue  # from who makes a loader like this one anew, as Lightning does for `predict`
         if option not in _WHY_NOT:
             raise TypeError(f"DataLoader has no option {option!r}")
         if value and option not in kept_by_the_reader:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,19 +11,32 @@ import torch
 import torch.utils.data
 
 from petastore.adapters.nulls import Nulls, nulls_of_reader
+from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.loader import epochs_of
 from petastore.adapters.torch.map_dataset import opened_dataset
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
+from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import DecodedRows
 from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in, refuse_unequal_rows, worker_plan
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
+from petastore.distributed.asked import asked_shard
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.plan import Plan
-from petastore.plan.request import Fields, OrderAsk, PlanAsk, Reshuffle, Shard, Tail, TailWord, whole_number
+from petastore.plan.request import (
+    Fields,
+    OrderAsk,
+    PlanAsk,
+    Reshuffle,
+    Shard,
+    ShardWord,
+    Tail,
+    TailWord,
+    whole_number,
+)
 from petastore.plan.selection import Selection
 from petastore.plan.sharing.worker_state import dump_place, resume_place
 from petastore.plan.sharing.workers import WorkerPlan, with_lanes_for_workers
@@ -30,11 +44,15 @@ from petastore.plan.state import dump_state
 from petastore.readers.asked import Urls
 from petastore.readers.by_number.reopen import reopened
 from petastore.readers.reader import Reader
+from petastore.selecting.retired import frames_inside_petastore
 from petastore.transforming.transform import TransformSpec
 from petastore.work.thread import available_cpus
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
 __all__ = ["ReaderDataset"]
+
+_NEVER_BEGUN, _BEGUN, _TOLD = range(3)
+"""What became of the epoch: no `for` has begun; one has, and nobody said which epoch it is; somebody did."""
 
 
 class ReaderDataset(torch.utils.data.IterableDataset[Any]):
@@ -51,7 +69,10 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
     time, for equal arguments and equal `num_workers`.
 
     One `for` gives `num_epochs` epochs. Every `for` begins with the epoch that was set last by `set_epoch` (0 at
-    first): the order of a second `for` is another one only if it was called, as with torch's DistributedSampler.
+    first): the order of a second `for` is another one only if it was called, as with torch's DistributedSampler. If it
+    never was, and the order is shuffled, the second `for` warns. Lightning does not call it: torch's DataLoader has no
+    place where it could. Accelerate's `prepare` must not be given a loader of this dataset where there are several
+    processes, and is told so when it iterates it: it would deal out the rows of a rank once more.
 
     It follows torchdata's protocol for StatefulDataLoader; with torch's DataLoader and several workers, see
     `state_after`.
@@ -71,8 +92,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         block_rows: As in `make_reader`.
         reshuffle: As in `make_reader`.
         num_epochs: Epochs of one `for`; None is without end.
-        cur_shard: This rank, from 0; give it together with `shard_count`. Workers are not ranks.
-        shard_count: Ranks.
+        cur_shard: As in `make_reader`. Workers are not ranks.
+        shard_count: As in `make_reader`.
         tail: As in `make_reader`.
         decode: As in `make_reader`.
         transform_spec: A function from a row, as a dict, to a row, or of what `TransformSpec.takes` says. It must
@@ -114,7 +135,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         block_rows: int | None = None,
         reshuffle: Reshuffle | None = None,
         num_epochs: int | None = 1,
-        cur_shard: int | None = None,
+        cur_shard: int | Shard | ShardWord | None = None,
         shard_count: int | None = None,
         tail: TailWord | Tail = "even",
         decode: Mapping[str, ImageDecode] | None = None,
@@ -134,8 +155,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._shuffle_memory = shuffle_memory
         self._transform = transform_spec
         order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
-        shard = Shard.parse(cur_shard, shard_count)
-        ask = PlanAsk(schema_fields, order, shard, num_epochs, Tail.parse(tail))
+        ask = PlanAsk(schema_fields, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail))
         self.plan = self.dataset.planned(ask, selection)
         """What this rank reads, before it falls to workers."""
         if self.batch_size is None:
@@ -153,6 +173,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._pass: Pass | None = None
         # Persistent workers are told by shared memory: nothing else reaches them.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._told = torch.tensor([_NEVER_BEGUN]).share_memory_()  # type: ignore[no-untyped-call]
+        self._ranks_known = ranks_known()
 
     def _reader(self, dataset: Dataset, plan: Plan, *, threads: int) -> Reader:
         workers = dataclasses.replace(self._workers, count=threads)
@@ -168,10 +190,31 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         return each * epochs_of(self.plan.request.epochs)
 
     def __iter__(self) -> Iterator[Any]:
+        if torch.utils.data.get_worker_info() is None:
+            refuse_dealing_out(self, self.plan.request.shard)
+        if _this_worker().index == 0:
+            warn_of_ranks_since(self._ranks_known, self.plan.request.shard)
+            self._warn_of_one_order()
         if self._pass is None or not self._pass.is_loaded:
             self._pass = Pass(beginning(int(self._epoch[0])))
         self._pass.is_loaded = False
         return self._stream(_this_worker(), self._pass)
+
+    def _warn_of_one_order(self) -> None:
+        """Where a second `for` gives the first one's order, and nobody asked for that."""
+        order = self.plan.request.order
+        is_second = int(self._told[0]) == _BEGUN
+        if int(self._told[0]) == _NEVER_BEGUN:
+            self._told[0] = _BEGUN
+        if is_second and (order.shuffle_rows or order.shuffle_row_groups):
+            self._told[0] = _TOLD  # it was, now
+            warnings.warn(
+                "this for gives the rows in the same order as the last one, since nobody called set_epoch; call "
+                "dataset.set_epoch(epoch) before each for (in Lightning, on_train_epoch_start of the module is the "
+                "place), or ask for shuffle_row_groups=False if one order is meant",
+                UserWarning,
+                stacklevel=frames_inside_petastore() + 1,
+            )
 
     def _stream(self, worker: Shard, this_pass: Pass) -> Iterator[Any]:
         plan = self._plan_of(worker, this_pass.begin)
@@ -195,7 +238,12 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         """The next `for` begins with this epoch; or where a state was loaded, if that is in this epoch.
 
         To be called before each `for`, on every rank alike; persistent workers are told too.
+
+        Raises:
+            RequestError: Accelerate calls it, to deal out rows of this dataset among several processes.
         """
+        refuse_dealing_out(self, self.plan.request.shard)
+        self._told[0] = _TOLD
         self._pass = loaded_in(self._pass, epoch)
         self._epoch[0] = epoch
 
@@ -252,6 +300,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         request = dataclasses.replace(plan.request, chosen=plan.request.chosen - {"lanes"})
         self.plan = dataclasses.replace(plan, request=request)
         self._epoch[0] = begin.first_epoch
+        self._told[0] = _NEVER_BEGUN
         self._pass = Pass(begin, given, is_loaded=True)
 
 

@@ -50,6 +50,8 @@ def encode_scalar(field: UnischemaField, value: Any, stored: pa.DataType) -> Any
     if value is None:
         raise EncodeError("None was given to encode; a null is written by leaving the cell out", column=field.name)
     try:
+        if isinstance(value, str) and field.numpy_dtype is np.bytes_ and pa.types.is_string(stored):
+            value = _utf8(value)  # bytes that are stored as text: either is what the cell says
         return _stored(_declared(value, field), stored)
     except InexactError as problem:
         raise EncodeError(

@@ -260,6 +260,14 @@ class Mixture:
         """Rows that this rank gets in an epoch, repeats of `pad` and `wrap` included."""
         return sum(batches.rows_of(self.request.shard) for batches in self._lengths(batch_size))
 
+    def steps_left(self, batch_size: int, after: Cursor) -> int | None:
+        """Batches from a cursor to the end of its pass, the same on every rank; None where a pass has no end."""
+        if self.epochs is None or self.stop == "cycle":
+            return None
+        whole = after.first_epoch + self.epochs - after.epoch - 1
+        rest = self._epoch_batches(batch_size, after).steps
+        return 0 if whole < 0 else rest + whole * self.steps_per_epoch(batch_size)
+
     def for_shard(self, shard: Shard) -> Mixture:
         """The same mixture as another rank sees it."""
         return dataclasses.replace(self, sources=tuple(source.for_shard(shard) for source in self.sources))

@@ -21,6 +21,7 @@ from petastore.plan.request import whole_number
 from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit
 from petastore.readers.by_number.reopen import reopened
+from petastore.readers.execution.first_row import described
 from petastore.readers.loaded.recent_row_groups import CacheInfo, RecentRowGroups
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
@@ -81,16 +82,17 @@ class RandomAccess:
         """Bytes of row groups that are kept."""
         self.max_cell_bytes = Workers(max_cell_bytes=max_cell_bytes).max_cell_bytes
         """Bytes that one cell may take once decoded; None is no limit."""
-        self._transform = transform
         self._view = Unischema(f"{dataset.schema.name}_view", fields)
-        self.schema = self._view if transform is None else transform_schema(self._view, transform)
-        """What comes out: the fields after selection and transform."""
         refuse_large_fields(self._view, self.max_cell_bytes)
         if selection is not None and len(selection.counts) != dataset.inventory.num_row_groups:
             raise RequestError(
                 f"the selection speaks of {len(selection.counts):,} row groups, but {dataset.url} has "
                 f"{dataset.inventory.num_row_groups:,}; it was made for another dataset, or another version of it"
             )
+        workers = Workers("dummy", max_cell_bytes=self.max_cell_bytes)
+        self._transform = described(transform, dataset, selection, self._view, workers=workers, batched=False)
+        self.schema = self._view if self._transform is None else transform_schema(self._view, self._transform)
+        """What comes out: the fields after selection and transform."""
         # stops: (groups,) number of the first row after each row group
         self._stops = np.cumsum(self.rows)
         self._partition_values = dataset.partition_values(tuple(self._view.fields))

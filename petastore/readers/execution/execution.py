@@ -18,6 +18,7 @@ from petastore.plan.request import Tail
 from petastore.plan.windows.ngram import NGram
 from petastore.plan.windows.windows import Windows
 from petastore.readers.assembly.assemble import VALID_COLUMN, Assembles
+from petastore.readers.execution.counts import counts_of
 from petastore.readers.execution.functions import Functions
 from petastore.readers.execution.handing_out import HandingOut
 from petastore.readers.loaded.footprint import Footprint
@@ -115,6 +116,10 @@ class Execution:
     def on(self, plan: AnyPlan) -> Execution:
         """The same of another plan of the same rows: of another rank, or one that goes on where a state was taken."""
         return dataclasses.replace(self, plan=plan)
+
+    def counts(self) -> dict[str, int]:
+        """What was counted so far while its files were read; see `Reader.diagnostics`."""
+        return counts_of(self.source.datasets)
 
     def refuse_what_cannot_be(self) -> None:
         """Looks at what no stage can see by itself.

@@ -12,20 +12,20 @@ import itertools
 import operator
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.decoding.decode import Decoded
-from petastore.errors import ReaderClosedError
+from petastore.errors import ReaderClosedError, RequestError
 from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Span
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Batch
 
-__all__ = ["Handout", "Shared", "batches_of", "rows_of", "windows_of"]
+__all__ = ["Handout", "Shared", "batches_of", "none_by_number", "rows_of", "windows_of"]
 
 _Item = TypeVar("_Item")
 
@@ -169,3 +169,16 @@ class Shared(Iterator[_Item]):
             self.at_hand = iter(())
             if self._handouts is not None:
                 self._handouts.close()
+
+
+def none_by_number(reader: object, row: object) -> NoReturn:  # noqa: ARG001 - it is a method of the reader's
+    """There is no row by number: rows are handed out in the order of the plan.
+
+    Raises:
+        RequestError: Always; it says what to write.
+    """
+    raise RequestError(
+        "a reader gives rows in its order, and none by number. For torch write "
+        "petastore.adapters.torch.DataLoader(reader, batch_size=…); for torch's own DataLoader and its worker "
+        "processes, ReaderDataset(url, batch_size=…) of that module; for rows by number, its MapDataset(url)"
+    )

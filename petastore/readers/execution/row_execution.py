@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from petastore.plan.mixture.mixture import Mixture
 from petastore.readers.assembly.assemble import Assembler, of_spans
 from petastore.readers.assembly.encoded import EncodedColumn
 from petastore.readers.execution.execution import AnyPlan, Assembly, Execution
+from petastore.readers.execution.first_row import described
 from petastore.readers.execution.functions import Functions
 from petastore.readers.execution.handing_out import GivesBatches, GivesRows, HandingOut, most_rows
 from petastore.readers.loaded.fetch_ahead import MOST_BYTES_AHEAD
@@ -43,8 +45,10 @@ def execution_of_rows(
         RequestError: The transform contradicts the schema, or cannot be sent to a process.
     """
     columns, memory = plan.request.columns, Memory()
-    functions = Functions.of([transform], workers=workers, batched=batched)
     view = Unischema(f"{dataset.schema.name}_view", [dataset.schema[name] for name in columns])
+    (source,), selection = dataset.datasets, None if isinstance(plan, Mixture) else plan.selection
+    transform = described(transform, source, selection, view, workers=workers, batched=batched)
+    functions = Functions.of([transform], workers=workers, batched=batched)
     schema, transformed = functions.transform(transform, view, dataset, memory.buffers)
     partition_values = dataset.partition_values(columns)
     largest_group = int(plan.inventory.rows.max(initial=1))

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from petastore.decoding.decoded import Decoded
 from petastore.errors import RequestError
 from petastore.plan.mixture.mixture import Mixture
 from petastore.readers.assembly.assemble import Assembler, SpanTransform, of_spans
 from petastore.readers.execution.execution import Assembly, Execution
+from petastore.readers.execution.first_row import described
 from petastore.readers.execution.functions import Functions
 from petastore.readers.execution.row_execution import handing_out_rows, loader_for
 from petastore.readers.loaded.footprint import Footprint
@@ -55,14 +57,20 @@ def execution_of_mixture(
     memory = Memory()
     each = [transform] * len(mixed.datasets) if transforms is None else list(transforms)
     is_apart = any(transform is not each[0] for transform in each)
+    view, columns = mixed.schema, mixed.columns
+    if not is_apart:
+        view = _with_source(view, source_column)
+        each = [_described_for_all(each[0], mixed, view, source_column, workers, batched=batched)] * len(each)
+    else:
+        selections = [source.selection for source in mixture.sources]
+        of_sources = zip(each, mixed.datasets, selections, mixed.views, strict=True)
+        each = [described(*of_source, workers=workers, batched=batched) for of_source in of_sources]
     transform = None if is_apart else each[0]
     functions = Functions.of(each, workers=workers, batched=batched)
-    view, columns = mixed.schema, mixed.columns
     transformed: SpanTransform | None
     if is_apart:
         schema, transformed = _transformed_apart(mixed, each, functions, memory, source_column)
     else:
-        view = _with_source(view, source_column)
         if source_column is not None:
             columns = columns | {source_column: mixed.column_of_sources(source_column)}
         schema, of_all = functions.transform(transform, view, mixed, memory.buffers)
@@ -106,6 +114,23 @@ def execution_of_mixture(
         batched=batched,
         transform=transform,
     )
+
+
+def _described_for_all(
+    spec: TransformSpec | None,
+    mixed: MixedDatasets,
+    view: Unischema,
+    source_column: str | None,
+    workers: Workers,
+    *,
+    batched: bool,
+) -> TransformSpec | None:
+    """A transform of all rows, by what it makes of the first row of the first source."""
+    first = {} if source_column is None else {source_column: Decoded(np.zeros(1, np.int32), None)}
+    selection, dataset = mixed.mixture.sources[0].selection, mixed.datasets[0]
+    # A dataset's own fields know how it stores them, which may differ from source to source.
+    own = Unischema(view.name, [field if field.name in first else dataset.schema[field.name] for field in view])
+    return described(spec, dataset, selection, own, workers=workers, batched=batched, more=first)
 
 
 def _transformed_apart(

@@ -73,6 +73,7 @@ def _ask_of(given: SourceGiven, dataset: DatasetAsk, rows: RowsAsk) -> tuple[Dat
             given.get("filesystem", dataset.filesystem),
             given.get("storage_timeout", dataset.storage_timeout),
             given.get("decode", dataset.decode),
+            storage_hedging=given.get("storage_hedging", dataset.storage_hedging),
         ),
         RowsAsk(
             given.get("filters", rows.filters),

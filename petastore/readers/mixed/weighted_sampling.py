@@ -36,7 +36,7 @@ class WeightedSamplingReader(Reader):
 
     Args:
         readers: At least two, from `make_reader` or all from `make_batch_reader`, of one shard, tail and set of fields.
-        probabilities: One for each, above 0; only their proportion counts.
+        probabilities: One for each; only their proportion counts. A reader with 0 gives nothing, and ends nothing.
         batching: `"mixed"` or `"per_source"`, as of `make_mixed_reader`; None is the latter for batch readers.
         seed: Decides in which order readers have their turns; None makes it of their seeds.
         source_column: The name of a column that is added and says which reader a row is of, from 0.
@@ -72,17 +72,24 @@ class WeightedSamplingReader(Reader):
         datasets = _checked(self.readers)
         if len(probabilities) != len(datasets):
             raise RequestError(f"{len(datasets):,} readers were given, but {len(probabilities):,} probabilities")
-        first = self.readers[0]
+        chosen = [number for number, weight in enumerate(probabilities) if weight != 0] or [0]
+        if len(chosen) < len(datasets) and source_column is not None:
+            raise RequestError(
+                f"source_column={source_column!r} numbers the readers, but some have probability 0; leave these out"
+            )
+        mixed = [self.readers[number] for number in chosen]
+        first = mixed[0]
         if first.windows is not None and source_column is not None:
             raise RequestError(f"source_column={source_column!r}, but windows have no such column")
         batching = batching or ("per_source" if first.batched_output else "mixed")
-        mixture = _mixture(self.readers, probabilities, batching=batching, seed=seed)
+        weights = [probabilities[number] for number in chosen]
+        mixture = _mixture(mixed, weights, batching=batching, seed=seed)
         super().__init__(
-            MixedDatasets(tuple(datasets), mixture),
+            MixedDatasets(tuple(datasets[number] for number in chosen), mixture),
             mixture,
             workers=first.workers,
             batched=first.batched_output,
-            build=functools.partial(_execution, self.readers, source_column),
+            build=functools.partial(_execution, mixed, source_column),
         )
 
     def stop(self) -> None:

@@ -17,7 +17,7 @@ from petastore.readers.windows.window_execution import execution_of_windows
 from petastore.readers.windows.window_starts import select_window_starts
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.transforming.transform import TransformSpec, transform_schema
+from petastore.transforming.transform import TransformSpec, schema_after
 from petastore.work.workers import Workers
 
 __all__ = ["open_window_reader"]
@@ -66,5 +66,5 @@ def open_window_reader(dataset: Dataset, ngram: NGram, ask: PlanAsk, rows: RowsA
 
 def _resolved(ngram: NGram, schema: Unischema, transform: TransformSpec | None) -> NGram:
     """The NGram with fields of the dataset, and with those that only a transform makes."""
-    after = schema if transform is None else transform_schema(schema, transform)
+    after = schema if transform is None else schema_after(schema, transform)
     return ngram.resolved(Unischema(schema.name, [*schema, *(field for field in after if field.name not in schema)]))

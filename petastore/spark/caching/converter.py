@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast, get_args
 
 from petastore.dataset import Dataset, open_dataset
+from petastore.distributed.asked import asked_shard
 from petastore.errors import DatasetNotFoundError, ReaderClosedError, RequestError, StorageError
 from petastore.front import make_batch_reader
 from petastore.plan.request import whole_number
@@ -256,10 +257,12 @@ class SparkDatasetConverter:
         """Arguments of `make_batch_reader`; what cannot be is refused here, at the call."""
         if self._is_deleted:
             raise ReaderClosedError(f"{self!r} was deleted; make another converter of the DataFrame")
-        warn_of_other_shard(further.get("cur_shard"), further.get("shard_count"), stacklevel=4)
+        shard = asked_shard(further.get("cur_shard"), further.get("shard_count"))
+        warn_of_other_shard(shard, stacklevel=4)
         workers = _WORKERS if workers_count is None else whole_number(workers_count, name="workers_count", least=1)
         whole_number(shuffling, name="shuffling_queue_capacity", least=0)
         arguments: ReaderArguments = {"num_epochs": num_epochs, "workers_count": workers, **further}
+        arguments |= {"cur_shard": shard, "shard_count": None}  # settled and warned of at this call, not in the block
         arguments.setdefault("storage_options", self.storage_options or None)
         if shuffling:
             arguments.setdefault("shuffle_rows", True)

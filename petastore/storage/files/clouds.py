@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from petastore.storage.requests.failure_kinds import attribute
+from petastore.storage.requests.shown import shown_url
 
-__all__ = ["bucket_is_missing", "has_buckets", "is_anonymous", "sign_on"]
+__all__ = ["bucket_is_missing", "has_buckets", "is_anonymous", "server_of", "sign_on"]
+
+_SERVERS = ("endpoint_url", "endpoint", "endpoint_override", "account_name", "account_host", "host", "port")
+"""Options of file systems that say which of several servers is asked, where URLs do not."""
 
 _WITH_BUCKETS = frozenset({
     "abfs", "abfss", "adl", "az", "gcs", "gs", "oci", "oss", "r2", "s3", "s3a", "tos", "wasb", "wasbs",
@@ -51,6 +55,20 @@ def is_anonymous(store: Any) -> bool:
         given = any(attribute(store, name) for name in _SIGNS) and not text
         return not given and not any(sign in text for sign in _SIGNS_IN_TEXT)
     return False
+
+
+def server_of(store: Any) -> tuple[str, ...]:
+    """The kind of a file system of fsspec's, and what says which server it asks; no credentials are in it.
+
+    Example:
+        >>> import fsspec
+        >>> server_of(fsspec.filesystem("memory"))
+        ('memory', 'None')
+    """
+    options = attribute(store, "storage_options") or {}
+    places = [*options.items(), *(options.get("client_kwargs") or {}).items()]
+    told = [f"{name}={shown_url(str(value))}" for name, value in places if name in _SERVERS and value is not None]
+    return (str(attribute(store, "protocol")), str(attribute(store, "account_name")), *sorted(told))
 
 
 def sign_on(store: Any) -> None:

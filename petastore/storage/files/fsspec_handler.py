@@ -6,6 +6,7 @@ connection that broke would make files disappear without a word.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +16,33 @@ from pyarrow import fs
 
 from petastore.storage.requests.failure_kinds import kind_of
 
-__all__ = ["Files", "Handler"]
+__all__ = ["Files", "Handler", "etag_in", "listed_etag"]
+
+_ETAGS = ("generation", "ETag", "etag", "e_tag", "md5Hash", "content_md5", "blob_id")
+
+
+def etag_in(info: Mapping[str, Any]) -> str:
+    """What a file system of fsspec's calls this version of a file; empty where it has no name for it.
+
+    Args:
+        info: What it says of the file.
+
+    Example:
+        >>> etag_in({"name": "a", "size": 7, "ETag": '"9a0364b9"'}), etag_in({"name": "a", "size": 7})
+        ('"9a0364b9"', '')
+    """
+    return next((str(info[name]) for name in _ETAGS if info.get(name) is not None), "")
+
+
+class _ListedInfo(fs.FileInfo):  # type: ignore[misc]
+    """What was listed of a file, with the name of its version, for which Arrow has no place."""
+
+    etag = ""
+
+
+def listed_etag(info: fs.FileInfo) -> str:
+    """The name of the version that was listed; empty where there is none, or the file system is another."""
+    return str(getattr(info, "etag", ""))
 
 
 class Handler(fs.FSSpecHandler):  # type: ignore[misc]
@@ -34,7 +61,7 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
 
     def _file_info(self, path: str) -> Any:
         try:
-            return self._create_file_info(path, self.fs.info(path))
+            return self._listed(path, self.fs.info(path))
         except FileNotFoundError as problem:
             _refuse_unless_missing(problem)
             return fs.FileInfo(path, fs.FileType.NotFound)
@@ -51,7 +78,16 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
             return []
         here = base.strip("/")  # which some list too
         found = self._walked(base) if selector.recursive and self._walks_itself else self._found(base, selector)
-        return [self._create_file_info(path, info) for path, info in found.items() if path.strip("/") != here]
+        return [self._listed(path, info) for path, info in found.items() if path.strip("/") != here]
+
+    def _listed(self, path: str, info: Mapping[str, Any]) -> fs.FileInfo:
+        known = self._create_file_info(path, info)
+        etag = etag_in(info) if known.is_file else ""
+        if not etag:
+            return known
+        listed = _ListedInfo(known.path, known.type, mtime=known.mtime, size=known.size)
+        listed.etag = etag
+        return listed
 
     def _found(self, base: str, selector: Any) -> dict[str, Any]:
         if not selector.recursive:

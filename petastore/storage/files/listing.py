@@ -27,6 +27,7 @@ __all__ = [
     "is_called_parquet",
     "is_hidden",
     "list_data_files",
+    "list_etags",
     "unfinished_writes",
     "writing_marker",
 ]
@@ -93,6 +94,17 @@ def list_data_files(location: Location) -> list[str]:
         StorageError: The storage refused; or among the data files is something that is no file, such as a link that
             leads nowhere. It is not opened.
     """
+    return list(list_etags(location))
+
+
+def list_etags(location: Location) -> dict[str, tuple[int | None, str]]:
+    """The same paths, and what the listing says of the version of each: bytes, and the etag, or "" for none.
+
+    Raises:
+        DatasetNotFoundError: As `list_data_files`.
+        MetadataError: As `list_data_files`.
+        StorageError: As `list_data_files`.
+    """
     found, written, unfinished = _looked_through(location)
     _refuse_odd(location, [one for one in written if not one.entry.is_file])
     for one in written:
@@ -102,7 +114,7 @@ def list_data_files(location: Location) -> list[str]:
             )
     if not written:
         raise DatasetNotFoundError(_nothing_found(location, found, unfinished=unfinished))
-    return sorted(one.path for one in written)
+    return {one.path: (one.entry.size, one.entry.etag) for one in sorted(written, key=lambda one: one.path)}
 
 
 def files_beside(location: Location, listed: Collection[str]) -> list[str]:

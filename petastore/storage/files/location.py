@@ -42,6 +42,8 @@ _EXTRAS = {
     "az": ("adlfs", "azure"),
     "adl": ("adlfs", "azure"),
 }
+# Those that only fsspec knows of.
+_PACKAGES = {"hf": "huggingface_hub"}
 # A put replaces the object in one step there, and a rename is a copy.
 _OBJECT_STORES = {*_EXTRAS, *_SAME_SCHEME, "gcs", "oss", "oci", "r2", "http", "https"}
 
@@ -81,6 +83,9 @@ class Location:
     timeout_s: float | None = dataclasses.field(default=DEFAULT_STORAGE_TIMEOUT_S, compare=False)
     """Seconds that storage may take to answer a request; None is without end."""
 
+    hedged: bool = dataclasses.field(default=False, compare=False)
+    """Whether requests whose answers are late are made a second time."""
+
     @property
     def store(self) -> Any:
         """The fsspec filesystem that `filesystem` wraps; None for those of Arrow."""
@@ -119,6 +124,12 @@ class Location:
         if store is None or not self.has_buckets or not bucket:
             return None
         return bucket if answered(self, lambda: bucket_is_missing(store, bucket), "look for the bucket") else None
+
+    @property
+    def container(self) -> str:
+        """What storages count requests by: the bucket, or the host of web addresses, without what signs them."""
+        address = urlsplit(self.root) if "://" in self.root else None
+        return self.root.lstrip("/").partition("/")[0] if address is None else shown_url(f"//{address.netloc}")
 
     @once
     def is_local(self) -> bool:
@@ -162,6 +173,7 @@ def open_location(
     filesystem: Any = None,
     patterns: bool = False,
     timeout_s: float | None = DEFAULT_STORAGE_TIMEOUT_S,
+    hedged: bool = False,
 ) -> Location:
     """Find the filesystem and the path of a dataset.
 
@@ -179,6 +191,7 @@ def open_location(
         patterns: Whether `*`, `?`, `[…]` and `**` stand for what is there, as in fsspec's globs. A path that exists
             with such a character in its name is that path, and `?` begins the query of a web address.
         timeout_s: Seconds that storage may take to answer each request; None is without end.
+        hedged: Whether requests whose answers are late are made a second time.
 
     Raises:
         RequestError: There is no URL, it cannot be understood, or the URLs of a list do not belong together.
@@ -193,7 +206,7 @@ def open_location(
         Traceback (most recent call last):
         petastore.errors.RequestError: the list of dataset URLs is empty; name at least one
     """
-    way = _Way(storage_options, filesystem, patterns, timeout_s)
+    way = _Way(storage_options, filesystem, patterns, timeout_s, hedged)
     if isinstance(url_or_urls, (str, os.PathLike)):
         return _of_one(_checked_url(url_or_urls), way)
     if not isinstance(url_or_urls, Iterable) or isinstance(url_or_urls, (bytes, Mapping)):
@@ -214,6 +227,7 @@ class _Way:
     filesystem: Any
     patterns: bool
     timeout_s: float | None
+    hedged: bool
 
     def location(
         self,
@@ -225,7 +239,7 @@ class _Way:
         named: Mapping[str, str] = MappingProxyType({}),
     ) -> Location:
         """A location that is reached so."""
-        return Location(_shown(url), filesystem, root, paths, matched, dict(named), self.timeout_s)
+        return Location(_shown(url), filesystem, root, paths, matched, dict(named), self.timeout_s, self.hedged)
 
 
 def _checked_url(url: Any) -> str:
@@ -445,8 +459,8 @@ def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
                 return fsspec.filesystem("hdfs", **{**found, **dict(options or {})})
             return fsspec.core.url_to_fs(spelled, **dict(options or {}))[0]
         except ImportError as problem:
-            if scheme in _EXTRAS:
-                package, extra = _EXTRAS[scheme]
+            package, extra = _EXTRAS.get(scheme, (_PACKAGES.get(scheme, ""), ""))
+            if package:
                 raise_alone(MissingExtraError(f"a {scheme}:// URL", package=package, extra=extra))
             said = f"cannot be imported: {foreign_text(problem, place.secrets)}"
             raise_alone(RequestError(f"{place.url}: {place.system} {said}"))

@@ -18,6 +18,7 @@ from typing import Any
 from pyarrow import fs
 
 from petastore.errors import StorageError
+from petastore.storage.files.fsspec_handler import listed_etag
 
 __all__ = ["Enter", "Entry", "Tree", "entry_at", "local_path", "trees_at", "walk"]
 
@@ -51,6 +52,9 @@ class Entry:
 
     oddity: str = ""
     """What it is where it is no file and no directory, such as `a FIFO`; such a thing is never opened."""
+
+    etag: str = ""
+    """What the storage calls the version that it has; empty where a listing does not say."""
 
     @property
     def is_file(self) -> bool:
@@ -149,7 +153,7 @@ def _relative(path: str, start: str) -> str:
 def _entry(path: str, info: Any) -> Entry:
     is_directory = info.type == fs.FileType.Directory
     odd = info.type not in (fs.FileType.Directory, fs.FileType.File)
-    return Entry(path, info.size, is_directory, "neither a file nor a directory" if odd else "")
+    return Entry(path, info.size, is_directory, "neither a file nor a directory" if odd else "", listed_etag(info))
 
 
 def _walk_local(start: str, enter: Enter, homes: Callable[[], Sequence[Tree]]) -> Iterator[Entry]:

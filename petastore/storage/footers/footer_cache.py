@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from petastore.errors import MetadataError
+from petastore.errors import DatasetChangedError, MetadataError
 from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile, Inventory
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footers import Footer, check_unchanged, is_unchanged, parsed_footer
 from petastore.storage.footers.footers_beside import Block, FootersBeside
+from petastore.storage.footers.kept_tails import KeptTails
 from petastore.storage.footers.tails import (
     MAX_FOOTER_BYTES,
     Tail,
@@ -186,6 +187,9 @@ class FooterCache:
             with self._lock:
                 del self._being_read[key]
             mine.set_exception(problem)
+            kept = _kept_tails(location, file, pinned)
+            if kept is not None and isinstance(problem, (MetadataError, DatasetChangedError)):
+                kept.forget(file.path)
             raise
         with self._lock:
             del self._being_read[key]
@@ -203,11 +207,18 @@ class FooterCache:
             footer = self._found_beside(location, file, pinned)
         if footer is not None:
             return Tail(file.size, footer)
+        if pinned is None:
+            with contextlib.closing(Tails(location)) as tails:
+                return tails.read(file.path)
         length = 0 if self._beside is None else self._beside.length_of(file)
-        if pinned is not None:
-            return fetched_tail(pinned.fetcher, file.path, length)
-        with contextlib.closing(Tails(location)) as tails:
-            return tails.read(file.path)
+        fetch = functools.partial(fetched_tail, pinned.fetcher, file.path, length)
+        kept = _kept_tails(location, file, pinned)
+        if kept is None:
+            return fetch()
+        tail = kept.tail(file.path, fetch)
+        # What was told is believed as long as it holds, and no longer: whoever reads asks for it.
+        is_as_told = tail.version is not None and tail.version.is_same(kept.told[file.path])
+        return tail._replace(version=None) if is_as_told else tail
 
     def _found_beside(self, location: Location, file: DataFile, pinned: PinnedFiles | None) -> bytes | None:
         beside = self._beside
@@ -254,6 +265,13 @@ class FooterCache:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FooterCache, (self._max_bytes, self._inventory, self._beside)
+
+
+def _kept_tails(location: Location, file: DataFile, pinned: PinnedFiles | None) -> KeptTails | None:
+    """Where the end of a file is kept, whose etag is told; None where it is not."""
+    if not file.etag or pinned is None or not pinned.etags_hold or pinned.footers is None:
+        return None
+    return KeptTails(pinned.footers, location, {file.path: FileVersion(file.size, file.etag)})
 
 
 def check_row_groups(footer: Footer, inventory: Inventory, url: str) -> None:

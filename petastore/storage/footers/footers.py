@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -28,6 +28,7 @@ from petastore.storage.files.location import Location
 from petastore.storage.files.partitions import parse_partitions
 from petastore.storage.footers.alike_footers import alike_footers
 from petastore.storage.footers.column_chunks import ChunkContents, chunk_contents
+from petastore.storage.footers.kept_tails import KeptTails
 from petastore.storage.footers.leaves import leaves_by_column
 from petastore.storage.footers.row_group_counts import row_group_counts
 from petastore.storage.footers.tails import (
@@ -299,8 +300,13 @@ def _data_file(path: str, size: int, footer: bytes, version: FileVersion | None 
     return DataFile(path, size, digest_of(footer), parse_partitions(path), called)
 
 
-def read_footers(location: Location, paths: Iterable[str]) -> list[Footer]:
+def read_footers(location: Location, paths: Iterable[str], kept: KeptTails | None = None) -> list[Footer]:
     """Footers of many files, read by up to 16 threads, in the order of `paths`.
+
+    Args:
+        location: Where the dataset lies.
+        paths: The files, relative to the root.
+        kept: Keeps their ends; None asks the storage for all of them.
 
     Raises:
         StorageError: As `read_footer`, for the first file in order that fails; files that are no Parquet are named
@@ -309,11 +315,20 @@ def read_footers(location: Location, paths: Iterable[str]) -> list[Footer]:
     """
     wanted = list(paths)
     with contextlib.closing(Tails(location)) as tails:
-        found = list(at_once(functools.partial(_tail_or_stranger, tails), wanted))
+
+        def read(path: str) -> Tail:
+            return tails.read(path) if kept is None else kept.tail(path, functools.partial(tails.read, path))
+
+        found = list(at_once(functools.partial(_tail_or_stranger, read), wanted))
     strangers = [one for one in found if isinstance(one, NoParquetError)]
     if strangers:
         _refuse_strangers(location, wanted, strangers)
-    return _all_parsed(wanted, [one for one in found if not isinstance(one, NoParquetError)])
+    try:
+        return _all_parsed(wanted, [one for one in found if not isinstance(one, NoParquetError)])
+    except MetadataError:
+        if kept is not None:
+            kept.forget(*wanted)
+        raise
 
 
 def _all_parsed(paths: Sequence[str], tails: Sequence[Tail]) -> list[Footer]:
@@ -351,9 +366,9 @@ def parquet_among(location: Location, paths: Sequence[str]) -> list[str]:
     return [path for path in paths if path in found or is_called_parquet(path)]
 
 
-def _tail_or_stranger(tails: Tails, path: str) -> Tail | NoParquetError:
+def _tail_or_stranger(read: Callable[[str], Tail], path: str) -> Tail | NoParquetError:
     try:
-        return tails.read(path)
+        return read(path)
     except NoParquetError as problem:
         problem.path = path
         return problem

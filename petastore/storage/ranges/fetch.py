@@ -20,7 +20,7 @@ import pyarrow as pa
 from petastore.errors import DatasetChangedError, DecodeError, ReaderClosedError, StorageError
 from petastore.forks import Lock, made_anew_in_children
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.allowance import Allowance
+from petastore.storage.ranges.calls import Calls
 from petastore.storage.ranges.client import (
     Answer,
     Client,
@@ -32,7 +32,10 @@ from petastore.storage.ranges.client import (
 from petastore.storage.ranges.coalesced import ByteRange, coalesced, divided
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.line import LearntLine
-from petastore.storage.ranges.retries import GaveUpError, tried
+from petastore.storage.ranges.pacing.allowance import Allowance
+from petastore.storage.ranges.pacing.hedges import Hedges
+from petastore.storage.ranges.pacing.host_pace import HostPace
+from petastore.storage.ranges.pacing.retries import MOST_ATTEMPTS, GaveUpError, tried
 from petastore.storage.requests.failure_kinds import kind_of
 from petastore.storage.requests.failures import failure, raise_alone
 from petastore.storage.requests.under_way import Request, overdue
@@ -62,6 +65,9 @@ class Counts(NamedTuple):
     again: int = 0
     """Requests that had to be made again."""
 
+    hedged: int = 0
+    """Requests that were made a second time, while the first was late."""
+
 
 class Tally:
     """Counts what several fetchers ask of a storage, one after the other or at once. Thread-safe; a copy begins at 0.
@@ -70,7 +76,7 @@ class Tally:
         >>> tally = Tally()
         >>> tally.add(requests=2, bytes=10)
         >>> tally.counts
-        Counts(requests=2, bytes=10, again=0)
+        Counts(requests=2, bytes=10, again=0, hedged=0)
     """
 
     def __init__(self) -> None:
@@ -85,11 +91,11 @@ class Tally:
         """What was asked so far."""
         return self._counts
 
-    def add(self, *, requests: int = 0, bytes: int = 0, again: int = 0) -> None:  # noqa: A002 - as `Counts` has it
+    def add(self, *, requests: int = 0, bytes: int = 0, again: int = 0, hedged: int = 0) -> None:  # noqa: A002 - as `Counts` has it
         """Counts more."""
         with self._lock:
             old = self._counts
-            self._counts = Counts(old.requests + requests, old.bytes + bytes, old.again + again)
+            self._counts = Counts(old.requests + requests, old.bytes + bytes, old.again + again, old.hedged + hedged)
 
 
 class RangeFetcher:
@@ -102,6 +108,7 @@ class RangeFetcher:
         line: What requests cost, as it was learnt so far.
         most_under_way: Requests at a time.
         tally: Counts what is asked, with that of others; None counts it alone.
+        pace: When requests begin, once the storage has refused some; None shares that with nobody.
     """
 
     def __init__(
@@ -113,8 +120,11 @@ class RangeFetcher:
         line: LearntLine | None = None,
         most_under_way: int = MOST_UNDER_WAY,
         tally: Tally | None = None,
+        pace: HostPace | None = None,
     ) -> None:
         self._location, self._client, self._otherwise = location, client, otherwise
+        self._pace = pace or HostPace(None)
+        self._hedges = Hedges() if location.hedged else None
         self._line = line or LearntLine()
         self._most_under_way = most_under_way
         self._allowance = Allowance(most_under_way)
@@ -129,7 +139,7 @@ class RangeFetcher:
         self._lock = threading.Lock()
         self._waiting: collections.deque[_Task] = collections.deque()
         self._working = 0
-        self._asked: set[_Asked] = set()
+        self._asked: set[Calls] = set()
 
     @property
     def location(self) -> Location:
@@ -160,7 +170,7 @@ class RangeFetcher:
             ReaderClosedError: This was closed.
         """
         path = self._location.join(relative)
-        versions: list[FileVersion] = self._all(relative, [lambda client: client.version(path)])
+        versions: list[FileVersion] = self._all(relative, [lambda client: client.version(path)], [0])
         return versions[0]
 
     def fetch(
@@ -188,7 +198,9 @@ class RangeFetcher:
         path = self._location.join(relative)
         try:
             answers: list[Answer] = self._all(
-                relative, [functools.partial(self._got, path, version, one) for one in requests]
+                relative,
+                [functools.partial(self._got, path, version, one) for one in requests],
+                [one.length for one in requests],
             )
         except NotTheVersionError as problem:
             found = problem.found
@@ -217,7 +229,7 @@ class RangeFetcher:
         """
         path = self._location.join(relative)
         try:
-            answers: list[Answer] = self._all(relative, [functools.partial(self._got, path, None, one)])
+            answers: list[Answer] = self._all(relative, [functools.partial(self._got, path, None, one)], [one.length])
         except NotTheVersionError as problem:
             found = problem.found or self.version_of(relative)
         else:
@@ -242,7 +254,7 @@ class RangeFetcher:
         """
         path = self._location.join(relative)
         try:
-            answers: list[Answer] = self._all(relative, [functools.partial(self._ending, path, length)])
+            answers: list[Answer] = self._all(relative, [functools.partial(self._ending, path, length)], [length])
         except NotTheVersionError as problem:
             found = problem.found or self.version_of(relative)
             if found.size:
@@ -280,17 +292,22 @@ class RangeFetcher:
         self._took(answer, length)
         return answer
 
-    def _all(self, relative: str, calls: Sequence[Callable[[Client], Any]]) -> list[Any]:
-        """What all calls return; the first that fails ends the others."""
+    def _all(self, relative: str, calls: Sequence[Callable[[Client], Any]], lengths: Sequence[int]) -> list[Any]:
+        """What all calls return, of which each brings so many bytes; the first that fails ends the others."""
         limit_s = self._location.timeout_s
         request = Request(self._location.url, f"read {relative}", limit_s, time.monotonic())
-        asked = _Asked(len(calls), time.monotonic() + (_FOREVER_S if limit_s is None else limit_s))
+        line = self._line.line
+        asked = Calls(
+            [line.seconds(length) for length in lengths],
+            time.monotonic() + (_FOREVER_S if limit_s is None else limit_s),
+        )
         with self._lock:
             self._refuse_if_closed()
             self._asked.add(asked)
         try:
             self._begin([_Task(asked, number, call) for number, call in enumerate(calls)])
-            asked.wait()
+            while not asked.wait(self._hedges):
+                self._ask_again(asked, calls)
         finally:
             asked.end()
             self._leave(asked)
@@ -300,6 +317,14 @@ class RangeFetcher:
             self._refuse_if_closed()
             raise overdue([request]) or StorageError(f"{request}: it was given up")
         return asked.answers
+
+    def _ask_again(self, asked: Calls, calls: Sequence[Callable[[Client], Any]]) -> None:
+        """Makes a second request for each answer that is late, before all that others want."""
+        late = [] if self._pace.is_limited or self._hedges is None else asked.late(self._hedges)
+        if late:
+            with self._lock:
+                self._waiting.extendleft(_Task(asked, number, calls[number], is_second=True) for number in late)
+            self._have_threads()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -319,7 +344,7 @@ class RangeFetcher:
             self._working += new
         return all(self._threads.run(self._work) for _ in range(new))
 
-    def _leave(self, asked: _Asked) -> None:
+    def _leave(self, asked: Calls) -> None:
         """Nobody waits for these calls any more; those that hang take nobody's place."""
         with self._lock:
             self._asked.discard(asked)
@@ -347,26 +372,38 @@ class RangeFetcher:
             del asked
             self._have_threads()  # more may be allowed by now
 
-    def _do(self, asked: _Asked, number: int, call: Callable[[Client], Any]) -> None:
+    def _do(self, asked: Calls, number: int, call: Callable[[Client], Any], is_second: bool) -> None:
         """One call, again and again while that may help; what comes of it is noted."""
-        attempts = itertools.count()
+        attempts, refused, begun = itertools.count(), list[Exception](), time.monotonic()
 
         def attempt() -> Any:
-            self._tally.add(requests=1, again=int(next(attempts) > 0))
+            if not self._pace.wait(asked.over, asked.deadline):
+                problem = refused[-1] if refused else TimeoutError("its turn does not come in time")
+                raise GaveUpError(problem, next(attempts), time.monotonic() - begun)
+            self._tally.add(requests=1, again=int(next(attempts) > 0), hedged=int(is_second))
+            began = time.monotonic()
+            if not is_second:
+                asked.began[number] = began
             try:
                 with working():
                     answer = self._by_either(call)
             except Exception as problem:
                 if kind_of(problem)[0] == "busy":
                     self._allowance.throttled()
+                    self._pace.refused()
+                    refused[:] = [problem]
                 raise
             self._allowance.answered()
+            self._pace.answered()
+            if self._hedges is not None:
+                self._hedges.answered(asked.expected_s[number], time.monotonic() - began)
             return answer
 
+        most = 1 if is_second else MOST_ATTEMPTS
         try:
-            answer = tried(attempt, over=asked.over, deadline=asked.deadline)
+            answer = tried(attempt, over=asked.over, deadline=asked.deadline, most=most)
         except BaseException as problem:  # noqa: BLE001 - it belongs to whoever waits
-            asked.fail(problem)
+            asked.fail(number, problem)
         else:
             asked.note(number, answer)
 
@@ -426,60 +463,13 @@ class _Place:
         return self.location.timeout_s
 
 
-class _Asked:
-    """Some calls that somebody waits for, and what came of them."""
-
-    def __init__(self, count: int, deadline: float) -> None:
-        self.deadline = deadline
-        self.answers: list[Any] = [None] * count
-        self.problem: BaseException | None = None
-        self.over = threading.Event()
-        self.running = 0
-        """Calls that threads make now; the lock of the fetcher guards this and the next."""
-        self.is_left = False
-        self._left = count
-        self._changed = threading.Condition()
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all were answered."""
-        return self._left == 0
-
-    def note(self, number: int, answer: Any) -> None:
-        """A call was answered."""
-        with self._changed:
-            if not self.over.is_set():
-                self.answers[number] = answer
-                self._left -= 1
-                self._changed.notify_all()
-
-    def fail(self, problem: BaseException) -> None:
-        """A call failed, so the others need not be made."""
-        with self._changed:
-            if not self.over.is_set():
-                self.problem = problem
-        self.end()
-
-    def end(self) -> None:
-        """Nobody waits any more."""
-        with self._changed:
-            self.over.set()
-            self._changed.notify_all()
-
-    def wait(self) -> None:
-        """Waits until all were answered, one has failed, it was ended, or the deadline has come."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self.is_complete or self.over.is_set(), max(self.deadline - time.monotonic(), 0)
-            )
-
-
 class _Task(NamedTuple):
     """One of them."""
 
-    asked: _Asked
+    asked: Calls
     number: int
     call: Callable[[Client], Any]
+    is_second: bool = False
 
 
 def _check_bytes(requests: Sequence[ByteRange], relative: str, version: FileVersion, most_bytes: int) -> None:

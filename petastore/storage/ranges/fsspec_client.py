@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from petastore.storage.files.fsspec_handler import etag_in
 from petastore.storage.ranges.client import Answer, FileVersion, NotTheVersionError
 from petastore.storage.requests.failure_kinds import attribute
 
@@ -63,9 +64,8 @@ class FsspecClient:
 
 
 def _version_in(info: Mapping[str, Any]) -> FileVersion:
-    etag = _first(info, "generation", "ETag", "etag", "e_tag", "md5Hash", "content_md5")
     modified = _first(info, "LastModified", "last_modified", "updated", "mtime", "modified", "created")
-    return FileVersion(int(info.get("size") or 0), etag, modified)
+    return FileVersion(int(info.get("size") or 0), etag_in(info), modified)
 
 
 def _first(info: Mapping[str, Any], *names: str) -> str:

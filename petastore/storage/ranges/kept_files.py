@@ -12,22 +12,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.inventory import DataFile, Inventory
+from petastore.once import once
+from petastore.storage.files.clouds import server_of
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetch import Tally
-from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.shown import shown_url, without_query
 
 if TYPE_CHECKING:
     from petastore.cache import Announcement, DiskCache, Key
     from petastore.storage.ranges.fetched_ranges import FetchedRanges
 
-__all__ = ["Decode", "KeptFiles", "PlannedChunks", "announced_keys", "keys_of", "words_of"]
-
-_SERVERS = ("endpoint_url", "endpoint", "endpoint_override", "account_name", "account_host", "host", "port")
-"""Options of file systems that say which of several servers is asked, where URLs do not."""
-
+__all__ = ["Decode", "KeptFiles", "PlannedChunks", "announced_keys", "footer_key", "keys_of", "words_of"]
 
 _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
@@ -85,6 +82,11 @@ class KeptFiles:
         words = words_of(location, inventory.files, inventory.file[own], inventory.ordinal[own], columns)
         return self.cache.announce(words, np.where(groups >= 0, np.searchsorted(own, groups), -1))
 
+    @once
+    def footers(self) -> DiskCache | None:
+        """Keeps footers in the same cache, and counts them by themselves."""
+        return None if self.cache is None else self.cache.counting_apart()
+
     def close(self) -> None:
         """Gives open files of the cache back; it opens them again when it is used again."""
         if self.cache is not None:
@@ -105,8 +107,20 @@ def keys_of(location: Location, file: DataFile, version: FileVersion, ranges: Se
     told = version.strong_etag or f"{version.etag}, {version.modified}".strip(", ")
     if not told:
         return None
-    of_file = (_server(location.store), _path(location, file), version.size, told, file.digest)
+    of_file = (server_of(location.store), _path(location, file.path), version.size, told, file.digest)
     return [repr((*of_file, *one)) for one in ranges]
+
+
+def footer_key(location: Location, path: str, version: FileVersion) -> str | None:
+    """Under which key a cache has the footer of a file; None where no etag tells this version from another.
+
+    Args:
+        location: Where the dataset lies.
+        path: The file, relative to the root.
+        version: Which of its versions; an etag is taken with and without quotes.
+    """
+    etag = version.strong_etag.strip('"')
+    return repr(("footer", server_of(location.store), _path(location, path), version.size, etag)) if etag else None
 
 
 def announced_keys(
@@ -150,10 +164,10 @@ def words_of(
     Returns:
         Shape (groups, columns).
     """
-    server, of_files = _server(location.store), np.zeros(len(files), np.uint64)
+    server, of_files = server_of(location.store), np.zeros(len(files), np.uint64)
     for number in sorted(set(file.tolist())):
         one = files[number]
-        of_files[number] = _word(repr((server, _path(location, one), one.size, one.digest)))
+        of_files[number] = _word(repr((server, _path(location, one.path), one.size, one.digest)))
     of_groups = _mixed(of_files[file] + (ordinal.astype(np.uint64) + np.uint64(1)) * np.uint64(_MIX[0]))
     return _mixed(of_groups[:, None] + np.array([_word(name) for name in columns], np.uint64))
 
@@ -169,13 +183,5 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return words ^ (words >> np.uint64(31))
 
 
-def _path(location: Location, file: DataFile) -> str:
-    return shown_url(without_query(location.join(file.path)))
-
-
-def _server(store: Any) -> tuple[str, ...]:
-    """The kind of a file system, and what says which server it asks."""
-    options = attribute(store, "storage_options") or {}
-    places = [*options.items(), *(options.get("client_kwargs") or {}).items()]
-    told = [f"{name}={shown_url(str(value))}" for name, value in places if name in _SERVERS and value is not None]
-    return (str(attribute(store, "protocol")), str(attribute(store, "account_name")), *sorted(told))
+def _path(location: Location, relative: str) -> str:
+    return shown_url(without_query(location.join(relative)))

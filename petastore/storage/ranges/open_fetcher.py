@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from petastore.storage.files.clouds import server_of
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.client import Client
 from petastore.storage.ranges.fetch import RangeFetcher, Tally
@@ -15,6 +16,7 @@ from petastore.storage.ranges.obstores.client import ObstoreClient, is_usable
 from petastore.storage.ranges.obstores.google import google_settings, google_stores
 from petastore.storage.ranges.obstores.s3 import s3_settings, s3_stores
 from petastore.storage.ranges.obstores.web import http_settings, http_stores
+from petastore.storage.ranges.pacing.host_pace import HostPace, pace_file
 from petastore.storage.requests.failure_kinds import attribute
 
 __all__ = ["has_web_requests", "open_fetcher"]
@@ -41,10 +43,11 @@ def open_fetcher(
     store = location.store
     if store is None:
         return None
+    pace = HostPace(pace_file(*server_of(store), location.container))
     by_obstore = _by_obstore(store, location.timeout_s) if is_usable() else None
     if by_obstore is None:
-        return RangeFetcher(location, FsspecClient(store), line=line, tally=tally)
-    return RangeFetcher(location, by_obstore, otherwise=FsspecClient(store), line=line, tally=tally)
+        return RangeFetcher(location, FsspecClient(store), line=line, tally=tally, pace=pace)
+    return RangeFetcher(location, by_obstore, otherwise=FsspecClient(store), line=line, tally=tally, pace=pace)
 
 
 def _by_obstore(store: Any, timeout_s: float | None) -> Client | None:

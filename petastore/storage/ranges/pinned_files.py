@@ -52,6 +52,11 @@ class PinnedFiles:
         """Where ranges are kept."""
         return self._kept.cache
 
+    @property
+    def footers(self) -> DiskCache | None:
+        """Where footers are kept."""
+        return self._kept.footers
+
     def fetch(
         self,
         file: DataFile,

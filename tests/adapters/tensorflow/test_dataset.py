@@ -376,9 +376,10 @@ def test_a_dataset_of_a_reader_with_a_state_goes_on_and_then_begins_again(
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
         reader.load_state_dict(state)
         dataset = make_tf_dataset(reader, batch_size=8)
-        assert int(dataset.cardinality()) == tf.data.UNKNOWN_CARDINALITY
         assert ids(dataset) == list(range(30, ROWS))
-        assert ids(dataset) == list(range(ROWS))
+        for _ in range(2):
+            assert ids(dataset) == list(range(ROWS))
+        assert int(dataset.cardinality()) == 13  # of a whole pass
 
 
 @pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
@@ -542,7 +543,7 @@ def test_a_batch_without_rows_keeps_to_the_spec(tf: Any, make_tf_dataset: Any, r
 def test_a_transform_that_breaks_a_declared_dimension_is_refused(
     tf: Any, make_tf_dataset: Any, url: str, batch_size: int | None, value: Any
 ) -> None:
-    spec = petastore.TransformSpec(lambda row: {**row, "points": value})
+    spec = petastore.TransformSpec(lambda row: {**row, "points": value}, edit_fields=[])
     with (
         petastore.make_reader(url, ["id", "points"], transform_spec=spec) as reader,
         pytest.raises(tf.errors.OpError, match="points"),

@@ -17,6 +17,7 @@ import torch
 from petastore.adapters.torch import DataLoader
 from petastore.adapters.torch.rows import decimal_friendly_collate
 from petastore.errors import DecodeError, RequestError
+from petastore.plan.request import Shard
 from petastore.readers.batch import Batch
 from tests.adapters.torch.in_memory import InMemory, ReaderInMemory
 
@@ -154,3 +155,32 @@ def test_without_torch_the_import_says_what_to_install() -> None:
     assert done.returncode == 1
     assert "MissingExtraError: petastore.adapters.torch needs the package 'torch'" in done.stderr
     assert "pip install 'petastore[torch]'" in done.stderr
+
+
+def test_trainers_tell_epochs_to_the_sampler_and_find_one_that_counts_refused() -> None:
+    loader = DataLoader(ReaderInMemory({"id": np.arange(10)}, num_epochs=2), 4)
+    with pytest.raises(RequestError, match=r"set_epoch\(1\) cannot be.*2 epochs"):
+        loader.sampler.set_epoch(1)  # type: ignore[attr-defined]
+    with pytest.raises(RequestError, match=r"set_epoch\(1\) cannot be"):
+        loader.set_epoch(1)
+    assert next(iter(loader.sampler)) is None  # as torch's own sampler of iterable datasets
+
+
+def test_rows_of_a_shard_are_not_taken_in_the_place_of_the_loader() -> None:
+    reader = ReaderInMemory({"id": np.arange(10)})
+    loader = DataLoader(reader, 4)
+    reader.plan = reader.plan.for_shard(Shard(1, 2))
+    with pytest.raises(RequestError, match=r"rows of shard 1 of 2, in the loader's place.*Iterate the loader itself"):
+        next(iter(torch.utils.data.DataLoader(loader.dataset, batch_size=4)))
+
+
+def test_a_loader_like_this_one_is_made_anew_from_its_attributes() -> None:
+    """As Lightning does for `predict`."""
+    reader = ReaderInMemory({"id": np.arange(10)})
+    loader = DataLoader(reader, 4, nulls="mask", ragged="list")
+    names = ("reader", "batch_size", "collate_fn", "nulls", "ragged", "device", "dataset")
+    again: Any = DataLoader(**{name: getattr(loader, name) for name in names}, sampler=None, batch_sampler=None)
+    assert [batch["id"].tolist() for batch in again] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    of_another = DataLoader(ReaderInMemory({"id": np.arange(10)}), 4).dataset
+    with pytest.raises(RequestError, match=r"dataset=.* cannot be: the reader is the dataset"):
+        DataLoader(reader, 4, dataset=of_another)

@@ -18,7 +18,7 @@ import torch
 import petastore
 from petastore.adapters.torch import DataLoader
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
-from petastore.errors import DecodeError
+from petastore.errors import DecodeError, RequestError
 from petastore.plan.request import TailWord
 
 ROW_GROUPS = [7, 1, 30, 12, 5, 40, 6]
@@ -274,3 +274,11 @@ def test_two_real_ranks_make_equal_steps_and_see_every_row(url: str) -> None:
         else:
             assert set(both) == set(range(ROWS)), case
             assert both.total() == steps * global_batch, case
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_reader_in_torchs_own_loader_says_what_to_write(url: str, num_workers: int) -> None:
+    with petastore.make_reader(url, ["id"]) as reader:
+        loader: Any = torch.utils.data.DataLoader(reader, batch_size=4, num_workers=num_workers)  # type: ignore[arg-type]
+        with pytest.raises(RequestError, match=r"none by number. For torch write petastore.adapters.torch.DataLoader"):
+            next(iter(loader))

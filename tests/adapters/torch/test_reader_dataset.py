@@ -81,6 +81,7 @@ def test_each_row_once_and_each_row_group_for_one_worker(
     assert len(batches) == len(loader) == -(-ROWS // 16)
     assert sorted(i for batch in batches for i in batch) == list(range(ROWS))
     assert dataset.reads().total() <= 1.2 * GROUPS
+    rows.set_epoch(0)
     assert lists(loader) == batches
 
 
@@ -104,6 +105,7 @@ def test_in_this_process_it_gives_the_batches_of_the_loader_over_a_reader(url: s
         wanted = lists(petastore.adapters.torch.DataLoader(reader, batch_size=20))
     rows = ReaderDataset(url, **asked, batch_size=20, cur_shard=1, shard_count=3, lanes=None)
     for num_workers in (0, 1):
+        rows.set_epoch(0)
         assert [sorted(one) for one in lists(DataLoader(rows, batch_size=None, num_workers=num_workers))] == [
             sorted(one) for one in wanted
         ]
@@ -214,9 +216,30 @@ def test_an_endless_dataset_has_no_length_and_may_be_left(url: str) -> None:
     assert set(counts) == set(range(ROWS))
 
 
+def test_a_second_for_in_the_order_of_the_first_says_so_unless_that_was_asked_for(url: str) -> None:
+    rows = ReaderDataset(url, ["id"], batch_size=100, shuffle_rows=True, seed=3)
+    first = lists(rows)
+    with pytest.warns(UserWarning, match=r"same order as the last one.*dataset.set_epoch\(epoch\) before each for"):
+        assert lists(rows) == first
+    assert lists(rows) == first  # it was told
+    rows.set_epoch(1)
+    assert lists(rows) != first
+    in_order = ReaderDataset(url, ["id"], batch_size=100, shuffle_row_groups=False)
+    assert lists(in_order) == lists(in_order)
+
+
+def test_a_worker_says_it_too(url: str) -> None:
+    rows = ReaderDataset(url, ["id"], batch_size=100, seed=3)
+    loader = DataLoader(rows, batch_size=None, num_workers=2)
+    list(loader)
+    with pytest.raises(UserWarning, match=r"(?s)worker process 0.*same order as the last one"):  # errors in these tests
+        list(loader)
+
+
 def test_leaving_early_ends_the_reader(url: str) -> None:
     rows = ReaderDataset(url, ["id"], batch_size=10)
     for num_workers in (0, 2):
+        rows.set_epoch(0)
         for batch in DataLoader(rows, batch_size=None, num_workers=num_workers):
             assert len(batch["id"]) == 10
             break
@@ -257,6 +280,7 @@ def test_in_this_process_it_goes_on_from_the_state_after_every_batch(url: str) -
         again = fresh()
         again.load_state_dict(state)
         assert lists(again) == batches[step:]
+        again.set_epoch(0)
         assert lists(again) == batches  # the next `for` is a whole one
         with petastore.make_reader(url, ["id"], shuffle_rows=True, seed=2, num_epochs=2) as reader:
             reader.load_state_dict(state)

@@ -55,6 +55,21 @@ def test_probabilities_need_no_sum_of_one(urls: list[str]) -> None:
     assert orders[0] == orders[1]
 
 
+def test_a_reader_of_probability_zero_gives_nothing_and_ends_nothing(urls: list[str]) -> None:
+    readers = [*rows_of(urls[:1]), *rows_of(urls[1:2], num_epochs=None), *rows_of(urls[2:])]
+    with WeightedSamplingReader(readers, [0, 0.0, 1]) as reader:
+        assert sorted(int(row.id) for row in reader) == list(range(2000, 2090))
+    assert all(reader.stopped for reader in readers)
+    fresh = rows_of(urls)
+    with pytest.raises(RequestError, match="some have probability 0"):
+        WeightedSamplingReader(fresh, [1, 0, 1], source_column="of")
+    with pytest.raises(RequestError, match="a weight is a finite number above 0"):
+        WeightedSamplingReader(fresh, [0, 0, 0])
+    for one in fresh:
+        one.stop()
+        one.join()
+
+
 def test_it_ends_with_the_last_epoch_of_the_reader_that_ends_first(urls: list[str]) -> None:
     readers = [*rows_of(urls[:1], num_epochs=3), *rows_of(urls[1:2], num_epochs=None)]
     with WeightedSamplingReader(readers, [1, 1]) as reader:
@@ -181,8 +196,8 @@ def test_readers_that_do_not_go_together_are_refused(urls: list[str]) -> None:
         WeightedSamplingReader(rows_of(urls[:1]), [1])
     with pytest.raises(RequestError, match="2 readers were given, but 3 probabilities"):
         WeightedSamplingReader(rows_of(urls[:2]), [1, 1, 1])
-    with pytest.raises(RequestError, match="source 1 is 0"):
-        WeightedSamplingReader(rows_of(urls[:2]), [1, 0])
+    with pytest.raises(RequestError, match="source 1 is -1"):
+        WeightedSamplingReader(rows_of(urls[:2]), [1, -1])
     with pytest.raises(RequestError, match="rows and others batches"):
         WeightedSamplingReader([*rows_of(urls[:1]), *batches_of(urls[:1])], [1, 1])
     with pytest.raises(SchemaError, match=r"d1 has no field 'xy', but .*d0 has"):

@@ -118,6 +118,13 @@ def test_s3a_and_s3n_are_s3() -> None:
     assert not places[0].has_cheap_rename
 
 
+def test_webhdfs_is_told_host_port_and_user() -> None:
+    location = open_location(["webhdfs://me@node:9870/data/a", "webhdfs://me@node:9870/data/b"])
+    assert (location.root, location.paths) == ("/data", ("a", "b"))
+    assert location.store.url == "http://node:9870/webhdfs/v1"
+    assert location.store.pars == {"user.name": "me"}
+
+
 def test_a_missing_backend_names_the_extra() -> None:
     script = (
         "import sys; sys.modules['s3fs'] = None\n"

@@ -20,7 +20,7 @@ from petastore.errors import (
 )
 from petastore.storage.ranges.client import Answer, FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.fetch import RangeFetcher
+from petastore.storage.ranges.fetch import Counts, RangeFetcher
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
@@ -72,7 +72,7 @@ def test_ranges_are_those_of_the_file_by_few_requests(opened: RangeFetcher, prox
     check(fetched, asked)
     assert proxy.counted.requests == 1 + 3
     assert proxy.counted.bytes == 1 + fetched.nbytes == 1 + 3000 + 2000 + 1000
-    assert opened.counts == (4, fetched.nbytes, 0)
+    assert opened.counts == Counts(4, fetched.nbytes)
 
 
 @pytest.mark.parametrize("opened", SCHEMES, indirect=True)

@@ -10,7 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from petastore.adapters.distributed import horovod_all_gather, torch_all_gather
+import petastore.adapters.distributed
+from petastore.distributed import (
+    all_gather,
+    barrier_all_gather,
+    horovod_all_gather,
+    jax_all_gather,
+    torch_all_gather,
+)
 from petastore.errors import RequestError
 from tests.pace import patience
 
@@ -57,3 +64,20 @@ def test_without_a_process_group_the_next_step_is_said() -> None:
 def test_without_horovod_that_is_said() -> None:
     with pytest.raises(RequestError, match="Horovod"):
         horovod_all_gather({})
+
+
+def test_without_jax_or_a_barrier_task_that_is_said() -> None:
+    with pytest.raises(RequestError, match="JAX"):
+        jax_all_gather({})
+    with pytest.raises(RequestError, match="barrier task"):
+        barrier_all_gather({})
+
+
+def test_without_any_engine_nobody_can_be_asked() -> None:
+    with pytest.raises(RequestError, match=r"init_process_group\(\)"):
+        all_gather({})
+
+
+def test_the_first_names_of_them_are_still_there() -> None:
+    assert petastore.adapters.distributed.torch_all_gather is torch_all_gather
+    assert petastore.adapters.distributed.horovod_all_gather is horovod_all_gather

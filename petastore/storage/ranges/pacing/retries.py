@@ -70,7 +70,7 @@ def tried(
         jitter: Gives a number from 0 to 1.
 
     Raises:
-        GaveUpError: The last attempt failed.
+        GaveUpError: The last attempt failed; or the call says that it is not to be made again.
 
     Example:
         >>> answers = iter([ConnectionResetError("reset"), 7])
@@ -87,6 +87,8 @@ def tried(
         attempt += 1
         try:
             return call()
+        except GaveUpError:
+            raise
         except Exception as problem:  # noqa: BLE001 - clients raise what they like; what it is, is looked at
             pause = jitter() * longest_pause(attempt, is_busy=kind_of(problem)[0] == "busy")
             may_pass = attempt < most and is_transient(problem) and time.monotonic() + pause < deadline

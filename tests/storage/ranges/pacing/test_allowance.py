@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.storage.ranges.allowance import Allowance
+from petastore.storage.ranges.pacing.allowance import Allowance
 
 
 @given(st.integers(1, 64), st.lists(st.sampled_from(["throttled", "answered", "time"]), max_size=300))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from petastore.storage.ranges.client import NotTheVersionError
-from petastore.storage.ranges.retries import MOST_ATTEMPTS, GaveUpError, longest_pause, tried
+from petastore.storage.ranges.pacing.retries import MOST_ATTEMPTS, GaveUpError, longest_pause, tried
 
 TRANSIENT = [
     ConnectionResetError(104, "reset"),

@@ -1,7 +1,7 @@
 """How many requests may be under way: half as many after each that storage had no time for, slowly more again.
 
-Many processes that read from one storage are throttled together. Each of them learns of it by its own requests alone,
-and all go back together: as connections do that share a line.
+Each process goes back by its own requests, as connections do that share a line. How many requests a second all of
+them make together is another matter (`petastore.storage.ranges.pacing.host_pace`).
 """
 
 from __future__ import annotations

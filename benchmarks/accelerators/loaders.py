@@ -1,0 +1,68 @@
+r"""Data loaders for dlio-benchmark: petastore's, and one that never waits.
+
+    dlio_benchmark ++workload.reader.data_loader_classname=benchmarks.accelerators.loaders.PetastoreLoader \
+        ++workload.reader.data_loader_sampler=iterative …
+
+DLIO makes a loader, calls `read` once, and iterates `next` in each epoch. Its settings are one object for the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from dlio_benchmark.common.enumerations import DataLoaderType
+from dlio_benchmark.data_loader.base_data_loader import BaseDataLoader
+
+import petastore
+from benchmarks.accelerators.workloads import DATASET
+from petastore.adapters.torch import DataLoader
+
+__all__ = ["PetastoreLoader", "ReadyLoader"]
+
+
+class _Loader(BaseDataLoader):  # type: ignore[misc]
+    """What DLIO asks of a loader and ours have nothing to do for."""
+
+    def __init__(self, format_type: Any, dataset_type: Any, epoch_number: int) -> None:
+        super().__init__(format_type, dataset_type, epoch_number, DataLoaderType.CUSTOM)
+        self.epoch_number: int = epoch_number
+
+    def read(self) -> None:
+        pass
+
+    def finalize(self) -> None:
+        pass
+
+
+class PetastoreLoader(_Loader):
+    """Batches of decoded tensors from the folder `petastore` of the data folder, shuffled by rows, anew in each epoch.
+
+    Each simulated accelerator is a rank. Everything else is as `make_reader` and the torch `DataLoader` have it.
+    """
+
+    def next(self) -> Iterator[dict[str, torch.Tensor]]:
+        """The batches of one epoch."""
+        super().next()
+        epoch, self.epoch_number = self.epoch_number, self.epoch_number + 1
+        with petastore.make_reader(
+            Path(self._args.data_folder, DATASET),
+            seed=self._args.seed + epoch,
+            shuffle_rows=True,
+            cur_shard=self._args.my_rank,
+            shard_count=self._args.comm_size,
+        ) as reader:
+            yield from DataLoader(reader, batch_size=self.batch_size)
+
+
+class ReadyLoader(_Loader):
+    """One tensor again and again: what utilisation DLIO's own loop lets one see."""
+
+    def next(self) -> Iterator[torch.Tensor]:
+        """As many as an epoch has steps."""
+        super().next()
+        tensor = torch.zeros(self.batch_size)
+        for _ in range(self._args.training_steps):
+            yield tensor

@@ -1,0 +1,163 @@
+"""What tests with real engines share: datasets of numbered rows, and programs that run as users start them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import psutil
+import pytest
+
+from petastore import Unischema, UnischemaField, write_dataset
+from tests.pace import patience
+from tests.time_limits import pytest_runtest_protocol as pytest_runtest_protocol
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+UNEVEN = (1, 97, 5, 40, 2, 60, 14)
+"""Rows of seven row groups, no two alike: 219."""
+
+NumberedSchema = Unischema(
+    "Numbered",
+    [UnischemaField("id", np.int64), UnischemaField("x", np.float32, (4,)), UnischemaField("y", np.float32)],
+)
+
+
+_MARK = "PROGRAM_OF_A_TEST"
+
+
+class Run(Protocol):
+    """Runs a program to its end; see the fixture `run`."""
+
+    def __call__(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: Path = REPOSITORY,
+        seconds: float = 120,
+        fails: bool = False,
+    ) -> str: ...
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the clone."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is remembered between readers is kept for one run of the tests, not in the user's home."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PETASTORE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Callable[..., str]:
+    """Writes a dataset of rows `id`, 0 to n - 1, with `x` (4,) and `y`, in row groups of the rows that are given.
+
+    `numbered()` has `UNEVEN` row groups; `y` is the sum of `x`, so that there is something to learn.
+    """
+
+    def write(row_groups: Sequence[int] = UNEVEN, name: str = "numbered") -> str:
+        url = str(tmp_path / name)
+        begin = 0
+        for rows in row_groups:
+            ids = np.arange(begin, begin + rows)
+            x = np.random.default_rng(begin).random((rows, 4), dtype=np.float32)
+            columns = {"id": ids, "x": x, "y": x.sum(axis=1)}
+            write_dataset(url, NumberedSchema, columns, mode="append", rows_per_row_group=rows)
+            begin += rows
+        return url
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """Runs a program of several processes, in the root of the clone unless told, and gives what it printed.
+
+    The test fails, with what was printed, where the program ends with another code than 0 (with `fails`: with 0), takes
+    longer than so many seconds on an idle machine, or leaves a process behind. `bin` of this Python is first on PATH.
+    """
+
+    def run_it(
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        environment: Mapping[str, str] | None = None,
+        folder: Path = REPOSITORY,
+        seconds: float = 120,
+        fails: bool = False,
+    ) -> str:
+        words, most = [str(part) for part in command], patience(seconds)
+        mark = {_MARK: uuid.uuid4().hex}
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+
+            def fail(what: str) -> None:
+                output.seek(0)
+                pytest.fail(f"{' '.join(words)} {what}; it printed:\n{output.read()}", pytrace=False)
+
+            started = subprocess.Popen(
+                words,
+                cwd=folder,
+                env=os.environ | _settings() | dict(environment or {}) | mark,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                code = started.wait(most)
+            except subprocess.TimeoutExpired:
+                fail(f"took longer than {most:.1f} s")
+            else:
+                left = _left_of(mark)
+                if left:
+                    fail(f"left {', '.join(left)}")
+                if (code != 0) != fails:
+                    fail(f"ended with {code}")
+            finally:
+                for process in _marked(mark):
+                    process.kill()
+                started.wait()
+            output.seek(0)
+            return output.read()
+
+    return run_it
+
+
+def _settings() -> dict[str, str]:
+    """What every program is told: the programs and the sources of this test run, and to be modest."""
+    return {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+
+
+def _left_of(mark: Mapping[str, str]) -> list[str]:
+    """The processes of a program that has ended; those that are about to end are waited for."""
+    _, left = psutil.wait_procs(_marked(mark), timeout=10)
+    return [f"{process.pid} ({' '.join(process.cmdline())[:200]})" for process in left]
+
+
+def _marked(mark: Mapping[str, str]) -> list[psutil.Process]:
+    """All processes with a mark in their environment, wherever they were moved in the tree of processes."""
+    marked = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it ended meanwhile, or is somebody else's
+            if mark.items() <= process.environ().items():
+                marked.append(process)
+    return marked

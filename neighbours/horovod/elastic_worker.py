@@ -1,0 +1,136 @@
+"""A worker of an elastic job, to be started by `horovodrun`: it writes down which rows it committed, and when it dies.
+
+`elastic_worker.py FOLDER WAY`: the folder holds a dataset, and the file that `hosts.sh` shows to Horovod as the hosts
+that there are. Two epochs. After some steps the hosts become others; at one step a worker kills itself between reading
+a batch and training on it. The ways are `reader`, petastore's `ElasticDataLoader`; `sampler`, Horovod's own
+`ElasticSampler` over a `MapDataset`, used as in Horovod's example; and `told-sampler`, the same with a reset callback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import horovod.torch as hvd
+import torch
+import torch.utils.data
+
+from petastore import make_reader
+from petastore.adapters.horovod import ElasticDataLoader
+from petastore.adapters.torch import MapDataset
+
+EPOCHS = 2
+BATCH_SIZE = 4
+DOOMED = "127.0.0.1"
+HOSTS_AFTER_STEP = {
+    4: ["localhost:1"],
+    10: ["localhost:1", f"{DOOMED}:1"],
+    14: ["localhost:2", f"{DOOMED}:1"],
+    35: ["localhost:1"],
+}
+DIES_BEFORE_STEP = 20
+
+
+class Reader:
+    """Petastore's way."""
+
+    def __init__(self, url: str) -> None:
+        reader = make_reader(
+            url, cur_shard=hvd.rank(), shard_count=hvd.size(), shuffle_rows=True, seed=3, workers_count=1
+        )
+        self.kept = ElasticDataLoader(reader, batch_size=BATCH_SIZE)
+
+    def epoch(self, state: Any) -> Iterator[dict[str, Any]]:
+        """What is left of an epoch."""
+        return iter(state.kept)
+
+    def trained(self, state: Any) -> None:
+        """Nothing: the loader knows."""
+
+    def epoch_done(self, state: Any) -> None:
+        """Nothing: the loader knows."""
+
+
+class Sampler:
+    """Horovod's way, as its example has it."""
+
+    def __init__(self, url: str) -> None:
+        self.dataset = MapDataset(url)
+        self.kept = hvd.elastic.ElasticSampler(self.dataset, shuffle=True, seed=3)
+
+    def epoch(self, state: Any) -> Iterable[dict[str, Any]]:
+        """What is left of an epoch."""
+        return torch.utils.data.DataLoader(self.dataset, batch_size=BATCH_SIZE, sampler=state.kept)
+
+    def trained(self, state: Any) -> None:
+        """The sampler is told of each batch, and counts it for all ranks."""
+        state.kept.record_batch(state.step, BATCH_SIZE)
+
+    def epoch_done(self, state: Any) -> None:
+        """The sampler is told."""
+        state.kept.set_epoch(state.epoch)
+
+
+WAYS: dict[str, type[Reader | Sampler]] = {"reader": Reader, "sampler": Sampler, "told-sampler": Sampler}
+
+
+def main(folder: Path, way: str) -> None:
+    """Train until all epochs are done, whoever comes or goes."""
+    hvd.init()
+    torch.set_num_threads(1)
+    feed = WAYS[way](str(folder / "numbered"))
+    model = torch.nn.Linear(4, 1)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters())
+    state = hvd.elastic.TorchState(model=model, optimizer=optimizer, kept=feed.kept, epoch=0, step=0)
+    if way == "told-sampler":
+        state.register_reset_callbacks([lambda: state.kept.reset()])
+
+    @hvd.elastic.run  # type: ignore[untyped-decorator]
+    def train(state: Any) -> None:
+        while state.epoch < EPOCHS:
+            for batch in feed.epoch(state):
+                if state.step == DIES_BEFORE_STEP and os.environ["HOROVOD_HOSTNAME"] == DOOMED:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                optimizer.zero_grad()
+                errors = model(batch["x"]).squeeze(1) - batch["y"]
+                (errors.square().sum() / BATCH_SIZE).backward()  # right for a batch without rows, too
+                optimizer.step()
+                feed.trained(state)
+                state.step += 1
+                write_down(folder, state, batch["id"].tolist())
+                state.commit()
+                if state.step in HOSTS_AFTER_STEP:
+                    change_hosts(folder, state)
+            state.epoch += 1
+            feed.epoch_done(state)
+
+    train(state)
+    print(f"done after {state.step} steps", flush=True)
+
+
+def write_down(folder: Path, state: Any, ids: list[int]) -> None:
+    """One line, which is whole or not there."""
+    line = {"epoch": state.epoch, "step": state.step, "rank": hvd.rank(), "ranks": hvd.size(), "ids": ids}
+    with (folder / f"committed-{os.getpid()}.jsonl").open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(line) + "\n")
+
+
+def change_hosts(folder: Path, state: Any) -> None:
+    """Makes the hosts others, and waits until Horovod tells all ranks, which interrupts the loop."""
+    if hvd.rank() == 0:
+        following = folder / "hosts.following"
+        following.write_text("\n".join(HOSTS_AFTER_STEP[state.step]) + "\n", encoding="utf-8")
+        following.rename(folder / "hosts")
+    while True:
+        state.check_host_updates()
+        time.sleep(0.05)  # Horovod asks for the hosts once a second; between two questions nothing can be waited for
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,46 @@
+"""Two real ranks of Horovod: equal steps and exact rows, and what row groups dealt by their number lead to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from neighbours.conftest import Run
+from neighbours.horovod.ordinal_shards import BATCH_SIZE, rows_of
+
+HOROVODRUN = ["horovodrun", "--gloo", "--network-interfaces", "lo", "-np", "2"]
+ROW_GROUPS = [300, 17, 401, 89, 250, 3, 377]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("digits")
+
+
+@pytest.fixture(scope="module")
+def printed(run: Run, directory: Path) -> str:
+    """What the example prints; it leaves its digits in the directory."""
+    return run([*HOROVODRUN, "python", "-m", "examples.horovod_digits", "--directory", directory], seconds=60)
+
+
+@pytest.mark.slow
+def test_two_ranks_take_equal_steps_over_uneven_row_groups_and_train_on_each_row_once(printed: str) -> None:
+    closing = (
+        r"horovod_digits: accuracy (\d\.\d+), 2 ranks, steps \[(\d+), (\d+)\], 1,437 rows, each once in each of 20"
+    )
+    found = re.search(closing, printed)
+    assert found is not None, printed
+    assert float(found[1]) >= 0.97
+    assert found[2] == found[3]
+
+
+@pytest.mark.slow
+def test_row_groups_dealt_by_their_number_end_the_same_training_early(printed: str, run: Run, directory: Path) -> None:
+    """The control: one rank has ten times the steps of the other, and is left alone in an allreduce."""
+    failed = run([*HOROVODRUN, "python", "-m", "neighbours.horovod.ordinal_shards", directory], seconds=60, fails=True)
+    steps = {int(steps) for steps in re.findall(r"rank \d has (\d+) steps", failed)}
+    assert steps == {-(-len(rows_of(rank, 2, ROW_GROUPS)) // BATCH_SIZE) for rank in range(2)} == {42, 4}
+    assert failed.count("has done them") == 1
+    assert "HorovodInternalError" in failed

@@ -1,0 +1,87 @@
+"""Where the loops of an `ElasticDataLoader` begin and end, with the state of one real rank of Horovod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import horovod.torch as hvd
+import pytest
+
+from petastore import make_reader
+from petastore.adapters.horovod import ElasticDataLoader
+
+ROWS = [7, 3]
+ALL = list(range(10))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _rank() -> Iterator[None]:
+    hvd.init()
+    yield
+    hvd.shutdown()
+
+
+@pytest.fixture
+def loader(numbered: Callable[..., str]) -> Iterator[ElasticDataLoader]:
+    with ElasticDataLoader(
+        make_reader(numbered(ROWS), cur_shard=0, shard_count=1, shuffle_rows=True), batch_size=4
+    ) as made:
+        yield made
+
+
+def ids(batches: Iterator[dict[str, Any]] | ElasticDataLoader) -> list[int]:
+    return [number for batch in batches for number in batch["id"].tolist()]
+
+
+def test_a_loop_goes_on_where_the_one_before_was_left(loader: ElasticDataLoader) -> None:
+    first = next(iter(loader))["id"].tolist()
+    assert sorted(first + ids(loader)) == ALL
+
+
+def test_after_a_loop_that_came_to_its_end_the_next_one_is_another_epoch(loader: ElasticDataLoader) -> None:
+    first, second = ids(loader), ids(loader)
+    assert sorted(first) == sorted(second) == ALL
+    assert first != second
+
+
+def test_a_loop_that_was_left_with_the_last_batch_is_ended_before_the_next_epoch(loader: ElasticDataLoader) -> None:
+    """A commit in the body of the last step is interrupted: the epoch is not counted yet, and has no rows left."""
+    batches = iter(loader)
+    given = [number for _ in range(len(loader)) for number in next(batches)["id"].tolist()]
+    assert sorted(given) == ALL
+    assert ids(loader) == []
+    assert sorted(ids(loader)) == ALL
+
+
+def test_a_restore_goes_back_to_the_last_commit(loader: ElasticDataLoader) -> None:
+    state = hvd.elastic.TorchState(reader=loader, epoch=0)
+    batches = iter(state.reader)
+    committed = next(batches)["id"].tolist()
+    state.commit()
+    forgotten = next(batches)["id"].tolist()
+    state.restore()
+    state.sync()
+    again = ids(state.reader)
+    assert again[: len(forgotten)] == forgotten
+    assert sorted(committed + again) == ALL
+
+
+def test_a_commit_between_two_epochs_says_that_the_first_is_done(loader: ElasticDataLoader) -> None:
+    state = hvd.elastic.TorchState(reader=loader, epoch=0)
+    first = ids(state.reader)
+    state.commit()
+    second = ids(state.reader)
+    state.restore()
+    assert ids(state.reader) == second
+    assert sorted(first) == sorted(second) == ALL
+
+
+def test_a_state_handles_another_loader_that_takes_the_place_of_one(loader: ElasticDataLoader) -> None:
+    state = hvd.elastic.TorchState(reader=loader)
+    ids(loader)
+    state.reader = loader
+    later = loader.state_dict()
+    ids(loader)
+    state.restore()
+    assert state.reader.state_dict() == later

@@ -1,0 +1,43 @@
+"""Two real ranks of Horovod over TensorFlow: exact rows, equal steps, and one model on both."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from neighbours.conftest import UNEVEN, Run
+
+EPOCHS = 2
+BATCH_SIZE = 8
+HOROVODRUN = ["horovodrun", "--gloo", "--network-interfaces", "lo", "-np", "2"]
+
+
+def trained(way: str, url: str, run: Run) -> list[dict[str, Any]]:
+    worker = ["python", "-m", "neighbours.horovod.tensorflow_worker", url, way, str(EPOCHS), str(BATCH_SIZE)]
+    printed = run([*HOROVODRUN, *worker])
+    (told,) = re.findall(r"TOLD (\[.*\])", printed)
+    return list(json.loads(told))
+
+
+@pytest.mark.slow
+def test_ranks_with_a_gradient_tape_read_each_row_once_and_stay_one_model(
+    run: Run, numbered: Callable[..., str]
+) -> None:
+    first, second = trained("tape", numbered(), run)
+    assert sorted(first["ids"] + second["ids"]) == sorted(EPOCHS * list(range(sum(UNEVEN))))
+    assert first["steps"] == second["steps"] == EPOCHS * -(-sum(UNEVEN) // (2 * BATCH_SIZE))
+    assert first["weights"] == second["weights"]
+
+
+@pytest.mark.slow
+def test_horovods_optimizer_in_fit_of_keras_3_leaves_each_rank_a_model_of_its_own(
+    run: Run, numbered: Callable[..., str]
+) -> None:
+    """The reason why the page says to use a tape; nobody is told by Horovod."""
+    first, second = trained("fit", numbered(), run)
+    assert first["steps"] == second["steps"]
+    assert first["weights"] != second["weights"]

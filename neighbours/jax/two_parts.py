@@ -1,0 +1,59 @@
+"""One of two processes of JAX that read what they are told to, and print the rows that they got, or the refusal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+
+from petastore import make_reader
+from petastore.adapters.jax import DataLoader, jax_all_gather
+from petastore.errors import PetastoreError
+
+
+def main() -> None:
+    url, address, number, mode = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(address, 2, number)
+
+    devices = jax.devices()
+    per_process = len(devices) // 2
+    if mode == "interleaved":
+        devices = [devices[place] for first in range(per_process) for place in (first, first + per_process)]
+    if mode == "replicated":  # both processes hold all rows, and half of the columns of the weights
+        mesh = jax.sharding.Mesh(np.array(devices).reshape(1, -1), ("data", "model"))
+    else:
+        mesh = jax.sharding.Mesh(devices, ("data",))
+    over_rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    tail: Any = mode if mode in ("even", "drop", "pad", "wrap") else "drop"
+    shard = {"swapped": (1 - number, 2), "forgotten": (None, None), "replicated": (None, None)}.get(mode, (number, 2))
+
+    total = jax.jit(lambda ids, valid: (ids * valid).sum())
+    with make_reader(
+        url, ["id"], cur_shard=shard[0], shard_count=shard[1], shuffle_rows=True, seed=7, num_epochs=2, tail=tail
+    ) as reader:
+        try:
+            if mode not in ("forgotten", "replicated"):
+                reader.plan.assert_agreed(jax_all_gather)
+            loader = DataLoader(reader, batch_size=8, sharding=over_rows)
+        except PetastoreError as problem:
+            print(json.dumps(str(problem)))
+            return
+        trained, sums = [], []
+        for batch in loader:
+            valid = batch.get("valid", np.ones(len(batch["id"]), bool))
+            sums.append(int(total(batch["id"], valid)))
+            here = np.concatenate([np.asarray(part.data) for part in batch["id"].addressable_shards])
+            marks = (
+                [np.asarray(part.data) for part in valid.addressable_shards] if tail == "pad" else [np.ones(8, bool)]
+            )
+            trained += here[np.concatenate(marks)].tolist() if mode != "replicated" else here[:8].tolist()
+            rows = len(batch["id"])
+        print(json.dumps({"trained": trained, "sums": sums, "rows": rows, "steps": len(loader)}))
+
+
+if __name__ == "__main__":
+    main()

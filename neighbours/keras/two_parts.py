@@ -1,0 +1,69 @@
+"""One of two processes of Keras on JAX that fits on what it is told to, and prints its rows, or the refusal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import keras
+
+from petastore import make_reader
+from petastore.adapters.keras import PyDataset, refuse_other_shards
+from petastore.errors import RequestError
+
+
+class Began(keras.callbacks.Callback):  # type: ignore[misc]
+    """Forgets what Keras took to build the model."""
+
+    def __init__(self, asked: list[int]) -> None:
+        super().__init__()
+        self.asked = asked
+
+    def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002 (Keras gives it by name)
+        self.asked.clear()
+
+
+def main() -> None:
+    url, address, number, mode = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    keras.distribution.initialize(address, 2, number)
+    distribution = keras.distribution.DataParallel(auto_shard_dataset=mode.endswith("auto"))
+    if mode != "lost auto":  # there, Keras is told later, and nobody can know
+        keras.distribution.set_distribution(distribution)
+    tail: Any = mode if mode in ("even", "drop", "pad", "wrap") else "pad"
+    parts = {} if mode.startswith("whole") else {"cur_shard": distribution.data_shard_id, "shard_count": 2}
+    asked: list[int] = []
+
+    def line(batch: dict[str, Any]) -> Any:
+        asked.extend(batch["id"][batch["valid"]].tolist() if "valid" in batch else batch["id"].tolist())
+        x = batch["id"].astype("float32")[:, None] / 100
+        return x, 3 * x
+
+    with make_reader(url, seed=3, shuffle_rows=True, tail=tail, **parts) as reader:
+        try:
+            if "tf" in mode or mode == "lost auto":
+                print(json.dumps(_of_tf_data(reader, distribution, rows=mode == "lost auto")))
+                return
+            if mode == "whole torch":
+                refuse_other_shards(reader, 10)
+            dataset = PyDataset(reader, 10, line)
+        except RequestError as problem:
+            print(json.dumps(str(problem)))
+            return
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        model.fit(dataset, epochs=1, shuffle=False, verbose=0, callbacks=[Began(asked)])
+    print(json.dumps({"trained": asked, "weights": [weight.numpy().ravel().tolist() for weight in model.weights]}))
+
+
+def _of_tf_data(reader: Any, distribution: Any, *, rows: bool) -> list[int]:
+    """The rows that Keras gives to a process of a `tf.data.Dataset`, as its trainer asks for them."""
+    from petastore.adapters.tensorflow import make_tf_dataset
+
+    dataset = make_tf_dataset(reader).batch(10) if rows else make_tf_dataset(reader, batch_size=10)
+    found = [batch["id"].numpy()[batch["valid"].numpy()] for batch in distribution.distribute_dataset(dataset)]
+    return [int(i) for ids in found for i in ids]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""Lightning starts the second rank itself, after the first one has opened its reader, of all rows."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+from lightning.pytorch.plugins.environments import LightningEnvironment
+
+from neighbours.torch.programs.driven_by_lightning import Noting, trainer
+from petastore import make_reader
+from petastore.adapters.torch import DataLoader
+
+
+def main(url: str) -> None:
+    """Prints what the first rank is warned of."""
+    with make_reader(url) as reader, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        # Named, or Lightning asks the MPI that dlio-benchmark wants here whether it has started this program.
+        trainer(epochs=1, plugins=[LightningEnvironment()]).fit(Noting(), DataLoader(reader, batch_size=16))
+    if os.environ["LOCAL_RANK"] == "0":
+        print(*(warning.message for warning in caught if "reads all rows" in str(warning.message)), sep="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,65 @@
+"""torchdata's `StatefulDataLoader` over a `ReaderDataset`: exact after any batch, in another process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from neighbours.conftest import UNEVEN
+from petastore import make_reader
+from petastore.adapters.torch import DataLoader, ReaderDataset
+from petastore.errors import RequestError
+
+pytestmark = [
+    # More workers than CPUs are slow and right all the same.
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    # torchdata 0.11 calls what torch 2.13 takes for old.
+    pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
+]
+
+
+def loader(url: str, num_workers: int, **asked: Any) -> StatefulDataLoader:
+    dataset = ReaderDataset(url, ["id"], batch_size=16, shuffle_rows=True, seed=7, **asked)
+    return StatefulDataLoader(dataset, batch_size=None, num_workers=num_workers)
+
+
+def lists(batches: Any) -> list[list[int]]:
+    return [batch["id"].tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("behind", [1, 3, 13, 14])
+def test_it_goes_on_after_any_batch(numbered: Callable[..., str], num_workers: int, behind: int) -> None:
+    url = numbered()
+    whole = lists(loader(url, num_workers))
+    assert sorted(i for ids in whole for i in ids) == list(range(sum(UNEVEN)))
+    stopped = loader(url, num_workers)
+    batches = iter(stopped)
+    first = lists(next(batches) for _ in range(behind))
+    state = json.loads(json.dumps(stopped.state_dict()))
+    del batches
+    resumed = loader(url, num_workers)
+    resumed.load_state_dict(state)
+    assert first + lists(resumed) == whole
+
+
+def test_with_other_workers_it_says_that_there_must_be_as_many(numbered: Callable[..., str]) -> None:
+    url = numbered()
+    stopped = loader(url, 2)
+    next(iter(stopped))
+    resumed = loader(url, 0)
+    resumed.load_state_dict(stopped.state_dict())
+    with pytest.raises((AssertionError, RequestError)):
+        lists(resumed)
+
+
+def test_rows_of_a_sharded_loader_are_not_taken_in_its_place(numbered: Callable[..., str]) -> None:
+    with make_reader(numbered(), cur_shard=0, shard_count=2) as reader:
+        with pytest.raises(RequestError, match="Iterate the loader itself"):
+            list(StatefulDataLoader(DataLoader(reader, 16).dataset, batch_size=16))
+        with pytest.raises(RequestError, match=r"none by number. For torch write"):
+            list(StatefulDataLoader(reader, batch_size=16))

@@ -1,0 +1,19 @@
+"""JAX: a reader's batches as dicts of `jax.Array`, on one device or over the devices of many processes.
+
+What a step gets is a dict, which is a pytree as it is; a `petastore.Batch`, whose columns are cut when they are asked
+for, is none. The next batch is put on devices while the current one trains.
+"""
+
+from __future__ import annotations
+
+from petastore.errors import MissingExtraError
+
+try:
+    import jax as _jax  # noqa: F401
+except ImportError:
+    raise MissingExtraError("petastore.adapters.jax", package="jax", extra="jax") from None
+
+from petastore.adapters.jax.all_gather import jax_all_gather
+from petastore.adapters.jax.loader import DataLoader
+
+__all__ = ["DataLoader", "jax_all_gather"]

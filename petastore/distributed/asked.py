@@ -1,0 +1,62 @@
+"""The shard that a reader's two parameters ask for, settled once, at the call."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import get_args
+
+from petastore.distributed.current import current_shard, launched_as
+from petastore.errors import RequestError, UnshardedReaderWarning
+from petastore.plan.request import Shard, ShardWord, known_word
+from petastore.selecting.retired import frames_inside_petastore
+
+__all__ = ["asked_shard"]
+
+_log = logging.getLogger(__name__)
+
+
+def asked_shard(cur_shard: int | Shard | ShardWord | None, shard_count: int | None) -> Shard:
+    """The shard of a reader's two parameters.
+
+    Args:
+        cur_shard: A rank, from 0; a shard; `"auto"` for what `current_shard` says; or None.
+        shard_count: Ranks; None unless `cur_shard` is a number.
+
+    Raises:
+        RequestError: They cannot be so, or nobody can tell.
+
+    Warns:
+        UnshardedReaderWarning: Nothing was said on one of several ranks, at the line outside petastore.
+
+    Example:
+        >>> asked_shard(1, 2), asked_shard(Shard(1, 2), None), asked_shard(None, None)
+        (Shard(index=1, count=2), Shard(index=1, count=2), Shard(index=0, count=1))
+    """
+    if cur_shard is None and shard_count is None:
+        _warn_on_one_of_several()
+    if not isinstance(cur_shard, str):
+        return Shard.parse(cur_shard, shard_count)
+    known_word(cur_shard, ShardWord, name="cur_shard")
+    if shard_count is not None:
+        raise RequestError(
+            f"cur_shard={cur_shard!r} finds the number of ranks, too, but shard_count={shard_count!r} was given; leave "
+            "it out"
+        )
+    shard = current_shard()
+    _log.info("cur_shard=%r is %d of %d", *get_args(ShardWord), shard.index, shard.count)
+    return shard
+
+
+def _warn_on_one_of_several() -> None:
+    launched = launched_as()
+    if launched is None:
+        return
+    rank, ranks = launched.shard.index, launched.shard.count
+    warnings.warn(
+        f"this process is rank {rank} of {ranks} ({launched.by}), but the reader was told no shard, so each rank reads "
+        'all rows. Write cur_shard="auto" for its part of them, or cur_shard=0, shard_count=1 where each rank is to '
+        "read everything",
+        UnshardedReaderWarning,
+        stacklevel=frames_inside_petastore() + 1,
+    )

@@ -1,0 +1,161 @@
+"""Arguments of a reader that the environment overrides, so that one program reads other data on each host."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+
+from petastore.errors import RequestError
+from petastore.storage.requests.shown import HIDDEN, shown_url
+
+__all__ = ["with_environment"]
+
+_Asked = ParamSpec("_Asked")
+_Given = TypeVar("_Given")
+
+_log = logging.getLogger(__name__)
+
+_PREFIX: Final = "PETASTORE_"
+_URL_PARAMETERS: Final = ("dataset_url", "dataset_url_or_urls", "dataset")
+
+
+class _Override(NamedTuple):
+    parameter: str
+    parse: Callable[[str], Any]
+    form: str
+    shown: Callable[[str], str] = str
+
+
+def _text(value: str) -> str:
+    if not value:
+        raise ValueError
+    return value
+
+
+def _whole(value: str) -> int:
+    if re.fullmatch("[0-9]{1,18}", value) is None:
+        raise ValueError
+    return int(value)
+
+
+def _shard(value: str) -> int | str:
+    return value if value == "auto" else _whole(value)
+
+
+def _json_object(value: str) -> object:
+    said = json.loads(value)
+    if not isinstance(said, dict):
+        raise ValueError  # noqa: TRY004 - JSON of another form
+    return said
+
+
+def _hidden(_value: str) -> str:
+    return HIDDEN
+
+
+_OVERRIDES: Final[Mapping[str, _Override]] = {
+    "PETASTORE_URL": _Override("dataset_url", _text, "a URL", shown_url),
+    "PETASTORE_CUR_SHARD": _Override("cur_shard", _shard, "a whole number from 0, or auto"),
+    "PETASTORE_SHARD_COUNT": _Override("shard_count", _whole, "a whole number"),
+    "PETASTORE_STORAGE_OPTIONS": _Override("storage_options", _json_object, "a JSON object", _hidden),
+    "PETASTORE_CACHE_TYPE": _Override("cache_type", _text, "null or local-disk"),
+    "PETASTORE_CACHE_LOCATION": _Override("cache_location", _text, "a local directory"),
+    "PETASTORE_CACHE_SIZE_LIMIT": _Override("cache_size_limit", _whole, "a number of bytes"),
+    "PETASTORE_MEMORY_BUDGET": _Override("memory_budget", _whole, "a number of bytes"),
+    "PETASTORE_WORKERS_COUNT": _Override("workers_count", _whole, "a whole number"),
+}
+"""What may differ from host to host. What decides the order and the rows may not: ranks must agree on it."""
+
+_OF_OTHERS: Final = frozenset(
+    # The user's cache directory; and what tests and `make` of this project read.
+    {"PETASTORE_CACHE", "PETASTORE_ENDURANCE", "PETASTORE_FIXTURES", "PETASTORE_LAWS", "PETASTORE_PARQUET_TESTING"}
+)
+
+
+def with_environment(reads: Callable[_Asked, _Given]) -> Callable[_Asked, _Given]:
+    """A function that opens readers, of which variables of the environment override some arguments.
+
+    Programs that do not ask for this are not changed by any variable. Each override is logged (`petastore.distributed`,
+    level INFO). What decides which rows are read and in what order has no variable: ranks must agree on it.
+
+    | variable | argument |
+    |---|---|
+    | `PETASTORE_URL` | the URL of the dataset |
+    | `PETASTORE_CUR_SHARD` | `cur_shard`: a number, or `auto`, which needs no count |
+    | `PETASTORE_SHARD_COUNT` | `shard_count` |
+    | `PETASTORE_STORAGE_OPTIONS` | `storage_options`, as a JSON object; never shown |
+    | `PETASTORE_CACHE_TYPE` | `cache_type` |
+    | `PETASTORE_CACHE_LOCATION` | `cache_location` |
+    | `PETASTORE_CACHE_SIZE_LIMIT` | `cache_size_limit`, in bytes |
+    | `PETASTORE_MEMORY_BUDGET` | `memory_budget`, in bytes |
+    | `PETASTORE_WORKERS_COUNT` | `workers_count` |
+
+    Args:
+        reads: `petastore.make_reader`, `make_batch_reader`, `ReaderDataset`, or a function with such parameters.
+
+    Returns:
+        A function of the same parameters. It looks at the environment when it is called, and raises RequestError for a
+        variable that begins with `PETASTORE_` and is not known, or is not for this function, or has a value that
+        cannot be.
+
+    Example:
+        >>> import os, petastore
+        >>> make_reader = with_environment(petastore.make_reader)
+        >>> os.environ["PETASTORE_CURSHARD"] = "1"
+        >>> make_reader("s3://bucket/train")
+        Traceback (most recent call last):
+        petastore.errors.RequestError: PETASTORE_CURSHARD is set, and is no argument of a reader; did you mean
+        PETASTORE_CUR_SHARD? Unset it otherwise
+        >>> del os.environ["PETASTORE_CURSHARD"]
+    """
+    parameters = list(inspect.signature(reads).parameters)
+
+    @functools.wraps(reads, updated=())  # a class has much that is not its function's
+    def reading(*args: _Asked.args, **kwargs: _Asked.kwargs) -> _Given:
+        given: list[Any] = list(args)
+        for name, value in _overriding(os.environ, parameters, reads.__name__):
+            place = parameters.index(name)
+            if place < len(given):
+                given[place] = value
+            else:
+                kwargs[name] = value
+        return reads(*given, **kwargs)
+
+    return reading
+
+
+def _overriding(environ: Mapping[str, str], parameters: list[str], function: str) -> list[tuple[str, Any]]:
+    """Parameters, and what they are to be."""
+    found: list[tuple[str, Any]] = []
+    for variable in sorted(name for name in environ if name.startswith(_PREFIX) and name not in _OF_OTHERS):
+        override = _OVERRIDES.get(variable)
+        if override is None:
+            known = [name.removeprefix(_PREFIX) for name in _OVERRIDES]
+            near = difflib.get_close_matches(variable.removeprefix(_PREFIX).upper(), known, n=1)
+            meant = f"did you mean {_PREFIX}{near[0]}?" if near else f"there are {', '.join(_OVERRIDES)}."
+            raise RequestError(f"{variable} is set, and is no argument of a reader; {meant} Unset it otherwise")
+        parameter = parameters[0] if variable == "PETASTORE_URL" else override.parameter
+        if parameter not in parameters or (variable == "PETASTORE_URL" and parameter not in _URL_PARAMETERS):
+            raise RequestError(f"{variable} is set, but {function} has no such argument; unset it there")
+        found.append((parameter, _parsed(variable, override, environ[variable])))
+        _log.info("%s of %s is overridden by %s=%s", parameter, function, variable, override.shown(environ[variable]))
+    if ("cur_shard", "auto") in found:
+        if "PETASTORE_SHARD_COUNT" in environ:
+            raise RequestError("PETASTORE_CUR_SHARD=auto finds the count, too; unset PETASTORE_SHARD_COUNT")
+        found.append(("shard_count", None))
+    return found
+
+
+def _parsed(variable: str, override: _Override, text: str) -> Any:
+    try:
+        return override.parse(text)
+    except (ValueError, RecursionError):
+        # The value is not shown: it may be a secret.
+        raise RequestError(f"{variable} is set, but is not {override.form}") from None

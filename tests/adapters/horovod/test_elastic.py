@@ -1,0 +1,23 @@
+"""Without Horovod, what needs it says so. With it: `neighbours/horovod`."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import petastore
+from petastore.adapters.horovod import ElasticDataLoader
+from petastore.errors import RequestError
+
+
+def test_a_loader_for_elastic_training_without_horovod_says_what_is_missing(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "horovod", None)
+    petastore.write_dataset(f"{tmp_path}/numbers", {"id": [1, 2, 3]})
+    with (
+        petastore.make_reader(f"{tmp_path}/numbers") as reader,
+        pytest.raises(RequestError, match="needs Horovod built with torch"),
+    ):
+        ElasticDataLoader(reader, batch_size=2)

@@ -1,0 +1,147 @@
+"""A `PyDataset` of a reader, as Keras asks for its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore.errors import RequestError
+
+pytestmark = pytest.mark.tf
+
+ROWS = 35
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    where = str(tmp_path_factory.mktemp("data") / "ids")
+    fields = [
+        petastore.UnischemaField("id", "int64"),
+        petastore.UnischemaField("at", "datetime64[s]"),
+        petastore.UnischemaField("name", str, nullable=True),
+    ]
+    rows = [{"id": i, "at": np.datetime64(i, "s"), "name": f"n{i}" if i % 2 else None} for i in range(ROWS)]
+    petastore.write_dataset(where, petastore.Unischema("Ids", fields), rows, rows_per_row_group=7)
+    return where
+
+
+def epoch(dataset: Any, steps: int | None = None) -> Iterator[list[int]]:
+    """The batches of an epoch, asked for as Keras does."""
+    dataset.on_epoch_begin()
+    for index in range(dataset.num_batches if steps is None else steps):
+        yield dataset[index]["id"].tolist()
+    dataset.on_epoch_end()
+
+
+def flat(batches: Any) -> list[int]:
+    return [i for batch in batches for i in batch]
+
+
+def test_each_epoch_is_a_pass_in_an_order_of_its_own(url: str) -> None:
+    from petastore.adapters.keras import PyDataset
+
+    with petastore.make_reader(url, ["id"], shuffle_rows=True, seed=1) as reader:
+        dataset = PyDataset(reader, 10)
+        assert dataset.num_batches == 4
+        epochs = [flat(epoch(dataset)) for _ in range(3)]
+    assert [sorted(ids) for ids in epochs] == [list(range(ROWS))] * 3
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+@pytest.mark.parametrize("taken", [1, 2])
+@pytest.mark.parametrize("in_epoch", [True, False])
+def test_batches_that_were_taken_to_build_a_model_come_again(url: str, taken: int, in_epoch: bool) -> None:
+    from petastore.adapters.keras import PyDataset
+
+    with petastore.make_reader(url, ["id"], shuffle_rows=True, seed=1) as reader:
+        dataset = PyDataset(reader, 10)
+        outside = (dataset[index]["id"].tolist() for index in range(taken))
+        first = list(epoch(dataset, taken) if in_epoch else outside)
+        batches = list(epoch(dataset))
+    assert batches[:taken] == first
+    assert sorted(flat(batches)) == list(range(ROWS))
+
+
+def test_after_a_state_an_epoch_has_what_was_left_and_the_next_one_is_whole(url: str) -> None:
+    from petastore.adapters.keras import PyDataset
+
+    asked: Any = {"shuffle_rows": True, "seed": 1, "num_epochs": 2}
+    with petastore.make_reader(url, ["id"], **asked) as reader:
+        before = list(epoch(PyDataset(reader, 10), 3))
+        # Another batch size then, so that the rest does not begin at a border of batches.
+    with petastore.make_reader(url, ["id"], **asked) as reader:
+        batches = reader.batches(10)
+        assert [next(batches)["id"].tolist() for _ in range(3)] == before
+        state = reader.state_dict()
+    with petastore.make_reader(url, ["id"], **asked) as reader:
+        reader.load_state_dict(state)
+        dataset = PyDataset(reader, 3)
+        assert dataset.num_batches == 24  # the steps that Keras takes for every epoch
+        list(epoch(dataset, 1))  # to build the model
+        rest, then = list(epoch(dataset)), list(epoch(dataset))
+    assert sorted(flat(before + rest)) == sorted(list(range(ROWS)) * 2)
+    assert (len(rest), len(then)) == (14, 24)
+    assert sorted(flat(then)) == sorted(list(range(ROWS)) * 2)
+
+
+def test_an_endless_reader_goes_on_and_on(url: str) -> None:
+    from petastore.adapters.keras import PyDataset
+
+    with petastore.make_reader(url, ["id"], num_epochs=None, shuffle_row_groups=False) as reader:
+        dataset = PyDataset(reader, 7)
+        assert dataset.num_batches is None
+        assert flat(dataset[index]["id"].tolist() for index in range(10)) == list(range(ROWS)) * 2
+
+
+def test_shuffled_numbers_are_refused_with_what_to_write(url: str) -> None:
+    from petastore.adapters.keras import PyDataset
+
+    with petastore.make_reader(url, ["id"]) as reader:
+        dataset = PyDataset(reader, 10)
+        dataset[0]
+        with pytest.raises(RequestError, match=r"batch 3 was asked for where batch 1 follows.*shuffle=False"):
+            dataset[3]
+        with pytest.raises(RequestError, match="batch_size"):
+            PyDataset(reader, 0)
+
+
+def test_columns_come_as_arrays_and_the_function_makes_of_them_what_keras_takes(url: str) -> None:
+    from petastore.adapters.keras import PyDataset
+
+    with petastore.make_reader(url, shuffle_row_groups=False, tail="pad") as reader:
+        batch = PyDataset(reader, 20, nulls="mask")[0]
+        assert batch["at"].tolist() == [i * 10**9 for i in range(20)]
+        assert batch["name"].tolist()[:3] == ["", "n1", ""]
+        assert batch["name_valid"].tolist()[:3] == [False, True, False]
+        x, y = PyDataset(reader, 20, lambda batch: (batch["id"], batch["valid"]), nulls="mask")[0]
+    assert (x.dtype, y.dtype) == (np.int64, np.bool_)
+
+
+def test_the_devices_of_one_process_need_equal_parts(url: str) -> None:
+    import keras
+
+    from petastore.adapters.keras import refuse_other_shards
+
+    four_devices = keras.distribution.DataParallel(devices=[f"cpu:{number}" for number in range(4)])
+    with petastore.make_reader(url) as even, petastore.make_reader(url, tail="drop") as dropped:
+        with four_devices.scope():
+            refuse_other_shards(dropped, 8)
+            with pytest.raises(RequestError, match="multiple of 4"):
+                refuse_other_shards(dropped, 10)
+            with pytest.raises(RequestError, match=r"tail='drop'.*tail='pad'.*tail='wrap'"):
+                refuse_other_shards(even, 8)
+        refuse_other_shards(even, 10)
+
+
+def test_without_keras_the_import_says_what_to_install() -> None:
+    import subprocess
+    import sys
+
+    script = "import sys; sys.modules['keras'] = None\nimport petastore.adapters.keras"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'petastore[keras]'" in done.stderr

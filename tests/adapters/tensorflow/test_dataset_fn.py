@@ -1,0 +1,153 @@
+"""Datasets for `tf.distribute`: two real workers that share the rows, and what happens to those that shard again."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import petastore
+from petastore.errors import RequestError
+from tests.pace import patience
+
+pytestmark = pytest.mark.tf
+
+ROWS = 101
+
+CONTROL = """
+import tensorflow as tf
+from petastore import make_reader
+from petastore.adapters.tensorflow import make_tf_dataset
+
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+trained = []
+with make_reader("lines", ["id"], cur_shard=strategy.cluster_resolver.task_id, shard_count=2, num_epochs=2) as reader:
+    dataset = make_tf_dataset(reader, batch_size=16).with_options(options)
+    for batch in strategy.experimental_distribute_dataset(dataset):
+        trained += strategy.experimental_local_results(batch["id"])[0].numpy().tolist()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the dataset `lines`, which the how-to page writes."""
+    where = tmp_path_factory.mktemp("workers")
+    fields = [petastore.UnischemaField("id", "int64"), petastore.UnischemaField("x", "float32")]
+    lines = [{"id": i, "x": i / 100} for i in range(ROWS)]
+    petastore.write_dataset(str(where / "lines"), petastore.Unischema("Lines", fields), lines, rows_per_row_group=13)
+    return where
+
+
+def trained_by_two_workers(program: str, folder: Path) -> list[Any]:
+    """The list `trained` of each of two workers that run a program."""
+    ports = []
+    for _ in range(2):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            ports.append(probe.getsockname()[1])
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", f"{program}\nimport json\nprint(json.dumps(trained))"],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ
+            | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})}
+            | {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
+            | {"PYTHONPATH": os.pathsep.join([str(Path(petastore.__file__).parent.parent), *_python_path()])},
+        )
+        for index in range(2)
+    ]
+    try:
+        printed = [worker.communicate(timeout=patience(50)) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    assert [worker.returncode for worker in workers] == [0, 0], printed
+    return [json.loads(output.splitlines()[-1]) for output, _ in printed]
+
+
+def _python_path() -> list[str]:
+    return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+
+
+@pytest.mark.slow
+def test_the_program_of_the_page_trains_two_workers_on_every_row_once_an_epoch(repository: Path, folder: Path) -> None:
+    page = (repository / "docs/how-to/train-with-several-tensorflow-workers.md").read_text(encoding="utf-8")
+    _, program, restored = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    both = "trained = [trained, [int(i) for ids in rest for i in ids]]"
+    workers = trained_by_two_workers(f"{program}\n{restored}\n{both}", folder)
+    counts = collections.Counter(i for trained, _ in workers for i in trained)
+    assert counts == dict.fromkeys(range(ROWS), 2)
+    for trained, rest in workers:
+        assert trained[-len(rest) :] == rest  # of the second epoch, after the last checkpoint
+        assert 0 < len(rest) < ROWS / 4
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_sharded_again_loses_half_of_its_rows(folder: Path) -> None:
+    """The control: with auto-sharding on."""
+    first, second = trained_by_two_workers(CONTROL, folder)
+    assert len(first + second) < 2 * ROWS * 0.6
+
+
+def test_one_worker_of_a_default_strategy_has_all_rows(folder: Path) -> None:
+    import tensorflow as tf
+
+    from petastore.adapters.tensorflow import make_tf_dataset_fn
+
+    open_reader = functools.partial(petastore.make_reader, str(folder / "lines"), shuffle_row_groups=False)
+    with make_tf_dataset_fn(open_reader, 20, map_func=lambda batch: batch["id"]) as dataset_fn:
+        with pytest.raises(RequestError, match="called 0 times"):
+            _ = dataset_fn.reader
+        batches = tf.distribute.get_strategy().distribute_datasets_from_function(dataset_fn)
+        assert [i for batch in batches for i in batch.numpy().tolist()] == list(range(ROWS))
+        assert dataset_fn.steps_per_epoch == 6
+        reader = dataset_fn.reader
+    assert reader.stopped
+
+
+def test_replicas_of_one_worker_have_a_batch_each(folder: Path) -> None:
+    import tensorflow as tf
+
+    from petastore.adapters.tensorflow import make_tf_dataset_fn
+
+    context = tf.distribute.InputContext(num_input_pipelines=2, input_pipeline_id=1, num_replicas_in_sync=8)
+    with make_tf_dataset_fn(functools.partial(petastore.make_reader, str(folder / "lines")), 16) as dataset_fn:
+        dataset = dataset_fn(context)
+        assert [len(batch["id"]) for batch in dataset][:3] == [2, 2, 2]
+        assert int(dataset.cardinality()) == 25  # the one row that is left joins the batch before
+        assert dataset_fn.steps_per_epoch == 7
+        assert dataset.options().experimental_distribute.auto_shard_policy == tf.data.experimental.AutoShardPolicy.OFF
+
+
+def test_what_does_not_go_with_the_workers_is_refused(folder: Path) -> None:
+    import tensorflow as tf
+
+    from petastore.adapters.tensorflow import make_tf_dataset_fn
+
+    context = tf.distribute.InputContext(num_input_pipelines=2, input_pipeline_id=1, num_replicas_in_sync=2)
+
+    def forgets(**_: Any) -> Any:
+        return petastore.make_reader(str(folder / "lines"))
+
+    with make_tf_dataset_fn(forgets, 16) as dataset_fn, pytest.raises(RequestError, match="pass cur_shard and"):
+        dataset_fn(context)
+    with make_tf_dataset_fn(forgets, 15) as dataset_fn, pytest.raises(RequestError, match="a multiple of 2"):
+        dataset_fn(context)
+    with pytest.raises(RequestError, match="global_batch_size"):
+        make_tf_dataset_fn(forgets, 0)

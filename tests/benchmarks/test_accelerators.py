@@ -1,0 +1,203 @@
+"""The benchmark of simulated accelerators, without dlio-benchmark; `neighbours/accelerators` runs it with it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+import petastore
+from benchmarks.accelerators.__main__ import PAGE, PUBLISHED
+from benchmarks.accelerators.data import make
+from benchmarks.accelerators.figures import figures_of, reach_of
+from benchmarks.accelerators.limit import rate_of
+from benchmarks.accelerators.page import page_of
+from benchmarks.accelerators.processes import RunFailedError, alone
+from benchmarks.accelerators.rounds import DEMANDS
+from benchmarks.accelerators.training import CONFIGS
+from benchmarks.accelerators.workloads import DATASET, TENSORS, WORKLOADS, Workload
+from benchmarks.storage.figures import Figure
+from petastore.codecs import CompressedImageCodec
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
+def test_the_settings_of_dlio_are_those_of_the_workload(workload: Workload) -> None:
+    config = yaml.safe_load((CONFIGS / "workload" / f"{workload.name}.yaml").read_text(encoding="utf-8"))
+    assert config["reader"]["batch_size"] == workload.batch
+    assert config["train"]["computation_time"] == workload.step_s
+    assert workload.rows % workload.batch == 0
+    assert workload.configured_steps <= workload.steps
+
+
+def test_a_row_of_tensors_is_as_large_as_dlio_says() -> None:
+    config = yaml.safe_load((CONFIGS / "workload" / "tensors.yaml").read_text(encoding="utf-8"))
+    assert config["dataset"]["record_length"] == 4 * sum(TENSORS.values())
+
+
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
+def test_a_share_of_a_workload_has_three_batches_at_least(workload: Workload) -> None:
+    assert workload.scaled(0.001).steps == 3
+    assert workload.scaled(0.5).rows == pytest.approx(workload.rows / 2)
+
+
+def test_tensors_are_plain_parquet_and_dlio_is_shown_links_to_them(tmp_path: Path) -> None:
+    workload = dataclasses.replace(WORKLOADS["tensors"], files=2, rows_a_file=3, rows_a_group=2)
+    said: list[str] = []
+    folder = make(workload, tmp_path, said.append)
+    assert said == [f"tensors: 6 rows written in {said[0].split()[-2]} s"]
+    shown = sorted((folder / "train").iterdir())
+    assert [path.name for path in shown] == ["part-0.parquet.synthetic", "part-1.parquet.synthetic"]
+    assert [path.resolve().parent for path in shown] == [folder / DATASET] * 2
+    with petastore.make_reader(folder / DATASET, seed=1) as reader:
+        (batch,) = reader.batches(6)
+    assert {name: np.shape(batch[name]) for name in TENSORS} == {name: (6, size) for name, size in TENSORS.items()}
+    assert make(workload, tmp_path, said.append) == folder
+    assert len(said) == 1
+    assert rate_of(folder / DATASET) > 0
+
+
+def test_the_limit_decodes_pictures(tmp_path: Path) -> None:
+    def write(name: str, cells: list[bytes]) -> Path:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"image": pa.array(cells, pa.binary())}), tmp_path / name / "0.parquet")
+        return tmp_path / name
+
+    field = petastore.UnischemaField("image", np.uint8, (16, 16), CompressedImageCodec("jpeg"))
+    schema = petastore.Unischema("Pictures", [field])
+    petastore.write_dataset(tmp_path / "good", schema, [{"image": np.zeros((16, 16), np.uint8)}] * 5)
+    assert rate_of(tmp_path / "good") > 0
+    with pytest.raises(ValueError, match=r"(?i)jpeg"):
+        rate_of(write("bad", [b"no picture"]))
+
+
+def doubled(number: int) -> int:
+    return 2 * number
+
+
+def failed() -> None:
+    raise OSError("no disk")
+
+
+def gone() -> None:
+    os._exit(3)
+
+
+def hung(folder: Path) -> None:
+    os.fork()
+    (folder / str(os.getpid())).touch()
+    while True:
+        time.sleep(60)
+
+
+def test_a_function_runs_in_a_process_of_its_own() -> None:
+    assert alone(60, doubled, 21) == 42
+    assert alone(60, os.getpid) != os.getpid()
+
+
+def test_what_fails_there_is_told() -> None:
+    with pytest.raises(RunFailedError, match="OSError: no disk"):
+        alone(60, failed)
+    with pytest.raises(RunFailedError, match="gone ended without a word"):
+        alone(60, gone)
+
+
+def test_what_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    with pytest.raises(RunFailedError, match="hung was not done after 5 s"):
+        alone(5, hung, tmp_path)
+    started = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(started) == 2
+    assert not [pid for pid in started if _runs(pid)]
+
+
+def _runs(pid: int) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        psutil.wait_procs([process], timeout=10)
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def training(utilisation: float) -> dict[str, float]:
+    return {"utilisation": utilisation, "steady": utilisation - 0.01, "rate": 1.0, "first_step_s": 0.5}
+
+
+def rounds_of(step_s: float, *utilisations: float, **more: dict[str, float]) -> list[dict[str, Any]]:
+    """The limit decodes 100 rows a second."""
+    return [
+        {"before": 90.0, "after": 110.0, "step_s": step_s, "petastore": training(each), "own": training(0.3), **more}
+        for each in utilisations
+    ]
+
+
+@pytest.fixture
+def measured() -> dict[str, Any]:
+    """Batches of 50 rows: the limit takes half a second for one."""
+    return {
+        "read_threads": {"1": 30.0, "2": 50.0},
+        "best": 2,
+        "released": 7.0,
+        "cells": {
+            "as configured": rounds_of(1.0, 0.995, 0.98, 0.999),
+            "0.5": rounds_of(1.0, 0.98, 0.98, 0.999),
+            "0.9": rounds_of(0.6, 0.999, 0.993, ready=training(0.999)),
+            "1.5": rounds_of(0.3, 0.5, 0.6, 0.59),
+        },
+    }
+
+
+def test_what_the_limit_reaches_is_a_share_of_the_step() -> None:
+    (busy,), (waits,) = rounds_of(1.0, 0.9), rounds_of(0.3, 0.9)
+    assert reach_of(busy, 50) == 1.0
+    assert reach_of(waits, 50) == pytest.approx(0.6)
+
+
+def test_where_the_limit_keeps_it_busy_the_bound_is_99_percent(measured: dict[str, Any]) -> None:
+    ours = [figure for figure in figures_of(measured, 50) if figure.what == "petastore"]
+    assert [figure.least for figure in ours] == [99.0, 99.0, 99.0, None]
+    assert [figure.is_kept for figure in ours] == [True, False, True, None]
+
+
+def test_where_it_does_not_the_bound_is_a_share_of_the_limit(measured: dict[str, Any]) -> None:
+    (share,) = [figure for figure in figures_of(measured, 50) if figure.what == "petastore / limit, steady"]
+    assert share.values == pytest.approx([0.49 / 0.6, 0.59 / 0.6, 0.58 / 0.6])
+    assert (share.least, share.is_kept) == (0.95, True)
+
+
+def test_the_reader_as_released_and_a_loader_that_never_waits_are_shown_where_they_ran(
+    measured: dict[str, Any],
+) -> None:
+    lines = [figure.what for figure in figures_of(measured, 50)]
+    assert lines.count("its reader as released, workers: 2") == 1
+    assert lines.count("a loader that never waits") == 1
+    assert lines.count("DLIO's own readers, workers: 2") == len(DEMANDS)
+    lines = [figure.what for figure in figures_of({**measured, "released": None}, 50)]
+    assert not any("released" in line for line in lines)
+
+
+def test_the_page_has_what_was_measured(measured: dict[str, Any]) -> None:
+    figures = [dataclasses.asdict(figure) for figure in figures_of(measured, 50)]
+    found = {"date": "2026-11-23", "load": 0.5, "load_after": 1.25, "seconds": 12.3, "rounds": 3, "scale": 0.1}
+    page = page_of({"machine": {"CPU": "Abacus"}, "shown": {"tensors": {**found, "figures": figures}}})
+    assert "* CPU: Abacus\n" in page
+    assert "| 1.5 × the limit, 0.300 s a step: the limit could reach | 60" in page
+    assert "in 3 rounds, with 10% of the rows, which took 12 s; load of the machine before 0.5, after 1.2." in page
+    assert "\n## pictures" not in page
+
+
+def test_the_page_is_that_of_the_published_results() -> None:
+    results = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    assert PAGE.read_text(encoding="utf-8") == page_of(results)
+    assert list(results["shown"]) == list(WORKLOADS)
+    assert all(Figure.parse(figure).values for found in results["shown"].values() for figure in found["figures"])

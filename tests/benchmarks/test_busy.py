@@ -1,0 +1,92 @@
+"""The benchmark of a waiting GPU, as far as it goes without one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import petastore
+from benchmarks.bench.tables import aligned
+from benchmarks.busy import CLASSES, HEADER, SIDE, Busy, counts_of, main, measure, resnet50, row_of, stepper, write
+from petastore.adapters.torch import DataLoader
+
+
+class Clock:
+    """A device that works for 30 ms in a step, and whose loader takes some time for each batch."""
+
+    def __init__(self, loading_ms: float) -> None:
+        self.now = 0.0
+        self.loading_ms = loading_ms
+
+    def batches(self) -> Iterator[None]:
+        while True:
+            self.now += self.loading_ms
+            yield None
+
+    def step(self, _: None) -> None:
+        self.now += 30.0
+
+    def mark(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(("loading_ms", "waiting"), [(0.0, 0.0), (10.0, 0.25), (30.0, 0.5)])
+def test_waiting_is_what_lies_between_steps(loading_ms: float, waiting: float) -> None:
+    clock = Clock(loading_ms)
+    busy = measure(clock.batches(), clock.step, 8, clock.mark, lambda first, then: then - first)
+    assert busy == Busy(step_ms=30.0 + loading_ms, waiting=waiting)
+
+
+def test_the_first_batch_is_not_counted() -> None:
+    clock = Clock(0.0)
+
+    def late() -> Iterator[None]:
+        clock.now += 5000.0
+        yield from clock.batches()
+
+    assert measure(late(), clock.step, 4, clock.mark, lambda first, then: then - first).waiting == 0.0
+
+
+def test_too_few_batches_are_an_error() -> None:
+    clock = Clock(0.0)
+    with pytest.raises(ValueError, match="5 batches were wanted, 3 came"):
+        measure(itertools.islice(clock.batches(), 3), clock.step, 4, clock.mark, lambda first, then: then - first)
+
+
+def test_no_more_cpus_are_tried_than_there_are() -> None:
+    assert counts_of(1) == [1]
+    assert counts_of(16) == [1, 2, 4, 8, 16]
+    assert counts_of(100) == [1, 2, 4, 8, 16]
+
+
+def test_the_model_is_of_resnet_50s_size_and_shape() -> None:
+    model = resnet50().eval()
+    with torch.no_grad():
+        assert model(torch.zeros(1, 3, 64, 64)).shape == (1, CLASSES)
+        assert model[:-3](torch.zeros(1, 3, SIDE, SIDE)).shape == (1, 2048, 7, 7)  # type: ignore[index]
+    assert sum(weights.numel() for weights in model.parameters()) == 25_557_032
+
+
+def test_a_step_trains_on_what_is_written(tmp_path: Path) -> None:
+    write(str(tmp_path / "pictures"), 4)
+    step = stepper(torch.device("cpu"))
+    with petastore.make_reader(tmp_path / "pictures", seed=1) as reader:
+        batches = list(DataLoader(reader, batch_size=2))
+    assert [batch["image"].shape for batch in batches] == [(2, SIDE, SIDE, 3)] * 2
+    step(batches[0])
+
+
+def test_the_table_has_a_row_for_each_number_of_cpus() -> None:
+    fed, resident = {"step_ms": 200.0, "waiting": 0.5}, {"step_ms": 100.0, "waiting": 0.001}
+    table = aligned([HEADER, row_of(1, {"fed": fed, "resident": resident}, 256)])
+    assert table.splitlines()[1].split() == ["1", "1,280", "50.0", "%", "2,560", "0.1", "%"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, and it would be measured")
+def test_without_a_gpu_it_says_so() -> None:
+    with pytest.raises(SystemExit, match="no CUDA device here, so no GPU waits for data"):
+        main([])

@@ -1,0 +1,64 @@
+"""Ranks for tests: what launchers set for them, and programs that run as several of them at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tests.pace import patience
+
+__all__ = ["ROWS", "VARIABLES", "environment_of", "run_ranks"]
+
+ROWS = 53
+
+_PAIRS = {
+    "horovod": ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    "openmpi": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    "mpich": ("PMI_RANK", "PMI_SIZE"),
+    "torchrun": ("RANK", "WORLD_SIZE"),
+    "slurm": ("SLURM_PROCID", "SLURM_NTASKS"),
+}
+VARIABLES = (
+    *(name for pair in _PAIRS.values() for name in pair),
+    *("TF_CONFIG", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_NUM_TASKS"),
+)
+
+
+def environment_of(launcher: str, rank: int, ranks: int) -> dict[str, str]:
+    """What a launcher sets for a rank: one of horovod, openmpi, mpich, torchrun, slurm, tensorflow."""
+    if launcher == "tensorflow":
+        cluster = {"worker": [f"host{number}:2222" for number in range(ranks)]}
+        return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": rank}})}
+    step = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": str(ranks)}
+    rank_name, ranks_name = _PAIRS[launcher]
+    return {rank_name: str(rank), ranks_name: str(ranks), **(step if launcher == "slurm" else {})}
+
+
+def run_ranks(program: str, ranks: int, arguments: Sequence[str], *, seconds: float = 60) -> Any:
+    """What each of some processes printed last, as JSON; a program is given its rank, and then the arguments.
+
+    They end within so many seconds on an idle machine, and nobody launched them.
+    """
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(rank), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={name: value for name, value in os.environ.items() if name not in VARIABLES},
+        )
+        for rank in range(ranks)
+    ]
+    try:
+        said = [process.communicate(timeout=patience(seconds)) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    for process, (_, problems) in zip(running, said, strict=True):
+        assert process.returncode == 0, problems[-3000:]
+    return [json.loads(out.splitlines()[-1]) for out, _ in said]

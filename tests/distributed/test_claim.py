@@ -1,0 +1,39 @@
+"""Whoever says which rank this is says the same, or all of them are named."""
+
+from __future__ import annotations
+
+import pytest
+
+from petastore.distributed.claim import Claim, agreed
+from petastore.errors import RequestError
+from petastore.plan.request import Shard
+
+ALONE = Claim(Shard(0, 1), "Horovod")
+SECOND = Claim(Shard(1, 2), "torch.distributed")
+
+
+def test_nobody_says_nothing() -> None:
+    assert agreed([]) is None
+
+
+def test_what_all_say_is_true() -> None:
+    assert agreed([SECOND, Claim(Shard(1, 2), "RANK with WORLD_SIZE")]) == Shard(1, 2)
+
+
+@pytest.mark.parametrize(("first", "second"), [(ALONE, SECOND), (SECOND, ALONE), (SECOND, Claim(Shard(0, 2), "Ray"))])
+def test_two_that_disagree_are_both_named_with_what_they_say(first: Claim, second: Claim) -> None:
+    with pytest.raises(RequestError) as refused:
+        agreed([first, first, second])
+    assert str(first) in str(refused.value)
+    assert str(second) in str(refused.value)
+    assert "cur_shard=" in str(refused.value)
+
+
+def test_who_started_the_launcher_counts_where_there_is_no_other() -> None:
+    assert agreed([], Claim(Shard(2, 3), "srun")) == Shard(2, 3)
+    assert agreed([SECOND], Claim(Shard(0, 4), "srun")) == Shard(1, 2)
+
+
+def test_ranks_that_are_alone_in_each_of_several_tasks_do_not_know_each_other() -> None:
+    with pytest.raises(RequestError, match="Horovod says 0 of 1, but srun says 1 of 2"):
+        agreed([ALONE], Claim(Shard(1, 2), "srun"))

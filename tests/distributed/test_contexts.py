@@ -1,0 +1,158 @@
+"""Objects that engines give to the function that trains say which rank it is: TensorFlow's, Spark's, and others'."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from petastore.distributed import from_barrier, from_input_context, from_orca_config, from_tfos
+from petastore.errors import RequestError
+from petastore.plan.request import Shard
+from tests.distributed.launched import ROWS, run_ranks
+
+
+@pytest.mark.tf
+def test_an_input_context_of_tensorflow_says_which_pipeline_it_is() -> None:
+    import tensorflow as tf
+
+    contexts = [tf.distribute.InputContext(3, number, 6) for number in range(3)]
+    assert [from_input_context(context) for context in contexts] == [Shard(number, 3) for number in range(3)]
+
+
+def test_what_is_no_input_context_is_refused() -> None:
+    with pytest.raises(RequestError, match="not a dict"):
+        from_input_context({"input_pipeline_id": 0})
+
+
+def ctx(executor: int, job: str, task: int, cluster: dict[str, list[str]]) -> SimpleNamespace:
+    """A `TFNodeContext`, as TensorFlowOnSpark 2.2.5 fills it."""
+    workers = sum(len(tasks) for name, tasks in cluster.items() if name in ("chief", "master", "worker"))
+    return SimpleNamespace(
+        worker_num=executor,
+        executor_id=executor,
+        job_name=job,
+        task_index=task,
+        cluster_spec=cluster,
+        num_workers=workers,
+    )
+
+
+@pytest.mark.parametrize(
+    ("servers", "chief", "has_evaluator"), [*itertools.product([0, 1], ["", "chief", "master"], [False, True])]
+)
+def test_executors_of_tensorflow_on_spark_are_no_ranks(servers: int, chief: str, has_evaluator: bool) -> None:
+    """Executors are dealt to jobs in this order: servers first, then the chief, the evaluator and the workers."""
+    jobs = ["ps"] * servers + [chief] * bool(chief) + ["evaluator"] * has_evaluator + ["worker"] * 3
+    cluster: dict[str, list[str]] = {}
+    tasks = []
+    for executor, job in enumerate(jobs):
+        addresses = cluster.setdefault(job, [])
+        tasks.append((executor, job, len(addresses)))
+        addresses.append(f"host{executor}:2222")
+    contexts = [ctx(*task, cluster) for task in tasks]
+    training = [from_tfos(each) for each in contexts if each.job_name not in ("ps", "evaluator")]
+    ranks = 3 + bool(chief)
+    assert sorted(shard.index for shard in training) == list(range(ranks))
+    assert {shard.count for shard in training} == {ranks}
+    for each in contexts:
+        if each.job_name == "evaluator":
+            assert from_tfos(each) == Shard(0, 1)
+        elif each.job_name == "ps":
+            with pytest.raises(RequestError, match="the TFoS ctx says that this is a parameter server"):
+                from_tfos(each)
+
+
+def test_independent_workers_of_tensorflow_on_spark_have_numbers_alone() -> None:
+    parallel = SimpleNamespace(worker_num=2, num_workers=5, job_name="", task_index=0, cluster_spec={})
+    assert from_tfos(parallel) == Shard(2, 5)
+    with pytest.raises(RequestError, match="takes the ctx"):
+        from_tfos({})
+
+
+def test_a_config_of_orca_says_rank_and_size() -> None:
+    assert from_orca_config({"rank": 1, "size": 4, "batch_size": 8}) == Shard(1, 4)
+    assert from_orca_config({"rank": 1, "num_shards": 4, "num_workers": 2}) == Shard(1, 4)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, "from_torch"),
+        ({"rank": 0}, "from_torch"),
+        ({"size": 2}, "from_torch"),
+        ({"rank": 0, "size": 2, "num_shards": 3}, "disagrees"),
+        ({"rank": 2, "size": 2}, "from 0 to 1"),
+        ({"rank": "0", "size": 2}, "rank"),
+        ({"rank": 0, "size": 0}, "size"),
+        ({"rank": True, "size": 2}, "rank"),
+    ],
+)
+def test_a_config_of_orca_that_cannot_be_is_refused(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        from_orca_config(config)
+
+
+BARRIER = """
+import json, sys
+import petastore
+from petastore.spark import local_session
+
+url = sys.argv[2]
+
+def task(_):
+    from petastore.distributed import all_gather, current_shard, from_barrier
+    import pyspark
+
+    shard = from_barrier()
+    assert shard == current_shard() == from_barrier(pyspark.BarrierTaskContext.get())
+    with petastore.make_reader(url, cur_shard="auto") as reader:
+        reader.plan.assert_agreed(all_gather)
+        ids = [int(row.id) for row in reader]
+    yield json.dumps([shard.index, shard.count, ids])
+
+def arrow(batches):
+    import pyarrow as pa
+
+    for _ in batches:
+        pass
+    yield pa.RecordBatch.from_pydict({"said": list(task(None))})
+
+def alone(_):
+    from petastore.distributed import current_shard, from_barrier
+    import pyspark
+
+    for ask in (current_shard, from_barrier, lambda: from_barrier(pyspark.TaskContext.get())):
+        try:
+            yield str(ask())
+        except petastore.PetastoreError as problem:
+            yield str(problem)
+
+spark = local_session("who am I", "local[2]")
+tasks = spark.sparkContext.parallelize(range(2), 2)
+ranks = tasks.barrier().mapPartitions(task).collect()
+rows = spark.range(8, numPartitions=2).mapInArrow(arrow, "said string", barrier=True).collect()
+refused = spark.sparkContext.parallelize(range(1), 1).mapPartitions(alone).collect()
+spark.stop()
+print(json.dumps([[json.loads(text) for text in ranks], [json.loads(row.said) for row in rows], refused]))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_barrier_tasks_of_spark_share_the_rows_and_other_tasks_are_refused(numbers: str) -> None:
+    ((in_rdd, in_frame, refused),) = run_ranks(BARRIER, 1, [numbers])
+    for ranks in (in_rdd, in_frame):
+        assert sorted((index, count) for index, count, _ in ranks) == [(0, 2), (1, 2)]
+        assert sorted(itertools.chain(*(ids for _, _, ids in ranks))) == list(range(ROWS))
+    auto, none, other = refused
+    assert "nobody can tell" in auto
+    assert "no barrier task" in none
+    assert "not a TaskContext" in other
+
+
+def test_outside_of_spark_there_is_no_barrier_task() -> None:
+    with pytest.raises(RequestError, match=r"rdd\.barrier"):
+        from_barrier()

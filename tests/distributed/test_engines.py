@@ -1,0 +1,167 @@
+"""Engines that run in a process are asked which rank it is: real ranks of torch over gloo, and a real device mesh."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from petastore.distributed import from_horovod, from_jax, from_ray, from_torch
+from petastore.distributed.engines import live_claims
+from petastore.errors import RequestError
+from petastore.plan.request import Shard
+from tests.distributed.launched import ROWS, run_ranks
+
+IN_A_GROUP = """
+import gc, json, os, sys, warnings
+import torch.distributed as dist
+import petastore
+from petastore.distributed import all_gather, current_shard, from_torch
+
+rank, url, store = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+
+def refused(ask, **environment):
+    os.environ.update(environment)
+    try:
+        return str(ask())
+    except petastore.PetastoreError as problem:
+        return str(problem)
+    finally:
+        for name in environment:
+            del os.environ[name]
+
+def ids(**asked):
+    with petastore.make_reader(url, **asked) as reader:
+        return [int(row.id) for row in reader]
+
+seen = {"before": refused(from_torch)}
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    ids()
+    ids(cur_shard=0, shard_count=1)
+    seen["warned"] = [[type(each.message).__name__, str(each.message), each.filename] for each in warned]
+warnings.simplefilter("error")
+seen["auto"] = ids(cur_shard="auto")
+seen["stale"] = refused(current_shard, RANK="0", WORLD_SIZE="7")
+seen["half"] = refused(current_shard, RANK="0")
+seen["conflict"] = refused(current_shard, HOROVOD_RANK="0", HOROVOD_SIZE="1")
+seen["nodes"] = refused(current_shard, SLURM_PROCID="0", SLURM_NTASKS="1")
+last = dist.new_group([1])
+seen["group"] = refused(lambda: from_torch(last))
+seen["mesh"] = refused(lambda: from_torch(mesh_dim="dp"))
+with petastore.make_reader(url, cur_shard="auto", seed=3) as reader:
+    reader.plan.assert_agreed(all_gather)
+with petastore.make_reader(url, cur_shard="auto", seed=rank) as reader:
+    seen["differ"] = refused(lambda: reader.plan.assert_agreed(all_gather))
+del last
+gc.collect()
+dist.destroy_process_group()
+print(json.dumps(seen))
+"""
+
+
+def test_ranks_of_torch_are_known_by_its_process_group(numbers: str, tmp_path: Path) -> None:
+    first, second = run_ranks(IN_A_GROUP, 2, [numbers, str(tmp_path / "store")])
+    assert sorted(first["auto"] + second["auto"]) == list(range(ROWS))
+    for rank, seen in enumerate([first, second]):
+        shard = str(Shard(rank, 2))
+        assert "init_process_group" in seen["before"]
+        # One reader was told nothing, and warned about in the program's own file; the other was told everything.
+        ((name, warning, filename),) = seen["warned"]
+        assert (name, filename) == ("UnshardedReaderWarning", "<string>")
+        assert f"rank {rank} of 2 (torch.distributed)" in warning
+        assert seen["stale"] == seen["half"] == seen["nodes"] == shard
+        assert f"torch.distributed says {rank} of 2, but HOROVOD_RANK with HOROVOD_SIZE says 0 of 1" in seen["conflict"]
+        assert "mesh=" in seen["mesh"]
+        assert "seed is 0 on rank 0 and 1 on rank 1" in seen["differ"]
+    assert second["group"] == str(Shard(0, 1))
+    assert "not in the process group" in first["group"]
+
+
+IN_A_MESH = """
+import gc, json, os, sys
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+import petastore
+from petastore.distributed import from_torch
+
+rank, url, store = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=4)
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+
+def asked(**how):
+    try:
+        shard = from_torch(**how)
+    except petastore.PetastoreError as problem:
+        return str(problem)
+    return [shard.index, shard.count]
+
+with petastore.make_reader(url, cur_shard=from_torch(mesh=mesh, mesh_dim="dp"), seed=5, shuffle_rows=True) as reader:
+    ids = [batch["id"].tolist() for batch in reader.batches(4)]
+seen = {
+    "ids": ids,
+    "number": asked(mesh=mesh, mesh_dim=0),
+    "part": asked(mesh=mesh["dp"]),
+    "both": asked(mesh=mesh, mesh_dim=("dp", "tp")),
+    "turned": asked(mesh=mesh, mesh_dim=("tp", "dp")),
+    "which": asked(mesh=mesh),
+    "unknown": asked(mesh=mesh, mesh_dim="pp"),
+    "far": asked(mesh=mesh, mesh_dim=2),
+    "twice": asked(mesh=mesh, mesh_dim=("dp", 0)),
+    "none": asked(mesh=mesh, mesh_dim=()),
+    "group": asked(mesh=mesh, mesh_dim="dp", group=dist.group.WORLD),
+}
+del mesh
+gc.collect()
+dist.destroy_process_group()
+print(json.dumps(seen))
+"""
+
+
+def test_tensor_parallel_peers_of_a_mesh_read_the_same_batches_and_others_the_rest(
+    numbers: str, tmp_path: Path
+) -> None:
+    ranks = run_ranks(IN_A_MESH, 4, [numbers, str(tmp_path / "store")])
+    assert ranks[0]["ids"] == ranks[1]["ids"]
+    assert ranks[2]["ids"] == ranks[3]["ids"]
+    assert sorted(itertools.chain(*ranks[0]["ids"], *ranks[2]["ids"])) == list(range(ROWS))
+    for rank, seen in enumerate(ranks):
+        assert seen["number"] == seen["part"] == [rank // 2, 2]
+        assert seen["both"] == [rank, 4]
+        assert seen["turned"] == [rank % 2 * 2 + rank // 2, 4]
+        for refusal in ("which", "unknown", "far", "twice", "none"):
+            assert "mesh_dim=" in seen[refusal]
+            assert re.search("dp.*tp", seen[refusal])
+        assert "group= and mesh=" in seen["group"]
+
+
+def test_engines_that_nobody_imported_say_nothing_and_are_not_imported_by_asking() -> None:
+    program = (
+        "import sys, json; from petastore import distributed\n"
+        "from petastore.distributed.current import launched_as\n"
+        "before = set(sys.modules)\n"
+        "launched_as()\n"
+        "try: distributed.current_shard()\n"
+        "except ValueError: print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
+    assert run_ranks(program, 1, []) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (from_horovod, "hvd.init()"),
+        (from_ray, "inside the function that is given to the trainer"),
+        (from_jax, "import jax"),
+        (from_torch, "init_process_group"),
+    ],
+)
+def test_what_is_missing_is_said_with_the_next_step(ask: object, said: str) -> None:
+    assert not {"horovod.torch", "horovod.tensorflow", "jax", "ray"} & set(sys.modules)
+    assert live_claims() == []
+    with pytest.raises(RequestError, match=re.escape(said)):
+        ask()  # type: ignore[operator]

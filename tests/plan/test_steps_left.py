@@ -1,0 +1,48 @@
+"""How many batches there are from a place to the end of its pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import petastore
+from petastore.plan.cursor import Cursor
+from petastore.plan.request import TailWord
+
+
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("data")
+    schema = petastore.Unischema("Ids", [petastore.UnischemaField("id", "int64")])
+    for name, rows in (("a", 23), ("b", 40)):
+        petastore.write_dataset(str(folder / name), schema, [{"id": i} for i in range(rows)], rows_per_row_group=7)
+    return [str(folder / name) for name in ("a", "b")]
+
+
+def opened(urls: list[str], batching: str | None, **asked: Any) -> Any:
+    if batching is None:
+        return petastore.make_reader(urls[0], seed=1, shuffle_rows=True, **asked)
+    return petastore.make_mixed_reader(urls, [1, 2], seed=1, shuffle_rows=True, batching=batching, **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("batching", [None, "mixed", "per_source"])
+@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("then", [3, 5])
+def test_they_are_counted_as_they_come(urls: list[str], batching: str | None, tail: TailWord, then: int) -> None:
+    asked: Any = {"num_epochs": 2, "tail": tail, "cur_shard": 1, "shard_count": 2}
+    with opened(urls, batching, **asked) as reader:
+        batches = reader.batches(3)
+        states = [reader.state_dict(), *(reader.state_dict() for _ in batches)]
+    for state in states[::3]:
+        with opened(urls, batching, **asked) as reader:
+            reader.load_state_dict(state)
+            assert reader.plan.steps_left(then, reader.cursor) == len(list(reader.batches(then)))
+
+
+def test_after_its_end_nothing_is_left_of_a_pass_and_an_endless_one_has_none(urls: list[str]) -> None:
+    with opened(urls, None) as reader:
+        assert reader.plan.steps_left(10, Cursor(1, 0, 0)) == 0
+    for batching in (None, "mixed"):
+        with opened(urls, batching, num_epochs=None) as reader:
+            assert reader.plan.steps_left(10, Cursor()) is None

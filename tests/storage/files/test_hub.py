@@ -1,0 +1,123 @@
+"""`hf://` is the file system of huggingface_hub: without it an error says what to install, and with it files are read.
+
+The hub itself is not asked: a file system of that name stands for it, which says of files what huggingface_hub's does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.registry import _registry
+from fsspec.spec import AbstractFileSystem
+
+import petastore
+from petastore.errors import CacheBypassWarning
+from petastore.storage.files.listing import list_etags
+from petastore.storage.files.location import open_location
+
+
+class Hub(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+    """Files by repository and revision, each with the digest of its content."""
+
+    protocol = "hf"
+    root_marker = ""
+    store: dict[str, Any] = {}  # noqa: RUF012 - as fsspec has it
+    pseudo_dirs: list[str] = [""]  # noqa: RUF012 - as fsspec has it
+    cachable = False
+    find = AbstractFileSystem.find
+
+    def __init__(self, token: str | None = None, endpoint: str | None = None, **more: Any) -> None:
+        super().__init__(**more)
+        self.token, self.endpoint = token, endpoint
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(path).removeprefix("hf://").rstrip("/")
+
+    def info(self, path: str, **more: Any) -> Any:
+        return self._told(super().info(path, **more))
+
+    def ls(self, path: str, detail: bool = True, **more: Any) -> Any:
+        found = [self._told(one) for one in super().ls(path, detail=True, **more)]
+        return found if detail else [one["name"] for one in found]
+
+    def _told(self, info: dict[str, Any]) -> dict[str, Any]:
+        info.pop("created", None)  # huggingface_hub tells of commits, not of times
+        if info["type"] != "file":
+            return info
+        return {**info, "blob_id": hashlib.sha1(self.store[info["name"]].getvalue()).hexdigest(), "lfs": None}  # noqa: S324
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    fsspec.register_implementation("hf", Hub, clobber=True)
+    yield Hub()
+    Hub.store.clear()
+    Hub.pseudo_dirs[:] = [""]
+    del _registry["hf"]
+
+
+def put(hub: Hub, path: str, first: int) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": range(first, first + 100)}), sink)
+    hub.pipe_file(path, sink.getvalue().to_pybytes())
+
+
+def test_a_missing_package_is_named() -> None:
+    script = (
+        "import sys; sys.modules['huggingface_hub'] = None\n"
+        "import petastore\n"
+        "try: petastore.open_dataset('hf://datasets/me/frames')\n"
+        "except petastore.errors.MissingExtraError as problem: print(problem)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == (
+        "a hf:// URL needs the package 'huggingface_hub', which is not installed here: pip install huggingface_hub\n"
+    )
+
+
+def test_repositories_and_revisions_are_paths(hub: Hub) -> None:
+    put(hub, "datasets/me/frames@refs/convert/parquet/default/0.parquet", 0)
+    put(hub, "datasets/me/frames@1a2b3c/data/0.parquet", 100)
+    for url, first in (
+        ("hf://datasets/me/frames@refs/convert/parquet/default", 0),
+        ("hf://datasets/me/frames@1a2b3c/data/*.parquet", 100),
+        ("hf://datasets/me/frames@1a2b3c/data/0.parquet", 100),
+    ):
+        with petastore.make_batch_reader(url, shuffle_row_groups=False) as reader:
+            assert [number for batch in reader for number in batch.id.tolist()] == list(range(first, first + 100))
+
+
+def test_options_are_those_of_its_file_system_and_a_token_is_not_shown(hub: Hub) -> None:
+    put(hub, "datasets/me/frames/0.parquet", 0)
+    options = {"token": "hf_hush", "endpoint": "https://hub.example"}
+    location = open_location("hf://datasets/me/frames", storage_options=options)
+    assert (location.store.token, location.store.endpoint) == ("hf_hush", "https://hub.example")
+    assert location.url == "hf://datasets/me/frames"
+    assert "hush" not in f"{location!r} {petastore.open_dataset('hf://datasets/me/frames', storage_options=options)!r}"
+
+
+def test_the_digest_of_its_content_tells_the_version_of_a_file(hub: Hub) -> None:
+    put(hub, "datasets/me/frames/0.parquet", 0)
+    location = open_location("hf://datasets/me/frames")
+    first = list_etags(location)
+    put(hub, "datasets/me/frames/0.parquet", 1)
+    second = list_etags(location)
+    assert first.keys() == second.keys() == {"0.parquet"}
+    assert first["0.parquet"] != second["0.parquet"]
+    assert len(second["0.parquet"][1]) == 40
+
+
+def test_its_files_are_opened_so_nothing_is_kept_of_them(hub: Hub, tmp_path: Any) -> None:
+    put(hub, "datasets/me/frames/0.parquet", 0)
+    with pytest.warns(CacheBypassWarning, match="not read by ranges"):
+        petastore.make_batch_reader("hf://datasets/me/frames", cache_type="local-disk", cache_location=tmp_path).stop()

@@ -1,0 +1,24 @@
+"""The time limit of each test follows the pace of the machine: a hook that each conftest.py of a root imports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.pace import Pace
+
+__all__ = ["pytest_runtest_protocol"]
+
+_pace = Pace()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """The time limit of each test follows the pace of the machine: other programs may be at work there."""
+    marked = item.get_closest_marker("timeout")
+    asked = item.config.getoption("timeout", None)
+    limit = marked.args[0] if marked and marked.args else item.config.getini("timeout") if asked is None else asked
+    if asked is None and float(limit) > 0:
+        item.add_marker(pytest.mark.timeout(float(limit) * _pace.slowness), append=False)
+    return (yield)

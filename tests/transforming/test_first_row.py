@@ -1,0 +1,181 @@
+"""What a transform gives that nobody described: its first row decides, and what contradicts it is an error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore.adapters.torch import DataLoader
+from petastore.adapters.torch.map_dataset import MapDataset
+from petastore.codecs import NdarrayCodec
+from petastore.errors import TransformError
+from petastore.schema import Unischema, UnischemaField
+from petastore.transforming.first_row import is_described, settled
+from petastore.transforming.transform import TransformSpec
+from petastore.work.workers import PoolType
+
+SCHEMA = Unischema(
+    "pictures",
+    [
+        UnischemaField("id", np.int64),
+        UnischemaField("picture", np.uint8, (4, 4), NdarrayCodec()),
+        UnischemaField("word", np.str_),
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("pictures") / "set")
+    rows = [{"id": i, "picture": np.full((4, 4), i, np.uint8), "word": str(i)} for i in range(20)]
+    petastore.write_dataset(path, SCHEMA, rows, rows_per_row_group=5)
+    return path
+
+
+def scaled(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"picture": (row["picture"] / 255).astype(np.float32)[np.newaxis]}
+
+
+def scaled_columns(columns: dict[str, Any]) -> dict[str, Any]:
+    return columns | {"picture": (columns["picture"] / 255).astype(np.float32)[:, np.newaxis]}
+
+
+def scaled_frame(frame: Any) -> Any:
+    return frame.assign(picture=[(value / 255).astype(np.float32)[np.newaxis] for value in frame["picture"]])
+
+
+def refuses_rows_from_five(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"id": float(row["id"]) if row["id"] < 5 else "five"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "pool"),
+    [
+        (TransformSpec(scaled, takes="row"), "thread"),
+        (TransformSpec(scaled, takes="row"), "process"),
+        (TransformSpec(scaled_columns, takes="columns"), "dummy"),
+        (TransformSpec(scaled_frame, takes="dataframe"), "thread"),
+    ],
+    ids=["row", "row in a process", "columns", "dataframe"],
+)
+@pytest.mark.parametrize("make", [petastore.make_reader, petastore.make_batch_reader])
+def test_the_first_row_says_what_dtype_and_shape_a_column_has(
+    url: str, make: Any, spec: TransformSpec, pool: PoolType
+) -> None:
+    with make(url, transform_spec=spec, reader_pool_type=pool, workers_count=1, shuffle_row_groups=False) as reader:
+        assert reader.schema["picture"] == UnischemaField("picture", np.float32, (1, 4, 4))
+        assert [field.name for field in reader.schema] == ["id", "picture", "word"]
+        batch = next(reader.batches(20))
+    assert batch["picture"].dtype == np.float32
+    np.testing.assert_array_equal(batch["picture"][:, 0, 0, 0], (np.arange(20) / 255).astype(np.float32))
+
+
+def test_what_the_function_keeps_stays_what_it_is(url: str) -> None:
+    with petastore.make_reader(url, transform_spec=TransformSpec(dict)) as reader:
+        assert list(reader.schema) == [
+            UnischemaField("id", np.int64),
+            UnischemaField("picture", np.uint8, (4, 4)),
+            UnischemaField("word", np.str_),
+        ]
+
+
+def test_text_may_become_numbers_and_numbers_text(url: str) -> None:
+    spec = TransformSpec(lambda row: row | {"word": np.int32(len(row["word"])), "id": str(row["id"])})
+    with petastore.make_reader(url, ["id", "word"], transform_spec=spec, shuffle_row_groups=False) as reader:
+        assert {field.name: field.numpy_dtype for field in reader.schema} == {"id": np.str_, "word": np.int32}
+        assert [tuple(row) for row in reader][-1] == ("19", 2)
+
+
+def test_a_number_of_pythons_own_is_as_wide_as_its_field(url: str) -> None:
+    spec = TransformSpec(lambda row: row | {"id": int(row["id"]) + 1})
+    with petastore.make_reader(url, ["id"], transform_spec=spec) as reader:
+        assert reader.schema["id"].dtype == np.int64
+    halves = TransformSpec(lambda row: row | {"id": row["id"] / 2})
+    with petastore.make_reader(url, ["id"], transform_spec=halves) as reader:
+        assert reader.schema["id"].dtype == np.float64
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_what_contradicts_the_first_row_is_an_error_that_names_the_row(url: str, pool: PoolType) -> None:
+    spec = TransformSpec(refuses_rows_from_five)
+    with petastore.make_reader(url, ["id"], pool, transform_spec=spec, shuffle_row_groups=False) as reader:
+        assert reader.schema["id"].dtype == np.float64
+        with pytest.raises(TransformError, match=r"gave 'id' as .*float64.*id=5"):
+            list(reader)
+
+
+def test_it_is_the_first_row_of_the_files_for_every_rank_and_order(url: str) -> None:
+    spec = TransformSpec(lambda row: {"id": np.float16(0) if row["id"] == 0 else np.float64(row["id"])})
+    for seed in range(4):
+        with petastore.make_reader(
+            url, ["id"], transform_spec=spec, shuffle_rows=True, seed=seed, cur_shard=1, shard_count=2
+        ) as reader:
+            assert reader.schema["id"].dtype == np.float16
+
+
+def test_of_filtered_rows_it_is_the_first_that_is_left(url: str) -> None:
+    spec = TransformSpec(lambda row: {"id": np.float16(1) if row["id"] == 7 else np.float64(row["id"])})
+    with petastore.make_reader(url, ["id"], transform_spec=spec, filters=petastore.col("id") >= 7) as reader:
+        assert reader.schema["id"].dtype == np.float16
+
+
+def test_where_fields_are_described_nothing_is_called_before_the_first_batch(url: str) -> None:
+    called: list[int] = []
+
+    def remember(row: dict[str, Any]) -> dict[str, Any]:
+        called.append(int(row["id"]))
+        return row
+
+    for spec in (TransformSpec(remember, edit_fields=[]), TransformSpec(remember, [("id", np.int64, (), False)])):
+        assert is_described(spec)
+        with petastore.make_reader(url, transform_spec=spec) as reader:
+            assert called == []
+            next(reader)
+        called.clear()
+
+
+def test_a_function_that_fails_with_the_first_row_tells_so_when_it_is_read(url: str) -> None:
+    with (
+        petastore.make_reader(url, transform_spec=TransformSpec(lambda _: 1 / 0), shuffle_row_groups=False) as reader,
+        pytest.raises(TransformError, match=r"ZeroDivisionError.*id=0"),
+    ):
+        next(reader)
+
+
+def test_a_dataset_without_rows_leaves_the_schema_as_it_is(tmp_path: Path) -> None:
+    petastore.write_dataset(str(tmp_path / "none"), SCHEMA, [])
+    with petastore.make_reader(str(tmp_path / "none"), transform_spec=TransformSpec(scaled)) as reader:
+        assert reader.schema["picture"].dtype == np.uint8
+        assert list(reader) == []
+
+
+def test_windows_mixtures_and_rows_by_number_are_settled_alike(url: str) -> None:
+    spec = TransformSpec(scaled)
+    window = petastore.NGram({0: ["id", "picture"], 1: ["picture"]}, delta_threshold=1, timestamp_field="id")
+    with petastore.make_reader(url, window, transform_spec=spec) as reader:
+        assert next(reader)[1].picture.shape == (1, 4, 4)
+    with petastore.make_mixed_reader([url, url], [1, 1], transform_spec=spec, source_column="of") as mixed:
+        assert next(mixed).picture.dtype == np.float32
+        assert mixed.schema["of"].dtype == np.int32
+    rows = MapDataset(url, transform_spec=spec)
+    assert rows[3]["picture"].shape == (1, 4, 4)
+
+
+def test_torch_gets_tensors_of_it_also_where_the_function_gives_tensors(url: str) -> None:
+    import torch
+
+    spec = TransformSpec(lambda row: {"picture": torch.from_numpy(row["picture"]).float()}, selected_fields=["picture"])
+    with petastore.make_reader(url, transform_spec=spec) as reader:
+        batch = next(iter(DataLoader(reader, batch_size=6)))
+    assert batch["picture"].dtype == torch.float32
+    assert batch["picture"].shape == (6, 4, 4)
+
+
+def test_a_value_that_tells_nothing_leaves_its_field_as_it_was() -> None:
+    before = Unischema("s", [UnischemaField("x", np.float32, nullable=True)])
+    spec = settled(TransformSpec(dict), before, '{"x": null}')
+    assert spec.edit_fields == (UnischemaField("x", np.float32, nullable=True),)
