@@ -116,8 +116,7 @@ class Passes:
     @property
     def is_over(self) -> bool:
         """Whether training has received the last batch of a pass."""
-        epochs, stands = self._reader.num_epochs, self._behind or self._reader.cursor
-        return epochs is not None and stands.epoch - stands.first_epoch >= epochs
+        return (self._behind or self._reader.cursor).is_at_end(self._reader.num_epochs)
 
     def state_dict(self) -> dict[str, Any]:
         """Where training stands: after the last batch that it received."""

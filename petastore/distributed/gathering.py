@@ -84,12 +84,12 @@ def jax_all_gather(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     Use it as `reader.plan.assert_agreed(jax_all_gather)`, on every process, after `jax.distributed.initialize()`.
 
     Raises:
-        RequestError: JAX is not installed.
+        MissingExtraError: JAX is not installed.
     """
     try:
         from jax.experimental.multihost_utils import process_allgather
     except ImportError:
-        raise RequestError("jax_all_gather needs JAX, which is not installed here") from None
+        raise MissingExtraError("jax_all_gather", package="jax", extra="jax") from None
     mine = np.frombuffer(json.dumps(dict(facts)).encode(), dtype=np.uint8)
     lengths = np.asarray(process_allgather(np.array(len(mine), dtype=np.int32))).reshape(-1)
     padded = np.zeros(int(lengths.max()), dtype=np.uint8)

@@ -37,6 +37,33 @@ class Cursor:
         epoch = self.epoch + (self.position > 0)
         return Cursor(epoch, 0, epoch)
 
+    def next_epoch(self) -> Cursor:
+        """Where the epoch under way ends, in the same pass.
+
+        Example:
+            >>> Cursor(2, 7, 1).next_epoch()
+            Cursor(epoch=3, position=0, first_epoch=1)
+        """
+        return Cursor(self.epoch + 1, 0, self.first_epoch)
+
+    def pass_ends(self, epochs: int) -> Cursor:
+        """Where a pass of so many epochs ends.
+
+        Example:
+            >>> Cursor(2, 7, 1).pass_ends(5)
+            Cursor(epoch=6, position=0, first_epoch=1)
+        """
+        return Cursor(self.first_epoch + epochs, 0, self.first_epoch)
+
+    def is_at_end(self, epochs: int | None) -> bool:
+        """Whether nothing is left of a pass of so many epochs; None is a pass without end.
+
+        Example:
+            >>> Cursor(3, 0, 1).is_at_end(2), Cursor(2, 7, 1).is_at_end(2), Cursor(9, 0, 1).is_at_end(None)
+            (True, False, False)
+        """
+        return epochs is not None and self.epoch >= self.pass_ends(epochs).epoch
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MixedCursor(Cursor):

@@ -100,9 +100,11 @@ class Plan:
         """Batches from a cursor to the end of its pass, the same on every rank; None where a pass has no end."""
         if self.request.epochs is None:
             return None
-        whole = after.first_epoch + self.request.epochs - after.epoch - 1
+        if after.is_at_end(self.request.epochs):
+            return 0
+        whole = after.pass_ends(self.request.epochs).epoch - after.next_epoch().epoch
         rest = self._batches(batch_size, after.position, self.order_in(after.epoch)).steps
-        return 0 if whole < 0 else rest + whole * self.steps_per_epoch(batch_size)
+        return rest + whole * self.steps_per_epoch(batch_size)
 
     def for_shard(self, shard: Shard) -> Plan:
         """The same plan as another rank sees it."""
@@ -247,7 +249,7 @@ class Plan:
         here = Cursor(begin.epoch, 0, begin.first_epoch)
         # Nothing stays at hand beyond it, as if it were the last one.
         yield from self._walk(pace, first).spans(batches, pace, here, is_last=True)
-        yield from self._epochs_after(Cursor(begin.epoch + 1, 0, begin.first_epoch), pace, size)
+        yield from self._epochs_after(begin.next_epoch(), pace, size)
 
     def _epochs_after(self, after: Cursor, pace: Pace, size: int) -> Iterator[Span]:
         return self._walk(pace).epochs(
@@ -275,8 +277,7 @@ class Plan:
         if order != self.order_in(after.epoch + 1):
             sources.append(self._source(self.order_in(after.epoch + 1)))
             stretches = [Stretch(begin, end, 0), Stretch(end, end, rows)]
-        then = Cursor(after.epoch + 1, 0, after.first_epoch)
-        return load_order(sources, stretches, then, epochs=self.request.epochs)
+        return load_order(sources, stretches, after.next_epoch(), epochs=self.request.epochs)
 
     def at_hand_bytes(self, group_bytes: NDArray[np.int64], *, early: int) -> int:
         """Most bytes of row groups that this rank keeps at a time in the first epoch.

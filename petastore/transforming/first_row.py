@@ -23,14 +23,14 @@ _WORDS: Final[Mapping[type, Any]] = {str: np.str_, bytes: np.bytes_, Decimal: De
 """Values that no array holds, and what their fields say."""
 
 
-def is_described(spec: TransformSpec | None) -> bool:
+def is_described(spec: TransformSpec) -> bool:
     """Whether it is known what comes of a transform: it has `edit_fields`, if it be none, or no function.
 
     Example:
         >>> is_described(TransformSpec(dict)), is_described(TransformSpec(dict, edit_fields=[]))
         (False, True)
     """
-    return spec is None or spec.func is None or spec.edit_fields is not None
+    return spec.func is None or spec.edit_fields is not None
 
 
 def showing(spec: TransformSpec, takes: Takes) -> TransformSpec:

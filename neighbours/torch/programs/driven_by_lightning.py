@@ -95,6 +95,7 @@ def main(url: str) -> None:
             trainer().fit(Noting(), DataLoader(reader, batch_size=16))
         except RequestError as refusal:
             tell("two epochs in one", str(refusal))
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 
+import torch
 from lightning.pytorch.plugins.environments import LightningEnvironment
 
 from neighbours.torch.programs.driven_by_lightning import Noting, trainer
@@ -21,6 +22,7 @@ def main(url: str) -> None:
         trainer(epochs=1, plugins=[LightningEnvironment()]).fit(Noting(), DataLoader(reader, batch_size=16))
     if os.environ["LOCAL_RANK"] == "0":
         print(*(warning.message for warning in caught if "reads all rows" in str(warning.message)), sep="\n")
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ try:
 except ImportError:
     raise MissingExtraError("petastore.adapters.jax", package="jax", extra="jax") from None
 
-from petastore.adapters.jax.all_gather import jax_all_gather
 from petastore.adapters.jax.loader import DataLoader
+from petastore.distributed.gathering import jax_all_gather
 
 __all__ = ["DataLoader", "jax_all_gather"]

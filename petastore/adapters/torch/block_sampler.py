@@ -173,7 +173,6 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         self._plan, begin, given = resume_place(
             self._plan, state, batch_size=self._size, workers=self._workers, worker=None
         )
-        is_over = begin == Cursor(begin.first_epoch + 1, 0, begin.first_epoch)
-        if not is_over:  # it may be of a reader, whose passes may have several epochs
+        if begin != begin.pass_ends(1):  # it may be of a reader, whose passes may have several epochs
             begin = dataclasses.replace(begin, first_epoch=begin.epoch)
         self._pass = Pass(begin, given, is_loaded=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 
-import torch
 import torch.distributed
 
+from petastore.distributed.current import launched_as
 from petastore.errors import UnshardedReaderWarning
 from petastore.plan.request import Shard
 from petastore.selecting.retired import frames_inside_petastore
@@ -16,11 +15,12 @@ __all__ = ["ranks_known", "warn_of_ranks_since"]
 
 
 def ranks_known() -> int:
-    """How many ranks torch.distributed has, or the launcher says that there will be; 1 where nobody says anything."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_world_size()
-    said = os.environ.get("WORLD_SIZE", "")
-    return int(said) if said.isdecimal() else 1
+    """How many ranks an engine has, or a launcher says that there will be; 1 where nobody plainly says anything.
+
+    Who opens a reader without a shard is warned of these.
+    """
+    claim = launched_as()
+    return 1 if claim is None else claim.shard.count
 
 
 def warn_of_ranks_since(known: int, shard: Shard) -> None:

@@ -162,6 +162,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             refuse_unequal_rows(self.plan)
         with self._reader(self.dataset, self.plan, threads=1) as reader:
             refuse_dtypes(reader)
+            self._transform = reader.transform  # with its fields known, so that no worker asks the first row again
             self.schema = reader.schema
             """The fields that come out, after selection and transform."""
         self._ragged = ragged_columns(self, ragged)

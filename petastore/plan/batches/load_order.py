@@ -72,8 +72,8 @@ def load_order(
     parts = [_of_source(*each) for each in zip(sources, stretches, strict=True)]
     groups, is_later, when = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((when, is_later))
-    first, is_over = int(np.count_nonzero(~is_later)), epochs is not None and then.epoch >= then.first_epoch + epochs
-    return LoadOrder(groups[order], first, then, first if is_over else len(order))
+    first = int(np.count_nonzero(~is_later))
+    return LoadOrder(groups[order], first, then, first if then.is_at_end(epochs) else len(order))
 
 
 def _of_source(source: Source, stretch: Stretch) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.float64]]:

@@ -129,7 +129,7 @@ class Span:
     def cursor_after(self, batch: int) -> Cursor:
         """The cursor after a batch, given by its place in the span."""
         if self.ends_epoch and batch == self.num_batches - 1:
-            return Cursor(self.epoch + 1, 0, self.first_epoch)
+            return Cursor(self.epoch, 0, self.first_epoch).next_epoch()
         position = int(self.consumed[batch])
         if self.taken is not None:
             return MixedCursor(self.epoch, position, self.first_epoch, tuple(self.taken[batch].tolist()))
@@ -381,15 +381,14 @@ class Walk:
             after: Where to go on.
             epochs: How many a pass has; None is no end of them.
         """
-        epoch = after.epoch
-        while epochs is None or epoch < after.first_epoch + epochs:
-            begin = after if epoch == after.epoch else Cursor(epoch)
-            batches = batches_of(begin)
-            is_last = epochs is not None and epoch == after.first_epoch + epochs - 1
-            yield from self.spans(batches, pace, Cursor(epoch, 0, after.first_epoch), is_last=is_last)
+        begin = after
+        while not begin.is_at_end(epochs):
+            batches, then = batches_of(begin), begin.next_epoch()
+            here = Cursor(begin.epoch, 0, begin.first_epoch)
+            yield from self.spans(batches, pace, here, is_last=then.is_at_end(epochs))
             if batches.steps == 0 and begin.position == 0:
                 return  # an epoch without batches is followed by others like it
-            epoch += 1
+            begin = then
 
     def spans(self, batches: EpochOfBatches, pace: Pace, at: Cursor, *, is_last: bool) -> Iterator[Span]:
         """The spans of an epoch, or of what is left of it.

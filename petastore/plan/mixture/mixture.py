@@ -264,9 +264,11 @@ class Mixture:
         """Batches from a cursor to the end of its pass, the same on every rank; None where a pass has no end."""
         if self.epochs is None or self.stop == "cycle":
             return None
-        whole = after.first_epoch + self.epochs - after.epoch - 1
+        if after.is_at_end(self.epochs):
+            return 0
+        whole = after.pass_ends(self.epochs).epoch - after.next_epoch().epoch
         rest = self._epoch_batches(batch_size, after).steps
-        return 0 if whole < 0 else rest + whole * self.steps_per_epoch(batch_size)
+        return rest + whole * self.steps_per_epoch(batch_size)
 
     def for_shard(self, shard: Shard) -> Mixture:
         """The same mixture as another rank sees it."""
@@ -426,7 +428,7 @@ class Mixture:
         more = line.counts(min(step, self.num_rows))
         position = after.position + min(step, self.num_rows)
         if position >= (_ENDLESS if self.stop == "cycle" else self.num_rows):
-            ends, then = given, Cursor(after.epoch + 1, 0, after.first_epoch)
+            ends, then = given, after.next_epoch()
         else:
             ends = tuple(before + each for before, each in zip(taken, more, strict=True))
             then = MixedCursor(after.epoch, position, after.first_epoch, ends)

@@ -175,27 +175,27 @@ class WorkerPlan(Plan):
             if given < batches.steps:
                 return Cursor(epoch, batches.start + given * batches.round_rows, self.begin.first_epoch)
             given -= batches.steps
-        return Cursor(self.begin.first_epoch + (self.request.epochs or 0), 0, self.begin.first_epoch)
+        return self.begin.pass_ends(self.request.epochs or 0)
 
     def _epochs(self, batch_size: int) -> Iterator[tuple[int, WorkerBatches]]:
         """The epochs from the beginning on, with what the worker makes of each."""
-        epoch, given = self.begin.epoch, 0
-        while self.request.epochs is None or epoch < self.begin.first_epoch + self.request.epochs:
+        here, given = self.begin, 0
+        while not here.is_at_end(self.request.epochs):
             batches = WorkerBatches(
                 num_rows=self.num_rows,
                 batch_size=batch_size,
                 ranks=self.request.shard.count,
                 lanes=self._lanes_in(self.request.order),
                 tail=self.request.tail,
-                start=self.begin.position if epoch == self.begin.epoch else 0,
+                start=here.position,
                 workers=self.worker.count,
                 turn=(self.worker.index - given) % self.worker.count,
             )
-            yield epoch, batches
+            yield here.epoch, batches
             if batches.of_ranks.steps == 0 and batches.start == 0:
                 return
             given += batches.of_ranks.steps
-            epoch += 1
+            here = here.next_epoch()
 
 
 def cursor_after(plan: WorkerPlan, given: int, batch_size: int) -> Cursor | None:
@@ -218,7 +218,7 @@ def cursor_after(plan: WorkerPlan, given: int, batch_size: int) -> Cursor | None
             position = batches.start + given * batches.global_batch
             return Cursor(epoch, position, plan.begin.first_epoch) if is_round else None
         given -= steps
-    return Cursor(plan.begin.first_epoch + (plan.request.epochs or 0), 0, plan.begin.first_epoch)
+    return plan.begin.pass_ends(plan.request.epochs or 0)
 
 
 def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_memory: int) -> Plan:

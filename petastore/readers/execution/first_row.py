@@ -17,8 +17,8 @@ from petastore.decoding.decode import decode_cells
 from petastore.decoding.decoded import Decoded
 from petastore.errors import PetastoreError
 from petastore.plan.selection import Selection
-from petastore.plan.unit import ReadUnit
 from petastore.schema.unischema import Unischema
+from petastore.storage.row_groups.asked_columns import Part
 from petastore.transforming.first_row import SHOWN, is_described, settled, showing
 from petastore.transforming.processes import TransformProcesses
 from petastore.transforming.transform import TransformSpec, schema_after, takes_frames, transform_columns
@@ -93,10 +93,9 @@ def _cells(dataset: Dataset, group: int, row: int, columns: list[str]) -> dict[s
     cells = {name: values.take(arrow_numbers(np.array([group]))) for name, values in of_groups.items()}
     stored = tuple(name for name in columns if name not in cells)
     if stored:
-        file, rows = inventory.files[inventory.file[group]], (0, int(inventory.rows[group]))
-        unit = ReadUnit(group=group, file=file, row_group=int(inventory.ordinal[group]), rows=rows, columns=stored)
-        table = dataset.read(unit).slice(row, 1)
-        cells |= {name: table.column(name).combine_chunks() for name in stored}
+        file, ordinal = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
+        (upto_row,) = dataset.reading()(file, ordinal, [Part(stored, first=row + 1)])
+        cells |= {name: upto_row.column(name).slice(row, 1).combine_chunks() for name in stored}
     return cells
 
 
