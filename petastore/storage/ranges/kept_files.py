@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.errors import CacheBypassWarning
 from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.storage.files.clouds import server_of
@@ -18,13 +21,14 @@ from petastore.storage.files.location import Location
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetch import Tally
+from petastore.storage.ranges.open_fetcher import has_web_requests
 from petastore.storage.requests.shown import shown_url, without_query
 
 if TYPE_CHECKING:
     from petastore.cache import Announcement, DiskCache, Key
     from petastore.storage.ranges.fetched_ranges import FetchedRanges
 
-__all__ = ["Decode", "KeptFiles", "PlannedChunks", "announced_keys", "footer_key", "keys_of", "words_of"]
+__all__ = ["Decode", "KeptFiles", "PlannedChunks", "announced_keys", "cache_for", "footer_key", "keys_of", "words_of"]
 
 _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
@@ -91,6 +95,36 @@ class KeptFiles:
         """Gives open files of the cache back; it opens them again when it is used again."""
         if self.cache is not None:
             self.cache.close()
+
+
+def cache_for(location: Location, folder: str | os.PathLike[str] | None, limit: int | None) -> DiskCache | None:
+    """Where what is read of a dataset's files is kept; None where nothing is: they are local, or not read by ranges.
+
+    Args:
+        location: Where the dataset lies.
+        folder: A local directory; None for the user's cache directory.
+        limit: Bytes that the cache may have there; None is what was asked last, or else a quarter of the free disk.
+
+    Raises:
+        RequestError: Folder or limit cannot be.
+
+    Warns:
+        CacheBypassWarning: Files there are not read by ranges of a version; at the caller of who calls this.
+    """
+    from petastore.cache import DiskCache
+
+    if location.is_local:
+        return None
+    if has_web_requests(location):
+        return DiskCache(folder, limit=limit)
+    warnings.warn(
+        f"nothing of {location.url} is kept on the local disk: its {location.system} is not read by ranges of "
+        "a version. Read it by fsspec's own file system of an object store or a web server (a URL such as "
+        's3://, gs://, abfs:// or https://), copy it, or leave out cache_type="local-disk"',
+        CacheBypassWarning,
+        stacklevel=3,
+    )
+    return None
 
 
 def keys_of(location: Location, file: DataFile, version: FileVersion, ranges: Sequence[ByteRange]) -> list[str] | None:

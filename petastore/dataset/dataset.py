@@ -1,15 +1,13 @@
-"""A dataset: what lies at a URL, read once when it is opened."""
+"""A dataset: one version of what lies at a URL, as a value, and the way to its row groups."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import os
-import posixpath
 import secrets
-import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +15,9 @@ import pyarrow as pa
 from petastore.arrow_memory import arrow_numbers
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.codecs.images.image_hinted import hinted_field
-from petastore.codecs.registry import codec_from_json, codec_of
-from petastore.errors import CacheBypassWarning, RequestError, SchemaError
+from petastore.codecs.registry import codec_of
+from petastore.dataset.stored_keys import StoredKey, held_against_directory
+from petastore.errors import RequestError, SchemaError
 from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
@@ -37,30 +36,15 @@ from petastore.plan.request import (
 )
 from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit
-from petastore.schema.arrow import field_from_arrow
-from petastore.schema.document import parse_document
 from petastore.schema.field import UnischemaField
 from petastore.schema.select import select_fields
-from petastore.schema.stored import check_stored_schema
 from petastore.schema.unischema import Unischema
-from petastore.storage.files.listing import list_etags
-from petastore.storage.files.location import Location, open_location
-from petastore.storage.files.partitions import parse_partitions, partition_fields, partition_value
-from petastore.storage.footers.agreed_schema import agreed_arrow_schema
+from petastore.storage.files.location import Location
+from petastore.storage.files.partitions import partition_value
 from petastore.storage.footers.footer_cache import FooterCache
-from petastore.storage.footers.footers import Footer, inventory_of, read_footers
-from petastore.storage.footers.kept_tails import KeptTails
-from petastore.storage.metadata.manifest import (
-    Manifest,
-    dubious_files,
-    read_manifest,
-    read_schema_document,
-    unlisted_files,
-)
-from petastore.storage.ranges.client import FileVersion
-from petastore.storage.ranges.kept_files import KeptFiles
+from petastore.storage.footers.footers import Footer
+from petastore.storage.ranges.kept_files import KeptFiles, cache_for
 from petastore.storage.ranges.open_fetcher import has_web_requests
-from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import (
@@ -70,12 +54,8 @@ from petastore.storage.row_groups.row_group import (
     read_row_groups_together,
 )
 from petastore.storage.row_groups.small_files import in_one, joined
-from petastore.stored_keys import StoredKey, held_against_directory
 
-if TYPE_CHECKING:
-    from petastore.cache import DiskCache
-
-__all__ = ["Dataset", "ReadInParts", "open_dataset", "open_dataset_to_keep"]
+__all__ = ["Dataset", "ReadInParts"]
 
 ReadInParts: TypeAlias = Callable[[DataFile, int, Sequence[Part]], Iterator[pa.Table]]
 """Reads parts of a row group: of a file, its number there, and the parts."""
@@ -255,7 +235,7 @@ class Dataset:
 
         Example:
             >>> import tempfile
-            >>> from petastore import Unischema, write_dataset
+            >>> from petastore import Unischema, open_dataset, write_dataset
             >>> from petastore.codecs import CompressedImageCodec
             >>> field = UnischemaField("photo", "uint8", (None, None, 3), CompressedImageCodec("jpeg"))
             >>> with tempfile.TemporaryDirectory() as folder:
@@ -292,7 +272,7 @@ class Dataset:
         Warns:
             CacheBypassWarning: Files there are not read by ranges, or the location cannot be written: nothing is kept.
         """
-        cache = _cache_of(self.location, location, limit)
+        cache = cache_for(self.location, location, limit)
         return self if cache is None else dataclasses.replace(self, kept=KeptFiles(cache, self.kept.versions))
 
     @property
@@ -394,243 +374,6 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"Dataset({self.url!r}, {len(self.schema)} fields, {self.inventory!r})"
-
-
-def open_dataset(
-    url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    *,
-    storage_options: Mapping[str, Any] | None = None,
-    filesystem: Any = None,
-    storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
-    storage_hedging: bool = False,
-) -> Dataset:
-    """Opens a dataset: petastore's own, one that Petastorm wrote, or plain Parquet.
-
-    The schema that Petastorm pickled is read as data: nothing that it names is imported or run.
-
-    Args:
-        url_or_urls: A directory, one Parquet file, a pattern such as `day=*/part-*.parquet`, or a list of these with
-            one scheme and host. Plain local paths work.
-        storage_options: Passed to the fsspec filesystem of the URL's scheme.
-        filesystem: A pyarrow or fsspec filesystem to use instead.
-        storage_timeout: Seconds that storage may take to answer each request, now and while the dataset is read; None
-            waits without end.
-        storage_hedging: Whether a request for bytes of a file is made a second time when its answer takes longer than
-            95 % of those before it; the first answer counts. At most 5 % of the requests are.
-
-    Raises:
-        DatasetNotFoundError: There is no dataset there.
-        StorageTimeoutError: Storage did not answer in time.
-        MetadataError: Schema document, inventory or a footer is damaged or newer than this release; or a pickled
-            schema names what Petastorm's own schemas do not, such as a codec of somebody's own.
-        SchemaError: Files disagree with each other, or with the schema.
-        DatasetChangedError: Files are not those that the inventory describes.
-        RequestError: The URL is none.
-
-    Example:
-        >>> import tempfile, petastore
-        >>> schema = petastore.Unischema("user", [petastore.UnischemaField("id", "int64")])
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = petastore.write_dataset(folder + "/users", schema, [{"id": 1}, {"id": 2}])
-        ...     dataset = open_dataset(folder + "/users")
-        >>> dataset.schema == schema, dataset.inventory
-        (True, Inventory(1 file, 1 row group, 2 rows))
-    """
-    location = _located(url_or_urls, storage_options, filesystem, storage_timeout, hedged=storage_hedging)
-    return _opened(location, None)
-
-
-def open_dataset_to_keep(
-    url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    cache_location: str | os.PathLike[str] | None = None,
-    *,
-    limit: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    filesystem: Any = None,
-    storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
-    storage_hedging: bool = False,
-) -> Dataset:
-    """Opens a dataset, as `open_dataset`, of which column chunks are kept on the local disk, as `with_cache` says.
-
-    Footers are kept there, too, so whoever opens it later asks the storage for none of them.
-
-    Args:
-        url_or_urls: As for `open_dataset`.
-        cache_location: A local directory; None for the user's cache directory.
-        limit: Bytes that the cache may have there; None is what was asked last, or else a quarter of the free disk.
-        storage_options: As for `open_dataset`.
-        filesystem: As for `open_dataset`.
-        storage_timeout: As for `open_dataset`.
-        storage_hedging: As for `open_dataset`.
-
-    Raises:
-        StorageError: As `open_dataset`.
-        RequestError: As `open_dataset`; or cache location or limit cannot be.
-
-    Warns:
-        CacheBypassWarning: Nothing can be kept.
-    """
-    location = _located(url_or_urls, storage_options, filesystem, storage_timeout, hedged=storage_hedging)
-    return _opened(location, _cache_of(location, cache_location, limit))
-
-
-def _located(
-    url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    storage_options: Mapping[str, Any] | None,
-    filesystem: Any,
-    storage_timeout: float | None,
-    *,
-    hedged: bool,
-) -> Location:
-    return open_location(
-        url_or_urls,
-        storage_options=storage_options,
-        filesystem=filesystem,
-        patterns=True,
-        timeout_s=checked_timeout(storage_timeout),
-        hedged=bool(hedged),
-    )
-
-
-def _opened(location: Location, cache: DiskCache | None) -> Dataset:
-    kept = KeptFiles(cache)
-    manifest = read_manifest(location) if location.paths is None else None
-    return _from_footers(location, kept) if manifest is None else _from_manifest(location, manifest, kept)
-
-
-def _cache_of(location: Location, folder: str | os.PathLike[str] | None, limit: int | None) -> DiskCache | None:
-    """Where what is read of a dataset's files is kept; None where nothing is."""
-    from petastore.cache import DiskCache
-
-    if location.is_local:
-        return None
-    if has_web_requests(location):
-        return DiskCache(folder, limit=limit)
-    warnings.warn(
-        f"nothing of {location.url} is kept on the local disk: its {location.system} is not read by ranges of "
-        "a version. Read it by fsspec's own file system of an object store or a web server (a URL such as "
-        's3://, gs://, abfs:// or https://), copy it, or leave out cache_type="local-disk"',
-        CacheBypassWarning,
-        stacklevel=3,
-    )
-    return None
-
-
-def _from_manifest(location: Location, manifest: Manifest, kept: KeptFiles) -> Dataset:
-    strangers = unlisted_files(location, manifest)
-    if strangers:
-        warnings.warn(
-            f"{location.url} holds {len(strangers):,} data file(s) that its inventory does not list and that are not "
-            f"read: {', '.join(strangers[:3])}{' …' if len(strangers) > 3 else ''}. If an interrupted "
-            "write left them, delete them; if they belong to the dataset, `petastore generate-metadata` takes them in, "
-            "or `petastore migrate` where Petastorm wrote them",
-            UserWarning,
-            stacklevel=3,
-        )
-    partitions = partition_fields(manifest.inventory.files)
-    unreadable: dict[str, str] = {}
-    footers = FooterCache(inventory=manifest.inventory, beside=manifest.beside)
-    stored = pa.schema([])
-    if manifest.inventory.files and (partitions or manifest.schema_document is None):
-        first = footers.get(location, manifest.inventory.files[0])
-        stored = first.arrow_schema
-        unreadable.update(first.unreadable if manifest.schema_document is None else {})
-    if manifest.schema_document is None:
-        schema = _inferred(stored, partitions, unreadable)
-    else:
-        schema = _with_partitions(_declared(manifest.schema_document, location.url), partitions)
-    dataset = Dataset(
-        location=location,
-        schema=schema,
-        inventory=manifest.inventory,
-        partition_names=tuple(field.name for field in partitions if field.name not in stored.names),
-        writer=manifest.writer,
-        has_schema_document=manifest.schema_document is not None,
-        unreadable=unreadable,
-        stored_keys=_stored_keys(schema, stored, partitions),
-        footers=footers,
-        kept=kept,
-    )
-    dataset.footers.check(location, dubious_files(manifest))
-    return dataset
-
-
-def _stored_keys(schema: Unischema, stored: pa.Schema, partitions: Sequence[UnischemaField]) -> tuple[str, ...]:
-    return tuple(field.name for field in partitions if field.name in stored.names and field.name in schema)
-
-
-def _from_footers(location: Location, kept: KeptFiles) -> Dataset:
-    listed = list_etags(location)
-    told = {path: FileVersion(size, etag) for path, (size, etag) in listed.items() if size is not None and etag}
-    footers = read_footers(location, listed, None if kept.footers is None else KeptTails(kept.footers, location, told))
-    stored = agreed_arrow_schema(footers)
-    partitions = partition_fields([footer.file for footer in footers])
-    names = tuple(field.name for field in partitions if field.name not in stored.names)
-    document, above = _find_document(location, footers)
-    unreadable = {name: why for footer in reversed(footers) for name, why in footer.unreadable.items()}
-    if document is None:
-        schema = _inferred(stored, partitions, unreadable)
-    else:
-        declared = _without(_declared(document, location.url), set(above).difference(stored.names, names))
-        unreadable = {name: why for name, why in unreadable.items() if name in declared}
-        schema = _with_partitions(_without(declared, unreadable), partitions)
-        check_stored_schema(schema, stored, source=footers[0].file.path, partition_names=names)
-    dataset = Dataset(
-        location=location,
-        schema=schema,
-        inventory=inventory_of(footers),
-        partition_names=names,
-        writer=footers[0].written_by,
-        has_schema_document=document is not None,
-        unreadable=unreadable,
-        stored_keys=_stored_keys(schema, stored, partitions),
-        kept=kept,
-    )
-    dataset.footers.know(location, footers)
-    return dataset
-
-
-def _find_document(location: Location, footers: Sequence[Footer]) -> tuple[str | None, list[str]]:
-    """The schema document of the dataset, or of the dataset that these files or this partition are a part of.
-
-    Returns:
-        The document, and the partition columns that come from directories above the root.
-    """
-    found = read_schema_document(location) or footers[0].schema_document
-    above: list[str] = []
-    while found is None and "=" in posixpath.basename(location.root):
-        above += [key for key, _ in parse_partitions(f"{posixpath.basename(location.root)}/")]
-        location = dataclasses.replace(location, root=posixpath.dirname(location.root), paths=None)
-        found = read_schema_document(location)
-    return found, above
-
-
-def _without(schema: Unischema, names: Collection[str]) -> Unischema:
-    """The schema without some columns: their values lie in directories above what is read, or cannot be read."""
-    return Unischema(schema.name, [field for field in schema if field.name not in names]) if names else schema
-
-
-def _declared(document: str, source: str) -> Unischema:
-    return Unischema(*parse_document(document, codec_from_json=codec_from_json, source=source))
-
-
-def _with_partitions(declared: Unischema, partitions: Sequence[UnischemaField]) -> Unischema:
-    """The declared schema, and after it the partition columns that it does not declare."""
-    missing = [field for field in partitions if field.name not in declared]
-    return Unischema(declared.name, [*declared, *missing]) if missing else declared
-
-
-def _inferred(stored: pa.Schema, partitions: Sequence[UnischemaField], unreadable: dict[str, str]) -> Unischema:
-    """The schema of plain Parquet; columns without values of ours are noted in `unreadable`."""
-    inside = {}
-    for field in stored:
-        try:
-            inside[field.name] = field_from_arrow(field)
-        except SchemaError as problem:
-            unreadable[field.name] = str(problem)
-    # Of a partition key that the files store, too, theirs is the type; keys come last.
-    keys = [inside.pop(field.name, field) for field in partitions if field.name not in unreadable]
-    return Unischema("inferred_schema", [*inside.values(), *keys])
 
 
 def _fitting(selection: Selection | None, inventory: Inventory) -> Selection | None:

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import petastore
 from petastore import UnischemaField, col, make_batch_reader, make_reader, open_dataset
 from petastore.adapters.torch import DataLoader
+from petastore.dataset.stored_keys import StoredKey
 from petastore.errors import DecodeError
 from petastore.predicates import in_lambda, in_set
 from petastore.schema.arrow import field_from_arrow
-from petastore.stored_keys import StoredKey
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 
