@@ -35,6 +35,7 @@ from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.row_groups.asked_columns import check_rows
 from petastore.storage.row_groups.decoded_columns import array_of, decoded_columns, entry_of
 from petastore.storage.row_groups.fetched_ahead import FetchedAhead, place_of
+from petastore.storage.row_groups.long_lists import LongLists
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.row_groups.verified import (
     Asked,
@@ -289,6 +290,15 @@ class Reading:
     def reader(self) -> Any:
         """A `pyarrow.parquet.ParquetReader` of what is not decoded yet; None where there is nothing such."""
         return None if self.opened is None else self.opened.reader
+
+    def long_lists(self, name: str) -> LongLists | None:
+        """A column of one leaf, where it is read page by page; None where it is not, or bytes are far away."""
+        opened, footer = self.opened, self._file.footer
+        kind = footer.columns.arrow_schema.field(name).type
+        if opened is None or not opened.is_near or not pa.types.is_fixed_size_list(kind):
+            return None
+        leaf = footer.leaves[name][0]
+        return LongLists.of(opened.source, footer.metadata, self._ordinal, leaf, kind, verify=opened.settings.verify)
 
     @property
     def is_in_doubt(self) -> bool:

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from petastore.errors import DecodeError
 from petastore.inventory import DataFile
 from petastore.storage.footers.thrift import INTEGER, STRUCT, read_integer, read_varint, struct_reader
 
-__all__ = ["refuse_damaged_pages"]
+__all__ = ["DataPage", "PageWindow", "data_pages", "refuse_damaged_pages"]
 
 _LEAST_BYTES = 128
 _READ_BYTES = 1024
@@ -71,7 +71,7 @@ def refuse_damaged_pages(read: Read, metadata: Any, leaves: Iterable[int], *, fi
     wanted, group = list(leaves), metadata.row_group(ordinal)
     if wanted and _UNCHECKED_DICTIONARY.match(read(_LEAST_BYTES, _first_page(group.column(wanted[0])))):
         return  # who writes checksums writes them for all
-    window = _Window(read, _SMALL_BYTES if group.total_byte_size <= _SMALL_BYTES else _READ_BYTES)
+    window = PageWindow(read, _SMALL_BYTES if group.total_byte_size <= _SMALL_BYTES else _READ_BYTES)
     for leaf in wanted:
         column, levels = group.column(leaf), metadata.schema.column(leaf)
         try:
@@ -91,31 +91,117 @@ def _first_page(column: Any) -> int:
     return at
 
 
-def _check_chunk(window: _Window, column: Any, max_definition: int, max_repetition: int) -> None:
-    at = _first_page(column)
-    values, encodings = column.num_values, column.encodings
-    found, stop = 0, at + column.total_compressed_size
-    while found < values and at < stop:
-        header, after = window.header(at)
+def _check_chunk(window: PageWindow, column: Any, max_definition: int, max_repetition: int) -> None:
+    encodings, found = column.encodings, 0
+    for header, after, left in _headers(window.header, column):
         if _CHECKSUM not in header:
             return
-        if header[_PACKED] > stop - after:
-            raise ValueError(f"a page has {header[_PACKED]:,} bytes, where {max(stop - after, 0):,} are left")
+        _check_length(header, left)
+        found += _values_of(header)
         if header[_TYPE] == _DATA:
-            found += header[_V1][1]
             _check_v1(header[_V1], encodings, max_definition, max_repetition)
         elif header[_TYPE] == _DATA_V2:
-            found += header[_V2][1]
             _check_v2(header, encodings, window, after, (max_definition, max_repetition))
+    if found != column.num_values:
+        raise ValueError(f"pages have {found:,} values, but the footer says {column.num_values:,}")
+
+
+def _headers(header_at: Callable[[int], tuple[Header, int]], column: Any) -> Iterator[tuple[Header, int, int]]:
+    """The header of each page of a column chunk, where its data begin, and how many bytes are left there."""
+    at, found = _first_page(column), 0
+    stop = at + column.total_compressed_size
+    while found < column.num_values and at < stop:
+        header, after = header_at(at)
+        yield header, after, max(stop - after, 0)
+        found += _values_of(header)
         at = after + header[_PACKED]
-    if found != values:
-        raise ValueError(f"pages have {found:,} values, but the footer says {values:,}")
 
 
-class _Window:
-    """Some bytes of the file, those asked for last, and some behind them."""
+def _check_length(header: Header, left: int) -> None:
+    if header[_PACKED] > left:
+        raise ValueError(f"a page has {header[_PACKED]:,} bytes, where {left:,} are left")
 
-    def __init__(self, read: Read, length: int) -> None:
+
+def _values_of(header: Header) -> int:
+    of_version = {_DATA: _V1, _DATA_V2: _V2}.get(header[_TYPE])
+    values: int = 0 if of_version is None else header[of_version][1]
+    return values
+
+
+class DataPage(NamedTuple):
+    """A page of values, as its header says."""
+
+    at: int
+    """Where its data begin in the file."""
+    packed: int
+    """Bytes of the data as they lie there."""
+    unpacked: int
+    """Bytes of the data before they were compressed."""
+    checksum: int | None
+    """CRC-32 of the data as they lie there; None where there is none."""
+    first: int
+    """Values of the column chunk before it."""
+    values: int
+    encoding: str
+    is_v2: bool
+    is_packed: bool
+    """Whether it is compressed, where the column chunk is."""
+    repetition_bytes: int
+    """Bytes of repetition levels, which come first; of version 2 alone, whose levels are never compressed."""
+    definition_bytes: int
+
+    @property
+    def level_bytes(self) -> int:
+        """Bytes of all levels of a page of version 2."""
+        return self.repetition_bytes + self.definition_bytes
+
+
+def data_pages(window: PageWindow, column: Any) -> Iterator[DataPage]:
+    """The data pages of a column chunk, in order.
+
+    Args:
+        window: Reads the file.
+        column: Its `pyarrow.parquet.ColumnChunkMetaData`.
+
+    Raises:
+        LookupError: While iterating: a header is damaged.
+        ValueError: The same.
+    """
+    first = 0
+    for header, after, left in _headers(window.whole_header, column):
+        _check_length(header, left)
+        if header[_TYPE] in (_DATA, _DATA_V2):
+            yield _data_page(header, after, first)
+        first += _values_of(header)
+
+
+def _data_page(header: Header, at: int, first: int) -> DataPage:
+    is_v2 = header[_TYPE] == _DATA_V2
+    page, checksum = header[_V2 if is_v2 else _V1], header.get(_CHECKSUM)
+    return DataPage(
+        at=at,
+        packed=header[_PACKED],
+        unpacked=header[_UNPACKED],
+        checksum=None if checksum is None else checksum & 0xFFFFFFFF,
+        first=first,
+        values=page[1],
+        encoding=_ENCODINGS[page[4 if is_v2 else 2]],
+        is_v2=is_v2,
+        is_packed=not is_v2 or page.get(7, True),
+        repetition_bytes=page[6] if is_v2 else 0,
+        definition_bytes=page[5] if is_v2 else 0,
+    )
+
+
+class PageWindow:
+    """Some bytes of a file, those asked for last, and some behind them.
+
+    Args:
+        read: Gives so many bytes from a position on; fewer where the file ends.
+        length: Bytes that are read at a time.
+    """
+
+    def __init__(self, read: Read, length: int = _READ_BYTES) -> None:
         self._read, self._length = read, length
         self._at, self._data = 0, b""
 
@@ -128,12 +214,19 @@ class _Window:
         return self._data[first : first + max(least, _READ_BYTES)]
 
     def header(self, at: int) -> tuple[Header, int]:
-        """The page header at a position, and the position after it."""
+        """What is checked of the page header at a position, and the position after it."""
+        return self._header(_page_header, at)
+
+    def whole_header(self, at: int) -> tuple[Header, int]:
+        """All fields of the page header at a position, and the position after it."""
+        return self._header(_whole_header, at)
+
+    def _header(self, read: Callable[[bytes, int], tuple[Header, int]], at: int) -> tuple[Header, int]:
         try:
-            found, after = _page_header(self.bytes_at(at), 0)
+            found, after = read(self.bytes_at(at), 0)
         except IndexError:
             # Statistics in a header may be as long as the longest cells.
-            found, after = _page_header(self._read(_LONGEST_HEADER, at), 0)
+            found, after = read(self._read(_LONGEST_HEADER, at), 0)
         return found, at + after
 
 
@@ -144,6 +237,10 @@ def _page_header(data: bytes, at: int) -> tuple[Header, int]:
         packed, values, encoding, definition, repetition = map(_number, usual.groups())
         page = {1: values, 2: encoding, 3: definition, 4: repetition}
         return {_TYPE: _DATA, _PACKED: packed, _CHECKSUM: 0, _V1: page}, usual.end()
+    return _whole_header(data, at)
+
+
+def _whole_header(data: bytes, at: int) -> tuple[Header, int]:
     found, at = _read_header(data, at)
     if _TYPE not in found or found.get(_PACKED, -1) < 0:
         raise ValueError("it says neither what page it is of nor how long that is")
@@ -173,7 +270,7 @@ def _check_v1(page: Header, encodings: Sequence[str], max_definition: int, max_r
         _check_levels_encoding(page.get(4), encodings)
 
 
-def _check_v2(header: Header, encodings: Sequence[str], window: _Window, at: int, most: tuple[int, int]) -> None:
+def _check_v2(header: Header, encodings: Sequence[str], window: PageWindow, at: int, most: tuple[int, int]) -> None:
     page = header.get(_V2, {})
     _check_encoding(page.get(4), encodings)
     definition, repetition = page.get(5, -1), page.get(6, -1)

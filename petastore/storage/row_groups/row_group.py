@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from petastore.storage.requests.under_way import waiting_for
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, leaves_of
 from petastore.storage.row_groups.dictionaries import check_copies, swelling_leaves
 from petastore.storage.row_groups.fetched_ahead import place_of
+from petastore.storage.row_groups.long_lists import LongLists, NotPlainError
 from petastore.storage.row_groups.open_files import OpenFiles, Reading, planned_chunks, reading_dictionaries
 from petastore.storage.row_groups.small_files import (
     SMALL_FILE_BYTES,
@@ -283,7 +285,7 @@ def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, le
 def _tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
     """The tables of a part: of what a cache had decoded, and of what is decoded now."""
     if not any(name in reading.decoded for name in part.columns):
-        yield from _decoded_now(reading.reader, footer, ordinal, part, leaves)
+        yield from _decoded_now(reading, footer, ordinal, part, leaves)
         return
     rest = dataclasses.replace(part, columns=tuple(name for name in part.columns if name not in reading.decoded))
     found = 0
@@ -300,7 +302,7 @@ def _rest(reading: Reading, footer: Footer, ordinal: int, rest: Part) -> Iterato
     """Rows of each table of a part, and the table of those columns of it that are not decoded yet, if there are any."""
     if rest.columns:
         leaves = [leaf for name in rest.columns for leaf in footer.leaves[name]]
-        for table in _decoded_now(reading.reader, footer, ordinal, rest, leaves):
+        for table in _decoded_now(reading, footer, ordinal, rest, leaves):
             yield table.num_rows, table
         return
     rows = footer.metadata.row_group(ordinal).num_rows
@@ -310,15 +312,36 @@ def _rest(reading: Reading, footer: Footer, ordinal: int, rest: Part) -> Iterato
         yield min(at_once, wanted - start), None
 
 
-def _decoded_now(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
+def _decoded_now(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
     rows = footer.metadata.row_group(ordinal).num_rows
     if part.first is not None and 0 < part.first < rows and leaves:
-        yield _first_rows(reader, footer, ordinal, part, leaves)
+        yield _first_rows(reading.reader, footer, ordinal, part, leaves)
         return
-    if part.rows_at_once is None or part.rows_at_once >= rows or not leaves:
-        table = reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
-        check_rows(table.num_rows, footer, ordinal, part.columns, rows)
-        yield as_asked(table, footer, ordinal, part.columns)
+    if part.rows_at_once is None or not leaves:
+        yield _whole(reading.reader, footer, ordinal, part, leaves)
+        return
+    lists = reading.long_lists(part.columns[0]) if len(leaves) == len(part.columns) == 1 else None
+    given = 0
+    if lists is not None:
+        for table in _of_long_lists(lists, reading.reader, footer, ordinal, part, leaves):
+            given += table.num_rows
+            yield table
+    if given < max(rows, 1):
+        by_arrow = _by_arrow(reading.reader, footer, ordinal, part, leaves)
+        yield from itertools.islice(by_arrow, given // part.rows_at_once, None)
+
+
+def _whole(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> pa.Table:
+    table = reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
+    check_rows(table.num_rows, footer, ordinal, part.columns, footer.metadata.row_group(ordinal).num_rows)
+    return as_asked(table, footer, ordinal, part.columns)
+
+
+def _by_arrow(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:
+    """Tables of so many rows each, but for the last."""
+    rows = footer.metadata.row_group(ordinal).num_rows
+    if part.rows_at_once is None or part.rows_at_once >= rows:
+        yield _whole(reader, footer, ordinal, part, leaves)
         return
     found = 0
     batches = reader.iter_batches(part.rows_at_once, row_groups=[ordinal], column_indices=leaves, use_threads=False)
@@ -328,6 +351,19 @@ def _decoded_now(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: 
             break
         yield as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
     check_rows(found, footer, ordinal, part.columns, rows)
+
+
+def _of_long_lists(
+    lists: LongLists, reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]
+) -> Iterator[pa.Table]:
+    """The same tables, up to where a page is not plain; the first ones, whose numbers lie in a dictionary, by Arrow."""
+    at_once = part.rows_at_once or 1
+    with contextlib.suppress(NotPlainError):
+        by_arrow = -(-lists.first_row // at_once)
+        yield from itertools.islice(_by_arrow(reader, footer, ordinal, part, leaves), by_arrow)
+        for array in lists.arrays(by_arrow * at_once, at_once):
+            table = pa.Table.from_arrays([array], names=part.columns)
+            yield as_asked(table, footer, ordinal, part.columns)
 
 
 def _first_rows(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> pa.Table:
