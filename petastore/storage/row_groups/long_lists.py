@@ -77,17 +77,18 @@ class LongLists:
 
     @staticmethod
     def of(source: Any, metadata: Any, ordinal: int, leaf: int, kind: Any, *, verify: bool) -> LongLists | None:
-        """Those of a leaf column of fixed-size lists in a row group; None where they are short, or no numbers."""
-        if kind.value_type not in _PHYSICAL:
+        """Those of a leaf column of a row group; None where it is of something else."""
+        stored = _stored(kind)
+        if not pa.types.is_fixed_size_list(stored) or stored.value_type not in _PHYSICAL:
             return None
         group, levels = metadata.row_group(ordinal), metadata.schema.column(leaf)
-        column, row_bytes = group.column(leaf), kind.list_size * kind.value_type.bit_width // 8
+        column, row_bytes = group.column(leaf), stored.list_size * stored.value_type.bit_width // 8
         is_one = (
             row_bytes >= _LEAST_ROW_BYTES
             and levels.max_repetition_level == 1
-            and column.physical_type == _PHYSICAL[kind.value_type]
+            and column.physical_type == _PHYSICAL[stored.value_type]
             and column.compression in _CODECS
-            and column.num_values == group.num_rows * kind.list_size
+            and column.num_values == group.num_rows * stored.list_size
             # No lie about how long a list is gets memory for it.
             and column.total_uncompressed_size >= row_bytes
         )
@@ -96,7 +97,12 @@ class LongLists:
     @once
     def _width(self) -> int:
         """Bytes of a number."""
-        return int(self.kind.value_type.bit_width // 8)
+        return int(_stored(self.kind).value_type.bit_width // 8)
+
+    @once
+    def _size(self) -> int:
+        """Numbers of a row."""
+        return int(_stored(self.kind).list_size)
 
     @once
     def first_row(self) -> int:
@@ -108,8 +114,8 @@ class LongLists:
         with _arrow_tells():
             for page in data_pages(PageWindow(self.source.read_at), self.column):
                 if page.encoding == "PLAIN":
-                    return int(-(-page.first // self.kind.list_size))
-        return int(self.column.num_values // self.kind.list_size)
+                    return -(-page.first // self._size)
+        return int(self.column.num_values // self._size)
 
     def arrays(self, first: int, at_once: int) -> Iterator[pa.Array]:
         """The rows from one on, so many at a time, each in memory of its own.
@@ -117,8 +123,8 @@ class LongLists:
         Raises:
             NotPlainError: While iterating: the rows that come next are not plain.
         """
-        size, rows = self.kind.list_size, self.column.num_values // self.kind.list_size
-        pages = self._values_from(first * size)
+        size, rows = self._size, self.column.num_values // self._size
+        pages, stored = self._values_from(first * size), _stored(self.kind)
         values, taken = _Values(first * size, 0, lambda *_: None), 0
         for begin in range(first, rows, at_once):
             count = min(at_once, rows - begin)
@@ -132,8 +138,9 @@ class LongLists:
                 with _arrow_tells():
                     values.copy(taken, out[filled : filled + length])
                 filled, taken = filled + length, taken + length
-            numbers = pa.Array.from_buffers(self.kind.value_type, count * size, [None, buffer])
-            yield pa.Array.from_buffers(self.kind, count, [None], children=[numbers])
+            numbers = pa.Array.from_buffers(stored.value_type, count * size, [None, buffer])
+            lists = pa.Array.from_buffers(stored, count, [None], children=[numbers])
+            yield lists if stored is self.kind else pa.ExtensionArray.from_storage(self.kind, lists)
 
     def _values_from(self, first: int) -> Iterator[_Values]:
         """The numbers of each page that has one from `first` on; never ends without an error."""
@@ -199,7 +206,7 @@ class LongLists:
             at = 4 + len(repetition)
             definition = read(at + 4, _few(int.from_bytes(read(at, 4), "little"))) if self.highest else b""
             end = at + 4 + len(definition) if self.highest else at
-        size = self.kind.list_size
+        size = self._size
         begins = [begin + np.flatnonzero(levels == 0) for begin, levels in _runs(repetition, 1, page.values)]
         if not np.array_equal(np.concatenate(begins), np.arange(-page.first % size, page.values, size)):
             raise NotPlainError("lists begin elsewhere")
@@ -212,6 +219,11 @@ class LongLists:
     def _check_length(self, page: DataPage, length: int) -> None:
         if length != page.values * self._width:
             raise NotPlainError(f"{page.values:,} numbers in {length:,} bytes")
+
+
+def _stored(kind: Any) -> Any:
+    """The type as which a column is stored: that of its lists, where it is one of tensors."""
+    return kind.storage_type if isinstance(kind, pa.FixedShapeTensorType) else kind
 
 
 def _few(length: int) -> int:

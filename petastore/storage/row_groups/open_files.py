@@ -51,6 +51,9 @@ __all__ = ["OpenFiles", "Reading", "planned_chunks", "reading_dictionaries"]
 _STREAM_BYTES = 256 * 1024
 """Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
 
+_MAY_BE_LISTS = {pa.list_(pa.int8(), 1).id, pa.fixed_shape_tensor(pa.int8(), [1]).id}
+"""Numbers of the types of fixed-size lists, and of what may be stored as such."""
+
 _MOST_IDLE = 8
 """Files that stay open while nobody reads them, unless asked otherwise."""
 
@@ -295,7 +298,7 @@ class Reading:
         """A column of one leaf, where it is read page by page; None where it is not, or bytes are far away."""
         opened, footer = self.opened, self._file.footer
         kind = footer.columns.arrow_schema.field(name).type
-        if opened is None or not opened.is_near or not pa.types.is_fixed_size_list(kind):
+        if opened is None or not opened.is_near or kind.id not in _MAY_BE_LISTS:
             return None
         leaf = footer.leaves[name][0]
         return LongLists.of(opened.source, footer.metadata, self._ordinal, leaf, kind, verify=opened.settings.verify)

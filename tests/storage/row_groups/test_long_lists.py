@@ -147,6 +147,14 @@ def test_numbers_in_a_dictionary_alone_are_arrows(tmp_path: Path) -> None:
     assert rows_without_arrow(tmp_path) == [0]
 
 
+def test_tensors_are_read_without_arrow(tmp_path: Path) -> None:
+    kind = pa.fixed_shape_tensor(pa.float32(), [100, 100], permutation=[1, 0])
+    tensors = pa.ExtensionArray.from_storage(kind, lists_of(5))
+    expected = written(tmp_path, tensors, use_dictionary=False)
+    assert rows_without_arrow(tmp_path) == [5]
+    assert pa.concat_tables(in_parts(tmp_path, 2)).equals(expected)
+
+
 def test_where_a_number_is_missing_the_rows_from_there_on_are_arrows(tmp_path: Path) -> None:
     values = np.ma.masked_array(np.arange(5 * LONG, dtype=np.float32), np.arange(5 * LONG) == 3 * LONG + 1)
     lists = pa.FixedSizeListArray.from_arrays(pa.array(values), LONG)
