@@ -38,12 +38,14 @@ class Running:
 
 def left_since(before: Running, *, patience: float | None = None) -> list[str]:
     """What runs now and did not before, once ends in progress have had some seconds (10 unless told); one line each."""
-    deadline = time.monotonic() + (PATIENCE_SECONDS if patience is None else patience)
+    deadline: float | None = None
     while True:
         left = {key: words for key, words in Running.now().things.items() if key not in before.things}
-        if not left or time.monotonic() > deadline:
+        if not left or (deadline is not None and time.monotonic() > deadline):
             return sorted(words for key, words in left.items() if not _belongs_to_a_stranger(key))
         gc.collect()
+        # From here on: what the collector ended may have waited in it, as torch does for each of its workers.
+        deadline = deadline or time.monotonic() + (PATIENCE_SECONDS if patience is None else patience)
         time.sleep(0.01)
 
 

@@ -18,7 +18,7 @@ from petastore.distributed import (
     jax_all_gather,
     torch_all_gather,
 )
-from petastore.errors import RequestError
+from petastore.errors import MissingExtraError, RequestError
 from tests.pace import patience
 
 RANK = """
@@ -67,7 +67,7 @@ def test_without_horovod_that_is_said() -> None:
 
 
 def test_without_jax_or_a_barrier_task_that_is_said() -> None:
-    with pytest.raises(RequestError, match="JAX"):
+    with pytest.raises(MissingExtraError, match="jax"):
         jax_all_gather({})
     with pytest.raises(RequestError, match="barrier task"):
         barrier_all_gather({})
