@@ -143,7 +143,23 @@ class Inventory:
         place = bisect.bisect_left(self.files, path, key=lambda file: file.path)
         if place == len(self.files) or self.files[place].path != path:
             return None
-        return self.rows[slice(*np.searchsorted(self.file, [place, place + 1]))]
+        first, stop = np.searchsorted(self.file, [place, place + 1])
+        return self.rows[first : first + 1 + int(self.ordinal[first:stop].max(initial=-1))]
+
+    def repeated(self, times: Sequence[int]) -> Inventory:
+        """The same files, with the row groups of each as often as told, one time after the other.
+
+        Args:
+            times: Of each file, from 1.
+
+        Example:
+            >>> Inventory.of_rows([3, 5]).repeated([2]).rows.tolist()
+            [3, 5, 3, 5]
+        """
+        borders = np.searchsorted(self.file, np.arange(len(self.files) + 1))
+        groups = [np.tile(np.arange(*borders[file : file + 2]), count) for file, count in enumerate(times)]
+        order = np.concatenate(groups) if groups else np.empty(0, dtype=np.int64)
+        return dataclasses.replace(self, **{name: getattr(self, name)[order] for name in _ARRAYS})
 
     @once
     def num_rows(self) -> int:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from petastore.codecs.registry import codec_from_json
 from petastore.dataset.dataset import Dataset
 from petastore.errors import SchemaError
+from petastore.inventory import Inventory
 from petastore.schema.arrow import field_from_arrow
 from petastore.schema.document import parse_document
 from petastore.schema.field import UnischemaField
@@ -57,7 +58,8 @@ def open_dataset(
 
     Args:
         url_or_urls: A directory, one Parquet file, a pattern such as `day=*/part-*.parquet`, or a list of these with
-            one scheme and host. Plain local paths work.
+            one scheme and host. Plain local paths work. Files and patterns that a list names several times are read as
+            often in each epoch.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
         filesystem: A pyarrow or fsspec filesystem to use instead.
         storage_timeout: Seconds that storage may take to answer each request, now and while the dataset is read; None
@@ -207,7 +209,7 @@ def _from_footers(location: Location, kept: KeptFiles) -> Dataset:
     dataset = Dataset(
         location=location,
         schema=schema,
-        inventory=inventory_of(footers),
+        inventory=_named_times(inventory_of(footers), location),
         partition_names=names,
         writer=footers[0].written_by,
         has_schema_document=document is not None,
@@ -217,6 +219,13 @@ def _from_footers(location: Location, kept: KeptFiles) -> Dataset:
     )
     dataset.footers.know(location, footers)
     return dataset
+
+
+def _named_times(inventory: Inventory, location: Location) -> Inventory:
+    """The row groups of each file as often as it was named."""
+    return (
+        inventory.repeated([location.times_of(file.path) for file in inventory.files]) if location.times else inventory
+    )
 
 
 def _find_document(location: Location, footers: Sequence[Footer]) -> tuple[str | None, list[str]]:

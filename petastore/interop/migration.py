@@ -86,8 +86,8 @@ def migrate(
     The pickled schema and indexes are read as data; nothing in them is imported or run, and after this they are not
     looked at any more. Data files are not touched, and Petastorm's own keys stay, so Petastorm still reads the dataset.
     Each file is written aside and renamed, the manifest last: until then the dataset is what it was. May be called
-    again; what is there already is not written again. When Petastorm has added files since, call it again: until then
-    petastore refuses or leaves out what the manifest does not know.
+    again; what is there already is not written again, and of a dataset of ours nothing is. When Petastorm has added
+    files since, call it again: until then petastore refuses or leaves out what the manifest does not know.
 
     Args:
         url: The dataset's directory.
@@ -123,7 +123,8 @@ def migrate(
     location = open_location(url, storage_options=storage_options, filesystem=filesystem)
     if location.paths is not None:
         raise RequestError(f"{location.url} is a file; Petastorm's metadata lies in a directory, so name that")
-    _petastorm_footer(location)  # refused here, before there is a lock file
+    if _petastorm_footer(location) is None:  # or it is refused, before there is a lock file
+        return _nothing_to_do(location, dry_run=dry_run)
     if dry_run:
         return _told(_planned(location), location, dry_run=True)
     with committing(location):
@@ -149,19 +150,34 @@ class _Steps:
     left: dict[str, str]
 
 
-def _petastorm_footer(location: Location) -> Footer:
-    """The footer that holds Petastorm's keys."""
+def _petastorm_footer(location: Location) -> Footer | None:
+    """The footer that holds Petastorm's keys; None where Petastorm did not write the dataset."""
     footer = footer_if_there(location, COMMON_METADATA)
-    if footer is None or PETASTORM_SCHEMA_KEY not in (footer.metadata.metadata or {}):
+    return footer if footer is not None and PETASTORM_SCHEMA_KEY in (footer.metadata.metadata or {}) else None
+
+
+def _nothing_to_do(location: Location, *, dry_run: bool) -> Migration:
+    """What is told of a dataset of ours.
+
+    Raises:
+        RequestError: It is none.
+    """
+    manifest = read_manifest(location)
+    if manifest is None or manifest.schema_document is None:
         raise RequestError(
             f"{location.url} is no dataset that Petastorm wrote: there is no {PETASTORM_SCHEMA_KEY.decode()!r} in "
             f"{COMMON_METADATA}. `petastore generate-metadata` makes a dataset of any Parquet"
         )
-    return footer
+    declared = Unischema(
+        *parse_document(manifest.schema_document, codec_from_json=codec_from_json, source=location.url)
+    )
+    return Migration(location.url, declared, manifest.inventory, (), (), {}, dry_run)
 
 
 def _planned(location: Location) -> _Steps:
     common = _petastorm_footer(location)
+    if common is None:
+        raise DatasetChangedError(f"{location.url}: somebody took Petastorm's metadata away meanwhile")
     source = f"{location.url}/{COMMON_METADATA}"
     old = read_manifest(location)
     if old is None or old.schema_document is None or old.writer == _WRITER:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -192,12 +193,23 @@ def test_it_migrates_what_lies_in_other_storage(fixtures_root: Path) -> None:
         filesystem.rm("/migrate", recursive=True)
 
 
-def test_what_petastorm_did_not_write_is_refused_and_left_as_it_is(tmp_path: Path, meadow: Path) -> None:
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_of_a_dataset_of_ours_there_is_nothing_to_do(tmp_path: Path, dry_run: bool) -> None:
     schema = petastore.Unischema("one", [petastore.UnischemaField("id", "int64")])
     petastore.write_dataset(tmp_path / "ours", schema, [{"id": 1}])
     before = contents(tmp_path)
+    migrated = migrate(tmp_path / "ours", dry_run=dry_run)
+    assert (migrated.schema, migrated.inventory.num_rows) == (schema, 1)
+    assert (migrated.written, migrated.indexes, migrated.left) == ((), (), {})
+    assert contents(tmp_path) == before
+
+
+def test_what_petastorm_did_not_write_is_refused_and_left_as_it_is(tmp_path: Path, meadow: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "plain" / "x.parquet")
+    before = contents(tmp_path)
     with pytest.raises(RequestError, match=r"no dataset that Petastorm wrote.*petastore generate-metadata"):
-        migrate(tmp_path / "ours")
+        migrate(tmp_path / "plain")
     with pytest.raises(RequestError, match="is a file"):
         migrate(next(meadow.rglob("*.parquet")))
     assert contents(tmp_path) == before

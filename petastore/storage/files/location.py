@@ -86,6 +86,9 @@ class Location:
     hedged: bool = dataclasses.field(default=False, compare=False)
     """Whether requests whose answers are late are made a second time."""
 
+    times: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """Of those of `paths` that were named several times: how often."""
+
     @property
     def store(self) -> Any:
         """The fsspec filesystem that `filesystem` wraps; None for those of Arrow."""
@@ -136,6 +139,10 @@ class Location:
         """Whether it lies in the local file system, as Arrow reads it."""
         return bool(self.filesystem.type_name == "local")
 
+    def times_of(self, relative: str) -> int:
+        """How often a file was named, or a directory around it: its rows are as many times in the dataset."""
+        return next((times for path, times in self.times.items() if f"{relative}/".startswith(f"{path}/")), 1)
+
     def join(self, relative: str) -> str:
         """The path in `filesystem` of something that lies under `root`."""
         if relative in self.named:
@@ -178,7 +185,8 @@ def open_location(
     """Find the filesystem and the path of a dataset.
 
     Nothing has to exist yet. One URL may name a directory or a file. The URLs of a list share scheme and host, and none
-    lies inside another; their nearest common directory becomes the root, so hive keys below it are seen. Of a pattern
+    lies inside another; their nearest common directory becomes the root, so hive keys below it are seen. What is named
+    several times counts as often (`Location.times`). Of a pattern
     such as `day=*/part-?.parquet` the directory before the first wildcard counts, so the root, and with it the
     partition columns, are the same whatever is found.
 
@@ -237,9 +245,12 @@ class _Way:
         paths: tuple[str, ...] | None = None,
         matched: frozenset[str] = frozenset(),
         named: Mapping[str, str] = MappingProxyType({}),
+        times: Mapping[str, int] = MappingProxyType({}),
     ) -> Location:
         """A location that is reached so."""
-        return Location(_shown(url), filesystem, root, paths, matched, dict(named), self.timeout_s, self.hedged)
+        return Location(
+            _shown(url), filesystem, root, paths, matched, dict(named), self.timeout_s, self.hedged, dict(times)
+        )
 
 
 def _checked_url(url: Any) -> str:
@@ -256,7 +267,7 @@ def _checked_url(url: Any) -> str:
 def _of_one(url: str, way: _Way) -> Location:
     opened, root = _filesystem_and_path(url, way.storage_options, way.filesystem)
     place = _place(opened, url, root, way)
-    return _whole_or_file(opened, place, way) if place.found is None else _of_places(opened, [place], way)
+    return _of_places(opened, [place], way)
 
 
 def _whole_or_file(filesystem: Any, place: _Place, way: _Way) -> Location:
@@ -300,13 +311,17 @@ def _of_many(urls: list[str], way: _Way) -> Location:
         )
     opened, first = _filesystem_and_path(urls[0], way.storage_options, way.filesystem)
     paths = [first, *(_path_in(opened, url, way.filesystem) for url in urls[1:])]
-    places = [_place(opened, url, path, way) for url, path in zip(urls, paths, strict=True)]
+    times, first_urls = collections.Counter(paths), dict(zip(reversed(paths), reversed(urls), strict=True))
+    places = [
+        dataclasses.replace(_place(opened, first_urls[path], path, way), times=count) for path, count in times.items()
+    ]
     named = [(place.path, place.url) for place in places if place.found is None]
     sorted_paths = sorted(named, key=lambda named: named[0].split("/"))
     for (previous, around), (path, url) in itertools.pairwise(sorted_paths):
         if path == previous or path.startswith(previous.rstrip("/") + "/"):
             raise RequestError(
-                f"the URLs of one dataset overlap: {_shown(url)} is or lies in {_shown(around)}; name each file once"
+                f"the URLs of one dataset overlap: {_shown(url)} is or lies in {_shown(around)}. To read rows several "
+                "times, name what holds them several times, each time in the same way"
             )
     return _of_places(opened, places, way)
 
@@ -325,6 +340,9 @@ class _Place:
 
     found: Sequence[str] | None = None
     """What matches the pattern, relative to `path`; None where there is no pattern."""
+
+    times: int = 1
+    """How often it was named."""
 
 
 def _place(filesystem: Any, url: str, path: str, way: _Way) -> _Place:
@@ -351,6 +369,8 @@ def _place(filesystem: Any, url: str, path: str, way: _Way) -> _Place:
 
 
 def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location:
+    if len(places) == 1 and places[0].found is None:
+        return _named_alone(_whole_or_file(filesystem, places[0], way), places[0].times)
     # Not `posixpath.commonpath`: it makes one slash of the two in paths that are web addresses.
     asked = [place.path for place in places]
     names = _unlike([place.path if place.found is not None else without_query(place.path) for place in places], asked)
@@ -359,11 +379,15 @@ def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location
     root = "/".join(parts[0][:shared]) or ("/" if places[0].path.startswith("/") else "")
     named: dict[str, str] = {}
     matched: set[str] = set()
+    times: dict[str, int] = {}
     for place, part in zip(places, parts, strict=True):
         above = "/".join(part[shared:])
         if place.found is None:
             named[above] = place.path
-        matched.update(posixpath.join(above, path) for path in place.found or ())
+        found = [posixpath.join(above, path) for path in place.found or ()]
+        matched.update(found)
+        if place.times > 1:
+            times.update(dict.fromkeys([above] if place.found is None else found, place.times))
     matched.difference_update(named)
     url = without_query(places[0].url)
     if len(places) > 1 and places[0].levels > shared:
@@ -372,7 +396,19 @@ def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location
         return way.location(url, filesystem, root)
     with_query = {name: path for name, path in named.items() if without_query(path) != path}
     paths = (*named, *sorted(matched))
-    return way.location(url, filesystem, root, paths=paths, matched=frozenset(matched), named=with_query)
+    return way.location(url, filesystem, root, paths, frozenset(matched), with_query, times)
+
+
+def _named_alone(location: Location, times: int) -> Location:
+    """A file or a directory that is all that was named."""
+    if times == 1:
+        return location
+    if location.paths is None:
+        raise RequestError(
+            f"{location.url} was named {times} times, and is a whole dataset; to read its rows several times, read "
+            "several epochs, or name what weighs more several times: files, or a pattern"
+        )
+    return dataclasses.replace(location, times=dict.fromkeys(location.paths, times))
 
 
 def _unlike(named: list[str], paths: list[str]) -> list[str]:

@@ -66,13 +66,20 @@ def test_a_list_right_below_the_root_is_found() -> None:
     assert location.join("a-1") == "/a-1"
 
 
+def test_what_is_named_several_times_is_told() -> None:
+    location = open_location(["/data/x/a", "/data/y/b.parquet", "/data/x/a"])
+    assert (location.paths, location.times) == (("x/a", "y/b.parquet"), {"x/a": 2})
+    told = [location.times_of(path) for path in ("x/a/1.parquet", "x/a", "x/ab/1.parquet", "y/b.parquet")]
+    assert told == [2, 2, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("urls", "why"),
     [
         (["s3://a/x", "s3://b/x"], "share scheme and host"),
         (["s3://a/x", "gs://a/x"], "share scheme and host"),
         (["/data/x", "memory://x"], "share scheme and host"),
-        (["/data/x", "/data/x"], "overlap"),
+        (["/data/x", "/data/x"], "named 2 times, and is a whole dataset"),
         (["/data/x", "/data/x/day=1"], "overlap"),
         (["/data/x/b", "/data/x", "/data/x-1"], "overlap"),
     ],

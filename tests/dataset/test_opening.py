@@ -1,0 +1,104 @@
+"""What a dataset is when it is opened: files that are named several times."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore import NGram, Unischema, UnischemaField
+from petastore.adapters.torch import DataLoader, MapDataset
+from petastore.errors import RequestError
+
+SCHEMA = Unischema("numbers", [UnischemaField("id", np.int64), UnischemaField("half", np.float32)])
+ROWS = 20
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Two files of ten rows each, in row groups of three."""
+    rows = [{"id": number, "half": number / 2} for number in range(ROWS)]
+    petastore.write_dataset(str(tmp_path / "set"), SCHEMA, rows, rows_per_file=10, rows_per_row_group=3)
+    return sorted(str(path) for path in (tmp_path / "set").glob("*.parquet"))
+
+
+def ids_of(batches: Any) -> collections.Counter[int]:
+    return collections.Counter(int(number) for batch in batches for number in np.ravel(batch["id"]))
+
+
+def expected(*ranges: range) -> collections.Counter[int]:
+    return collections.Counter(number for numbers in ranges for number in numbers)
+
+
+THRICE = expected(range(10), range(10), range(10), range(10, 20))
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_file_that_is_named_thrice_has_its_rows_thrice(files: list[str], shuffle: bool) -> None:
+    first, second = files
+    for urls in ([first, second, first, first], [first, first, first, second]):
+        with petastore.make_reader(urls, shuffle_rows=shuffle, num_epochs=2) as reader:
+            assert (reader.num_rows, len(reader)) == (40, 80)
+            epochs = DataLoader(reader, batch_size=7)
+            found = ids_of(epochs)
+        assert found == THRICE + THRICE
+
+
+def test_one_file_alone_may_be_named_twice(files: list[str]) -> None:
+    with petastore.make_batch_reader([files[0]] * 2, shuffle_row_groups=False) as reader:
+        found = [int(number) for batch in reader for number in batch.id]
+    assert found == [*range(10), *range(10)]
+
+
+def test_a_pattern_that_is_named_twice_has_all_that_it_finds_twice(files: list[str]) -> None:
+    pattern = str(Path(files[0]).parent / "*.parquet")
+    with petastore.make_reader([pattern, pattern]) as reader:
+        assert ids_of(DataLoader(reader, batch_size=5)) == expected(range(20), range(20))
+
+
+def test_ranks_share_them(files: list[str]) -> None:
+    shares = []
+    for rank in range(2):
+        with petastore.make_reader([files[0], *files], cur_shard=rank, shard_count=2, shuffle_rows=True) as reader:
+            shares.append(ids_of(DataLoader(reader, batch_size=4)))
+    assert [share.total() for share in shares] == [15, 15]
+    assert shares[0] + shares[1] == expected(range(10), range(20))
+
+
+def test_a_filter_and_random_access_see_them(files: list[str]) -> None:
+    with petastore.make_reader([files[0], *files], filters=petastore.col("id") > 7) as reader:
+        assert ids_of(DataLoader(reader, batch_size=4)) == expected(range(8, 10), range(8, 20))
+    rows = MapDataset([files[0], *files])
+    assert len(rows) == 30
+    assert [int(rows[number]["id"]) for number in (0, 9, 10, 19, 20, 29)] == [0, 9, 0, 9, 10, 19]
+
+
+def test_a_state_goes_on_with_them(files: list[str]) -> None:
+    urls = [files[0], *files]
+    with petastore.make_reader(urls, shuffle_rows=True, seed=3) as reader:
+        loader = DataLoader(reader, batch_size=4)
+        before = ids_of(itertools.islice(loader, 3))
+        state = loader.state_dict()
+    with petastore.make_reader(urls, shuffle_rows=True, seed=3) as reader:
+        loader = DataLoader(reader, batch_size=4)
+        loader.load_state_dict(state)
+        after = ids_of(loader)
+    assert before + after == expected(range(10), range(20))
+
+
+def test_windows_do_not_run_from_one_time_into_the_next(files: list[str]) -> None:
+    ngram = NGram({0: ["id"], 1: ["id"]}, delta_threshold=1, timestamp_field="id")
+    with petastore.make_reader([files[0]] * 2, schema_fields=ngram, shuffle_row_groups=False) as reader:
+        found = [(int(window[0].id), int(window[1].id)) for window in reader]
+    assert found == [(number, number + 1) for number in range(9)] * 2
+
+
+def test_a_directory_that_is_the_whole_dataset_is_named_once(files: list[str]) -> None:
+    folder = str(Path(files[0]).parent)
+    with pytest.raises(RequestError, match="named 2 times, and is a whole dataset"):
+        petastore.open_dataset([folder, folder])
