@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from petastore.errors import RequestError
+from petastore.notebook import html_table
 from petastore.once import once
 
 __all__ = ["DataFile", "Inventory"]
@@ -188,6 +189,15 @@ class Inventory:
             f"Inventory({files:,} file{'' if files == 1 else 's'}, {groups:,} row group{'' if groups == 1 else 's'}, "
             f"{self.num_rows:,} rows)"
         )
+
+    def _repr_html_(self) -> str:
+        groups = np.bincount(self.file, minlength=len(self.files))
+        rows = np.bincount(self.file, self.rows, minlength=len(self.files))
+        of_files = (
+            [file.path, f"{groups[number]:,}", f"{int(rows[number]):,}", f"{file.size:,}"]
+            for number, file in enumerate(self.files)
+        )
+        return html_table(repr(self), ["file", "row groups", "rows", "bytes"], of_files, count=len(self.files))
 
 
 _ARRAYS = {

@@ -35,7 +35,7 @@ from petastore.plan.unit import ReadUnit
 __all__ = ["Plan", "Span"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Plan:
     """Everything that decides which rows a rank gets and when.
 
@@ -83,6 +83,17 @@ class Plan:
         asked = (request.columns, request.order, request.epochs, request.tail.value, request.shard.count)
         dealt = () if request.order.dealt_to is None else (request.order.dealt_to, request.under_way)
         return hashlib.sha256(repr((self.data_fingerprint, asked, *dealt)).encode()).hexdigest()[:32]
+
+    def __repr__(self) -> str:
+        request, groups = self.request, self.inventory.num_row_groups
+        epochs = (
+            "endless" if request.epochs is None else f"{request.epochs:,} epoch{'' if request.epochs == 1 else 's'}"
+        )
+        return (
+            f"{type(self).__name__}({self.num_rows:,} of {self.inventory.num_rows:,} rows in {groups:,} row "
+            f"group{'' if groups == 1 else 's'}, {len(request.columns):,} columns; shard {request.shard.index} of "
+            f"{request.shard.count}, {epochs}, tail {request.tail.value!r}, {request.order})"
+        )
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """Batches of an epoch, the same on every rank.

@@ -213,6 +213,9 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         """
         return self.reader.steps_per_epoch(int(self.batch_size or 1)) * epochs_of(self.reader.num_epochs)
 
+    def __repr__(self) -> str:
+        return f"DataLoader({self.reader!r}, batch_size={self.batch_size})"
+
     def __iter__(self) -> Iterator[Made]:  # type: ignore[override]
         warn_of_ranks_since(self._ranks_known, self.reader.plan.request.shard)
         batches = self._batches_of_a_pass()

@@ -134,7 +134,7 @@ def _joined(first: Share, second: Share) -> Share:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class WorkerPlan(Plan):
     """What one of a rank's workers reads, and in what order.
 

@@ -1,0 +1,65 @@
+"""What notebooks show: tables, in which what comes from a dataset is text."""
+
+from __future__ import annotations
+
+import html.parser
+
+import numpy as np
+
+from petastore import Unischema, UnischemaField
+from petastore.codecs import NdarrayCodec
+from petastore.inventory import DataFile, Inventory
+from petastore.notebook import html_table
+
+
+class Cells(html.parser.HTMLParser):
+    """The text of each cell, and the tags that there are."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002 - as it is called
+        self.tags.add(tag)
+        self.cells += [""] if tag in ("td", "th", "caption") else []
+
+    def handle_data(self, data: str) -> None:
+        self.cells[-1] += data
+
+
+def test_a_schema_is_a_table_of_its_fields() -> None:
+    schema = Unischema("birds", [
+        UnischemaField("<script>alert(1)</script>", np.int64),
+        UnischemaField("image", np.uint8, (8, None), NdarrayCodec(), nullable=True),
+    ])  # fmt: skip
+    shown = Cells(schema._repr_html_())
+    assert shown.tags == {"table", "caption", "tr", "th", "td"}
+    assert shown.cells == [
+        "Unischema birds", "field", "dtype", "shape", "codec", "nullable",
+        "<script>alert(1)</script>", "int64", "()", "", "False",
+        "image", "uint8", "(8, None)", "NdarrayCodec()", "True",
+    ]  # fmt: skip
+
+
+def test_an_inventory_is_a_table_of_its_files() -> None:
+    files = tuple(DataFile(f"day=<{number}>/x", 1000 * number) for number in range(70))
+    counts = np.arange(70)
+    inventory = Inventory(files, counts.astype("i4"), np.zeros(70, "i4"), counts * 1000, counts, counts)
+    shown = Cells(inventory._repr_html_())
+    assert shown.cells[:5] == [
+        "Inventory(70 files, 70 row groups, 2,415,000 rows)",
+        "file",
+        "row groups",
+        "rows",
+        "bytes",
+    ]
+    assert shown.cells[9:13] == ["day=<1>/x", "1", "1,000", "1,000"]
+    assert (len(shown.cells), shown.cells[-1]) == (5 + 50 * 4 + 1, "… and 20 more")
+
+
+def test_rows_that_are_not_shown_are_not_made() -> None:
+    taken = iter(range(10_000))
+    html_table("many", [], ([number] for number in taken), count=10_000)
+    assert next(taken) == 50
