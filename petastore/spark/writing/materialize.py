@@ -24,6 +24,7 @@ from petastore.schema import Unischema
 from petastore.spark.settings import TIMESTAMP_TYPE, parquet_settings
 from petastore.spark.turns import settings_held
 from petastore.spark.urls import spark_url
+from petastore.spark.workers_python import warn_of_another_python
 from petastore.spark.writing.additions import BlockCommit
 from petastore.spark.writing.writable import check_writable
 from petastore.storage.files.location import open_location
@@ -102,6 +103,7 @@ def materialize_dataset(
     location = open_location(dataset_url, storage_options=storage_options, filesystem=opened)
     if location.paths is not None:
         raise DatasetExistsError(f"{location.url} is a file; a dataset is a directory, so choose another URL")
+    warn_of_another_python(spark)
     writer = DatasetWriter(spark_url(os.fspath(dataset_url), location), settings)
     commit = BlockCommit(location, schema, f"Spark {spark.version} via materialize_dataset", rows_per_row_group)
     return _block(spark, writer, commit, session_settings=session_settings)
