@@ -169,7 +169,7 @@ def _from_manifest(location: Location, manifest: Manifest, kept: KeptFiles) -> D
     if manifest.schema_document is None:
         schema = _inferred(stored, partitions, unreadable)
     else:
-        schema = _with_partitions(_declared(manifest.schema_document, location.url), partitions)
+        schema = _with_partitions(_declared(manifest.schema_document, location.url, unreadable), partitions)
     dataset = Dataset(
         location=location,
         schema=schema,
@@ -202,9 +202,11 @@ def _from_footers(location: Location, kept: KeptFiles) -> Dataset:
     if document is None:
         schema = _inferred(stored, partitions, unreadable)
     else:
-        declared = _without(_declared(document, location.url), set(above).difference(stored.names, names))
+        odd: dict[str, str] = {}
+        declared = _without(_declared(document, location.url, odd), set(above).difference(stored.names, names))
         unreadable = {name: why for name, why in unreadable.items() if name in declared}
         schema = _with_partitions(_without(declared, unreadable), partitions)
+        unreadable |= odd
         check_stored_schema(schema, stored, source=footers[0].file.path, partition_names=names)
     dataset = Dataset(
         location=location,
@@ -248,8 +250,9 @@ def _without(schema: Unischema, names: Collection[str]) -> Unischema:
     return Unischema(schema.name, [field for field in schema if field.name not in names]) if names else schema
 
 
-def _declared(document: str, source: str) -> Unischema:
-    return Unischema(*parse_document(document, codec_from_json=codec_from_json, source=source))
+def _declared(document: str, source: str, odd: dict[str, str]) -> Unischema:
+    """The schema of a document; fields that cannot be are noted in `odd`."""
+    return Unischema(*parse_document(document, codec_from_json=codec_from_json, source=source, odd=odd))
 
 
 def _with_partitions(declared: Unischema, partitions: Sequence[UnischemaField]) -> Unischema:

@@ -56,7 +56,11 @@ def _field_json(field: UnischemaField) -> dict[str, Any]:
 
 
 def parse_document(
-    document: str | bytes, *, codec_from_json: Callable[[Mapping[str, Any]], Codec], source: str
+    document: str | bytes,
+    *,
+    codec_from_json: Callable[[Mapping[str, Any]], Codec],
+    source: str,
+    odd: dict[str, str] | None = None,
 ) -> tuple[str, tuple[UnischemaField, ...]]:
     """Name and fields of the schema in a document.
 
@@ -64,6 +68,8 @@ def parse_document(
         document: The JSON text, from anywhere: it is not trusted.
         codec_from_json: Builds the codec of `{"id": …, **configuration}`.
         source: Where the document came from, for messages.
+        odd: Takes the names of fields that cannot be, such as an int32 that is stored as text, each with the reason;
+            they are left out. None refuses the document for one.
 
     Raises:
         MetadataError: The document is damaged, too large, or of a newer version.
@@ -88,17 +94,27 @@ def parse_document(
     fields = parsed.get("fields")
     if not isinstance(parsed.get("name"), str) or not isinstance(fields, list) or len(fields) > _MAX_FIELDS:
         raise MetadataError(f"{source}: the schema document needs a name and a list of at most {_MAX_FIELDS:,} fields")
-    found = tuple(_field_from_json(item, codec_from_json, source) for item in fields)
-    if len({field.name for field in found}) < len(found):
+    found: list[UnischemaField] = []
+    left_out: dict[str, str] = {}
+    for item in fields:
+        try:
+            found.append(_field_from_json(item, codec_from_json, source))
+        except MetadataError as problem:
+            if odd is None or not isinstance(problem.__cause__, SchemaError):
+                raise
+            left_out[str(item["name"])] = f"{source}: {problem.__cause__}"
+    if len({*left_out, *(field.name for field in found)}) < len(fields):
         raise MetadataError(f"{source}: the schema document has two fields of one name")
-    return parsed["name"], found
+    if odd is not None:
+        odd.update(left_out)
+    return parsed["name"], tuple(found)
 
 
 def _field_from_json(item: Any, codec_from_json: Callable[[Mapping[str, Any]], Codec], source: str) -> UnischemaField:
     try:
         codec = None if item["codec"] is None else codec_from_json(item["codec"])
         if not isinstance(item["nullable"], bool) or not isinstance(item["shape"], list):
-            raise SchemaError("nullable is true or false, and shape is a list")
+            raise TypeError("nullable is true or false, and shape is a list")
         return UnischemaField(
             item["name"], dtype_from_name(item["dtype"]), tuple(item["shape"]), codec, item["nullable"]
         )

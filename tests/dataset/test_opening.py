@@ -1,4 +1,4 @@
-"""What a dataset is when it is opened: files that are named several times."""
+"""What a dataset is when it is opened: files that are named several times, and fields that cannot be."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import petastore
 from petastore import NGram, Unischema, UnischemaField
 from petastore.adapters.torch import DataLoader, MapDataset
-from petastore.errors import RequestError
+from petastore.codecs import ScalarCodec
+from petastore.errors import MetadataError, RequestError, SchemaError
+from petastore.schema.document import DOCUMENT_KEY, dump_document
 
 SCHEMA = Unischema("numbers", [UnischemaField("id", np.int64), UnischemaField("half", np.float32)])
 ROWS = 20
@@ -102,3 +106,35 @@ def test_a_directory_that_is_the_whole_dataset_is_named_once(files: list[str]) -
     folder = str(Path(files[0]).parent)
     with pytest.raises(RequestError, match="named 2 times, and is a whole dataset"):
         petastore.open_dataset([folder, folder])
+
+
+def test_a_field_that_cannot_be_is_refused_when_it_is_asked_for_and_others_are_read(tmp_path: Path) -> None:
+    """Petastorm declared, and stored, an int32 as text."""
+    declared = Unischema("odd", [
+        UnischemaField("id", np.int64), UnischemaField("count", np.str_, (), ScalarCodec("string")),
+    ])  # fmt: skip
+    document = dump_document(declared.name, declared).replace('"dtype":"str"', '"dtype":"int32"')
+    assert '"int32"' in document
+    table = pa.table({"id": [1, 2], "count": ["7", "8"]}, schema=pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), pa.field("count", pa.string(), nullable=False)],
+        metadata={DOCUMENT_KEY: document},
+    ))  # fmt: skip
+    pq.write_table(table, tmp_path / "x.parquet")
+    dataset = petastore.open_dataset(tmp_path)
+    assert list(dataset.schema.fields) == ["id"]
+    with petastore.make_reader(tmp_path, ["id"], shuffle_row_groups=False) as reader:
+        assert [int(row.id) for row in reader] == [1, 2]
+    for fields in (None, ["count"], ["id", "count"]):
+        with pytest.raises(
+            SchemaError, match=r"field 'count': a int32 cannot be stored as 'string'.*can be read.*'id'"
+        ):
+            petastore.make_reader(tmp_path, fields)
+
+
+def test_a_damaged_document_is_refused_as_a_whole(tmp_path: Path) -> None:
+    declared = Unischema("one", [UnischemaField("id", np.int64, nullable=True)])
+    document = dump_document(declared.name, declared).replace("true", "7")
+    table = pa.table({"id": [1]}).replace_schema_metadata({DOCUMENT_KEY: document})
+    pq.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(MetadataError, match="nullable is true or false"):
+        petastore.open_dataset(tmp_path)

@@ -21,6 +21,7 @@ from petastore.indexing import SingleFieldIndexer, build_rowgroup_index
 from petastore.predicates import in_lambda
 from petastore.readers.by_number.random_access import RandomAccess
 from petastore.selectors import SingleIndexSelector
+from petastore.storage.files.whole_files import TICK_NS
 from petastore.storage.metadata.manifest import COMMON_METADATA, MANIFEST
 from petastore.storage.row_groups import small_files, verified
 from petastore.testing.damage_laws import (
@@ -48,8 +49,9 @@ SCHEMA = Unischema(
     ],
 )
 _SLOWNESS = measured()
-SETTLED_S = 0.012 if _SLOWNESS < 1.5 else 0.03 * _SLOWNESS
-"""Longer than a writer stands still between the change of a file's times and its write; busy machines take more."""
+SETTLED_S = 0.03 * max(_SLOWNESS, 1.0)
+"""Half of it is longer than the times that a system notes lag behind the clock (`TICK_NS`; 7.3 ms were measured), and
+than a writer stands still between the change of a file's times and its write; busy machines take more."""
 
 
 def rows(count: int) -> list[dict[str, Any]]:
@@ -111,6 +113,7 @@ def settles_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Nothing here writes to a page that is mapped already, so their times tell much sooner.
     """
+    assert SETTLED_S / 2 * 1e9 > TICK_NS
     monkeypatch.setattr(verified, "SETTLED_S", SETTLED_S / 2)
     monkeypatch.setattr(small_files, "SMALL_FILE_BYTES", 0)
 
