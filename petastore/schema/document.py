@@ -14,7 +14,7 @@ codec's id is looked up in a registry that the caller passes in.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from petastore.errors import MetadataError, PetastoreError, SchemaError
@@ -94,20 +94,22 @@ def parse_document(
     fields = parsed.get("fields")
     if not isinstance(parsed.get("name"), str) or not isinstance(fields, list) or len(fields) > _MAX_FIELDS:
         raise MetadataError(f"{source}: the schema document needs a name and a list of at most {_MAX_FIELDS:,} fields")
-    found: list[UnischemaField] = []
-    left_out: dict[str, str] = {}
-    for item in fields:
+    found = tuple(_fields_from_json(fields, codec_from_json, source, odd))
+    if len({*(odd or ()), *(field.name for field in found)}) < len(fields):
+        raise MetadataError(f"{source}: the schema document has two fields of one name")
+    return parsed["name"], found
+
+
+def _fields_from_json(
+    items: Iterable[Any], codec_from_json: Callable[[Mapping[str, Any]], Codec], source: str, odd: dict[str, str] | None
+) -> Iterator[UnischemaField]:
+    for item in items:
         try:
-            found.append(_field_from_json(item, codec_from_json, source))
+            yield _field_from_json(item, codec_from_json, source)
         except MetadataError as problem:
             if odd is None or not isinstance(problem.__cause__, SchemaError):
                 raise
-            left_out[str(item["name"])] = f"{source}: {problem.__cause__}"
-    if len({*left_out, *(field.name for field in found)}) < len(fields):
-        raise MetadataError(f"{source}: the schema document has two fields of one name")
-    if odd is not None:
-        odd.update(left_out)
-    return parsed["name"], tuple(found)
+            odd[str(item["name"])] = f"{source}: {problem.__cause__}"
 
 
 def _field_from_json(item: Any, codec_from_json: Callable[[Mapping[str, Any]], Codec], source: str) -> UnischemaField:
