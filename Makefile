@@ -72,9 +72,11 @@ test: $(ALL) ## run all tests on all processors, at most four (T=tests/plan runs
 
 .PHONY: neighbours
 neighbours: $(NEIGHBOURS_ALL) ## test with the engines that petastore feeds, as real processes, in .neighbours (T=neighbours/ray runs some)
-	@# A process for each: engines start threads, and another's workers are forked.
-	@for part in $(or $(T),neighbours/*/test_*.py neighbours/test_*.py); do echo "neighbours: $$part"; \
-		$(NEIGHBOURS)/bin/python -m pytest -q --no-header $$part; done
+	@# A process for each file: engines start threads, and another's workers are forked. As many at a time as processors,
+	@# from the last name on: the longest one is not begun last.
+	@printf '%s\n' $(or $(T),neighbours/*/test_*.py neighbours/test_*.py) | sort -r | xargs -P "$$(nproc)" -I PART bash -c ' \
+		said=$$($(NEIGHBOURS)/bin/python -m pytest -q --no-header PART 2>&1) && code=0 || code=$$?; \
+		printf "neighbours: %s\n%s\n" PART "$$said"; exit $$code'
 
 .PHONY: horovod
 horovod: $(NEIGHBOURS_ALL) ## build and keep Horovod's wheel, then train the digits with it on two ranks (A=… passes options)
