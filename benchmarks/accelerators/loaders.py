@@ -43,18 +43,26 @@ class PetastoreLoader(_Loader):
     Each simulated accelerator is a rank. Everything else is as `make_reader` and the torch `DataLoader` have it.
     """
 
+    _reader: petastore.Reader | None = None
+
     def next(self) -> Iterator[dict[str, torch.Tensor]]:
         """The batches of one epoch."""
         super().next()
         epoch, self.epoch_number = self.epoch_number, self.epoch_number + 1
-        with petastore.make_reader(
+        self._reader = petastore.make_reader(
             Path(self._args.data_folder, DATASET),
             seed=self._args.seed + epoch,
             shuffle_rows=True,
             cur_shard=self._args.my_rank,
             shard_count=self._args.comm_size,
-        ) as reader:
-            yield from DataLoader(reader, batch_size=self.batch_size)
+        )
+        yield from DataLoader(self._reader, batch_size=self.batch_size)
+
+    def finalize(self) -> None:
+        """Gives back what the epoch had; DLIO calls it after each, once its time is taken."""
+        if self._reader is not None:
+            self._reader.stop()
+            self._reader.join()
 
 
 class ReadyLoader(_Loader):

@@ -38,7 +38,8 @@ runs some; `A=--publish` writes this page. `python -m benchmarks.busy` asks a re
 * **Demands**: the step's time as MLPerf Storage configures it, and steps so short that accelerators ask for 0.5, 0.9
   and 1.5 times what the limit decodes.
 * **petastore** is a data loader for DLIO (`benchmarks/accelerators/loaders.py`): `make_reader(..., shuffle_rows=True)`
-  and the torch `DataLoader`, with their defaults. It hands over what is in the data, shuffled by rows.
+  and the torch `DataLoader`, with their defaults. It hands over what is in the data, shuffled by rows. A reader is
+  opened for each epoch, and closed when DLIO says `finalize`, after the epoch's time is taken.
 * **DLIO's own readers** run in its torch loader, with as many worker processes as were fastest. They read in the order
   of the files, which is less work; and for each sample they hand over one array made beforehand, whatever was read.
   Pictures are read and decoded by its `ImageReader`, but for a message that names all files, which the release puts
