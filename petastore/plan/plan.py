@@ -86,13 +86,10 @@ class Plan:
 
     def __repr__(self) -> str:
         request, groups = self.request, self.inventory.num_row_groups
-        epochs = (
-            "endless" if request.epochs is None else f"{request.epochs:,} epoch{'' if request.epochs == 1 else 's'}"
-        )
         return (
             f"{type(self).__name__}({self.num_rows:,} of {self.inventory.num_rows:,} rows in {groups:,} row "
-            f"group{'' if groups == 1 else 's'}, {len(request.columns):,} columns; shard {request.shard.index} of "
-            f"{request.shard.count}, {epochs}, tail {request.tail.value!r}, {request.order})"
+            f"group{'' if groups == 1 else 's'}, columns {len(request.columns):,}; shard {request.shard.index} of "
+            f"{request.shard.count}, {request.epochs_in_words}, tail {request.tail.value!r}, {request.order})"
         )
 
     def steps_per_epoch(self, batch_size: int) -> int:

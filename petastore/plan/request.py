@@ -252,6 +252,11 @@ class ReadRequest:
         if self.epochs is not None:
             object.__setattr__(self, "epochs", whole_number(self.epochs, name="num_epochs", least=1))
 
+    @property
+    def epochs_in_words(self) -> str:
+        """`epochs` for people."""
+        return "endless" if self.epochs is None else f"{self.epochs:,} epoch{'' if self.epochs == 1 else 's'}"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OrderAsk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from petastore.adapters.torch import DataLoader, MapDataset
 from petastore.codecs import ScalarCodec
 from petastore.errors import MetadataError, RequestError, SchemaError
 from petastore.schema.document import DOCUMENT_KEY, dump_document
+from tests.servers.fault_proxy import FaultProxy
+from tests.servers.fixtures import Served, proxy, served
+
+__all__ = ["proxy", "served"]
 
 SCHEMA = Unischema("numbers", [UnischemaField("id", np.int64), UnischemaField("half", np.float32)])
 ROWS = 20
@@ -100,6 +105,32 @@ def test_windows_do_not_run_from_one_time_into_the_next(files: list[str]) -> Non
     with petastore.make_reader([files[0]] * 2, schema_fields=ngram, shuffle_row_groups=False) as reader:
         found = [(int(window[0].id), int(window[1].id)) for window in reader]
     assert found == [(number, number + 1) for number in range(9)] * 2
+
+
+@pytest.mark.server
+@pytest.mark.leaves_running("fsspec keeps its web session")
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("count", [400, 40_000], ids=["small files", "fetched ahead"])
+def test_files_far_away_may_be_named_several_times(
+    served: Served, proxy: FaultProxy, tmp_path: Path, keeps: bool, count: int
+) -> None:
+    folder, halves = uuid.uuid4().hex, np.random.RandomState(0).rand(count, 16)
+    schema = Unischema("far", [UnischemaField("id", np.int64), UnischemaField("x", np.float64, (16,))])
+    columns = {"id": np.arange(count), "x": halves}
+    url = str(served.root / folder)
+    petastore.write_dataset(url, schema, columns, rows_per_file=count // 2, rows_per_row_group=count // 10)
+    first, second = (f"{proxy.url}/{folder}/{path.name}" for path in sorted(Path(url).glob("*.parquet")))
+    kept: Any = {"cache_type": "local-disk", "cache_location": str(tmp_path / "cache"), "cache_size_limit": 1 << 28}
+    found = collections.Counter[int]()
+    with petastore.make_batch_reader(
+        [first, second, first], shuffle_rows=True, num_epochs=2, **kept if keeps else {}
+    ) as reader:
+        for batch in DataLoader(reader, batch_size=97):
+            ids = batch["id"].numpy()
+            np.testing.assert_array_equal(batch["x"].numpy(), halves[ids])
+            found.update(ids.tolist())
+    once, twice = range(count // 2, count), range(count // 2)
+    assert found == collections.Counter({**dict.fromkeys(twice, 4), **dict.fromkeys(once, 2)})
 
 
 def test_a_directory_that_is_the_whole_dataset_is_named_once(files: list[str]) -> None:

@@ -217,3 +217,12 @@ def test_a_static_reshuffle_keeps_row_groups_with_their_ranks_and_permutes_rows_
         first, second = ([span.rows.tolist() for span in spans if span.epoch == epoch] for epoch in range(2))
         assert first != second
     assert groups[0].isdisjoint(groups[1])
+
+
+def test_a_plan_says_in_one_line_what_it_is() -> None:
+    order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=2, block_rows=1)
+    for epochs, words in ((1, "1 epoch"), (2, "2 epochs"), (None, "endless")):
+        plan = Plan(Inventory.of_rows([1000, 500]), ReadRequest(("id", "x"), order, Shard(1, 2), epochs))
+        assert repr(plan) == (
+            f"Plan(1,500 of 1,500 rows in 2 row groups, columns 2; shard 1 of 2, {words}, tail 'even', {order})"
+        )

@@ -150,13 +150,10 @@ class Execution:
     def __str__(self) -> str:
         request = self.plan.request
         what = "batches" if self.batched else "rows"
-        epochs = (
-            "endless" if request.epochs is None else f"{request.epochs:,} epoch{'' if request.epochs == 1 else 's'}"
-        )
         return (
             f"{what} of {self.source.url}; shard {request.shard.index} of {request.shard.count}, "
             f"{self.plan.rows_per_epoch(self.handing_out.rows):,} of {self.plan.num_rows:,} rows, "
-            f"{len(request.columns)} columns, {epochs}, seed {request.order.seed}"
+            f"{len(request.columns)} columns, {request.epochs_in_words}, seed {request.order.seed}"
         )
 
 
