@@ -55,18 +55,14 @@ class NullColumn:
         """The column of a batch without missing values; itself where none is missing.
 
         Args:
-            column: `(rows, ...)`, masked where values are missing; object arrays have None.
+            column: `(rows, ...)`, masked where values are missing; object arrays, `(rows,)` or of windows
+                `(rows, length)`, have None.
         """
         if column.dtype != np.dtype(object):
             if not isinstance(column, np.ma.MaskedArray):
                 return column
             return np.where(np.ma.getmaskarray(column), np.asarray(self.value, column.dtype), column.data)
-        if self.is_windows:
-            whole = np.empty(len(column), dtype=object)
-            for row, window in enumerate(column):
-                whole[row] = self._without_none(np.asarray(window, dtype=object))
-            return whole
-        return self._without_none(column)
+        return self._without_none(column.reshape(-1)).reshape(column.shape)
 
     def _without_none(self, values: NDArray[Any]) -> NDArray[Any]:
         gone = np.flatnonzero(missing_rows(values))
@@ -81,8 +77,7 @@ class NullColumn:
         if not self.is_windows:
             return ~missing_rows(column)
         if column.dtype == np.dtype(object):
-            gone = [missing_rows(np.asarray(window, dtype=object)) for window in column]
-            return ~np.array(gone, dtype=np.bool_).reshape(len(column), -1 if gone else 0)
+            return ~missing_rows(column.reshape(-1)).reshape(column.shape)
         inner = tuple(range(2, column.ndim))
         return ~np.logical_or.reduce(np.ma.getmaskarray(column), axis=inner, dtype=np.bool_)
 

@@ -158,7 +158,8 @@ def make_petastorm_dataset(reader: Any) -> Any:
     """A `tf.data.Dataset` of named tuples of tensors: rows, or of a batched reader batches as long as its row groups.
 
     A reader of windows gives dicts from offset to named tuple; a batched one stacked columns, as `make_batch_reader`.
-    `uint16` and `uint32` are `int32` and `int64`, as they were.
+    `uint16` and `uint32` are `int32` and `int64`, as they were. It is one of TensorFlow 1, as it was
+    (`make_one_shot_iterator`, `output_shapes`), and one of TensorFlow 2 as well.
 
     `petastore.adapters.tensorflow.make_tf_dataset` is what does it, and what batches of n rows are asked of: there it
     costs much less than `batch(n)` of rows here.
@@ -168,12 +169,12 @@ def make_petastorm_dataset(reader: Any) -> Any:
         MissingExtraError: TensorFlow is not installed.
     """
     from petastore.adapters.tensorflow import make_tf_dataset, with_signed_integers
-    from petastore.adapters.tensorflow.petastorm import as_named_tuples
+    from petastore.adapters.tensorflow.petastorm import as_named_tuples, as_v1_dataset
 
     dataset = with_signed_integers(make_tf_dataset(reader, reader.rows_per_batch if reader.batched_output else None))
     if reader.ngram is not None and not reader.batched_output:
-        return dataset.map(functools.partial(_as_window, reader.ngram, reader.row_schema))
-    return as_named_tuples(dataset, reader.schema.name if reader.schema.name.isidentifier() else "Row")
+        return as_v1_dataset(dataset.map(functools.partial(_as_window, reader.ngram, reader.row_schema)))
+    return as_v1_dataset(as_named_tuples(dataset, reader.schema.name if reader.schema.name.isidentifier() else "Row"))
 
 
 def tf_tensors(
@@ -213,7 +214,17 @@ def _as_window(ngram: Any, schema: Unischema, columns: dict[str, Any]) -> dict[i
     window = {}
     for offset in ngram.fields:
         at_offset = ngram.get_schema_at_timestep(schema, offset)
-        values = [columns[name][ngram.offsets_of(name).index(offset)] for name in at_offset.fields]
+        values = [
+            _tensor(columns[name][ngram.offsets_of(name).index(offset)], field.shape)
+            for name, field in at_offset.fields.items()
+        ]
         if values:
             window[offset] = at_offset.row_type(*values)
     return window
+
+
+def _tensor(value: Any, shape: tuple[int | None, ...]) -> Any:
+    """A row's value out of a window, as a tensor: in ragged windows it is ragged where two dimensions are free."""
+    import tensorflow as tf
+
+    return tf.ensure_shape(value.to_tensor() if isinstance(value, tf.RaggedTensor) else value, shape)

@@ -58,8 +58,7 @@ def test_rows_of_windows_are_asked_for_themselves() -> None:
     assert pose.filled(column).tolist() == np.where(gone[:, :, None], 0, np.ones((2, 3, 2))).tolist()
     assert pose.valid(column).tolist() == (~gone).tolist()
     name = nulls_of("mask", [UnischemaField("name", str, (3,), nullable=True)], are_windows=True)["name"]
-    texts = np.empty(2, dtype=object)
-    texts[:] = [np.array(["a", None, "c"], dtype=object), np.array([None, None, "f"], dtype=object)]
+    texts = np.array([["a", None, "c"], [None, None, "f"]], dtype=object)
     assert [window.tolist() for window in name.filled(texts)] == [["a", "", "c"], ["", "", "f"]]
     assert name.valid(texts).tolist() == [[True, False, True], [False, False, True]]
     assert texts[0].tolist() == ["a", None, "c"]

@@ -122,6 +122,24 @@ def test_tensorflow_is_given_row_groups_of_a_batch_reader(url: str) -> None:
 
 
 @pytest.mark.tf
+def test_programs_of_tensorflow_1_have_their_iterators_and_shapes(url: str) -> None:
+    """As in Petastorm's README: eagerly, and with a graph and a session."""
+    import tensorflow as tf
+
+    with petastore.make_reader(url, ["id", "image"], shuffle_row_groups=False) as reader:
+        dataset = calls.make_petastorm_dataset(reader)
+        assert dataset.output_shapes.image == (6, 4, 3)
+        assert dataset.map(lambda row: row.id).output_types == tf.int64
+        assert int(dataset.make_one_shot_iterator().get_next().id) == 0
+    with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader, tf.Graph().as_default():
+        row = calls.make_petastorm_dataset(reader).batch(5).make_one_shot_iterator().get_next()
+        with tf.compat.v1.Session() as session:
+            assert [session.run(row).id.tolist() for _ in range(3)] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
+            with pytest.raises(tf.errors.OutOfRangeError):
+                session.run(row)
+
+
+@pytest.mark.tf
 def test_a_graph_is_given_the_next_row_each_time_that_a_session_asks(url: str) -> None:
     import tensorflow as tf
 

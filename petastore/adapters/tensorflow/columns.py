@@ -13,7 +13,7 @@ from petastore.adapters.columns import flattened, padded, present, ragged_cells
 from petastore.adapters.nulls import NullColumn
 from petastore.adapters.ragged import Form, Padded, lengths_field
 from petastore.adapters.tensorflow.arrays import plain, sizes_of, tf_dtype
-from petastore.adapters.tensorflow.ragged_columns import column_of_free_rows, ragged_column
+from petastore.adapters.tensorflow.ragged_columns import column_of_free_rows, ragged_column, ragged_windows
 from petastore.adapters.tensorflow.tensor_column import TensorColumn
 from petastore.schema.field import UnischemaField
 
@@ -21,7 +21,7 @@ __all__ = ["columns_of_field"]
 
 
 def columns_of_field(
-    field: UnischemaField, *, form: Form | None, null: NullColumn | None, rows: bool
+    field: UnischemaField, *, form: Form | None, null: NullColumn | None, rows: bool, windows: bool = False
 ) -> list[TensorColumn]:
     """The columns that are made of a reader's column.
 
@@ -30,19 +30,22 @@ def columns_of_field(
         form: What becomes of a shape with None, where it is not ragged.
         null: What stands where a value is missing; None refuses.
         rows: Whether users get single rows.
+        windows: Whether these are windows, whose length is the first dimension of the field.
 
     Raises:
         RequestError: TensorFlow has no such type.
     """
-    columns = [_column(field, rows=rows)] if form is None else _padded(field, form)
-    return columns if null is None else _filled(columns, null)
+    if form is not None:
+        columns = _padded(field, form)
+    else:
+        columns = [_of_windows(field) if windows else _column(field, rows=rows)]
+    return columns if null is None else _filled(columns, null, field.shape[:1] if windows else ())
 
 
-def _filled(columns: list[TensorColumn], null: NullColumn) -> list[TensorColumn]:
+def _filled(columns: list[TensorColumn], null: NullColumn, length: tuple[int | None, ...]) -> list[TensorColumn]:
     filled = [_without_missing(column, null) for column in columns]
     if null.mask is None:
         return filled
-    length = columns[0].parts[0].shape[1:2] if null.is_windows else ()
     spec = tf.TensorSpec((None, *length), tf.bool)
     mask = TensorColumn(null.mask, (spec,), lambda column: [null.valid(column)], made_of=null.field.name, is_dense=True)
     return [*filled, mask]
@@ -77,6 +80,17 @@ def _column(field: UnischemaField, *, rows: bool) -> TensorColumn:
     return TensorColumn(
         field.name, (spec,), lambda column: [_dense(field, column)], is_dense=True, is_as_it_is=as_it_is
     )
+
+
+def _of_windows(field: UnischemaField) -> TensorColumn:
+    (length,), rows = field.shape[:1], dataclasses.replace(field, shape=field.shape[1:], codec=None)
+    if length is not None and None in rows.shape:
+        return ragged_windows(rows, length)
+    column = _column(field, rows=False)
+    if field.dtype != np.dtype(object):
+        return column
+    sizes = sizes_of(field.shape)
+    return dataclasses.replace(column, convert=lambda windows: [_dense(rows, windows.reshape(-1)).reshape(-1, *sizes)])
 
 
 def _dense(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:

@@ -104,8 +104,7 @@ def make_tf_dataset(
     if batch_size is not None and not whole:
         raise RequestError(f"batch_size is a number of rows from 1, or None for rows, but {batch_size!r} was given")
     forms = forms_of(ragged, _fields(reader), known=get_args(TfRaggedWord))
-    free = [field.name for field in reader.schema if None in field.shape]
-    refuse_ragged_windows(reader, free, instead="leave it out of the NGram")
+    refuse_ragged_windows(reader, forms, instead="take it as a ragged tensor")
     if forms and batch_size is None:
         raise RequestError("ragged='padded' is about batches, and rows were asked for; give batch_size")
     filled = nulls_of_reader(nulls, reader)
@@ -113,7 +112,11 @@ def make_tf_dataset(
         column
         for field in _fields(reader)
         for column in columns_of_field(
-            field, form=forms.get(field.name), null=filled.get(field.name), rows=batch_size is None
+            field,
+            form=forms.get(field.name),
+            null=filled.get(field.name),
+            rows=batch_size is None,
+            windows=reader.ngram is not None and field.name != VALID_COLUMN,
         )
     ]
     _refuse_what_keras_would_shard(reader, batch_size)

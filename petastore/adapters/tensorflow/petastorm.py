@@ -9,7 +9,7 @@ import tensorflow as tf
 from petastore.errors import RequestError
 from petastore.schema.row import row_type
 
-__all__ = ["as_named_tuples", "tensors_of_next", "with_signed_integers"]
+__all__ = ["as_named_tuples", "as_v1_dataset", "tensors_of_next", "with_signed_integers"]
 
 
 def tensors_of_next(dataset: Any) -> Any:
@@ -63,3 +63,14 @@ def with_signed_integers(dataset: Any) -> Any:
         return tf.cast(tensor, signed[tensor.dtype]) if tensor.dtype in signed else tensor
 
     return dataset.map(lambda element: tf.nest.map_structure(cast, element))
+
+
+def as_v1_dataset(dataset: Any) -> Any:
+    """The dataset as a `tf.compat.v1.data.Dataset`: with `make_one_shot_iterator`, `output_shapes` and their like.
+
+    Example:
+        >>> as_v1_dataset(tf.data.Dataset.from_tensors(7)).make_one_shot_iterator().get_next().numpy()
+        np.int32(7)
+    """
+    # `zip` of one dataset gives its elements as they are, and has a form of TensorFlow 1 that is public.
+    return tf.compat.v1.data.Dataset.zip(dataset)

@@ -5,6 +5,7 @@ A ragged tensor that is made in Python, and handed over as one, is taken apart a
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from petastore.adapters.tensorflow.arrays import aligned, plain, sizes_of, tf_dt
 from petastore.adapters.tensorflow.tensor_column import TensorColumn
 from petastore.schema.field import UnischemaField
 
-__all__ = ["column_of_free_rows", "ragged_column"]
+__all__ = ["column_of_free_rows", "ragged_column", "ragged_windows"]
 
 
 def ragged_column(field: UnischemaField) -> TensorColumn:
@@ -28,21 +29,43 @@ def ragged_column(field: UnischemaField) -> TensorColumn:
     Raises:
         RequestError: TensorFlow has no such type.
     """
-    rank = len(field.shape) - tuple(reversed(field.shape)).index(None)
-    inner = sizes_of(field.shape[rank:])
-    borders = _Borders(field.shape[:rank])
+    outer = _to_the_last_free(field.shape)
+    inner = sizes_of(field.shape[len(outer) :])
+    borders = _Borders(outer)
 
     def convert(column: NDArray[Any]) -> list[NDArray[Any]]:
         flat, shapes = _flat(field, column)
         return [flat.reshape(len(flat) // max(math.prod(inner), 1), *inner), *borders.of(shapes)]
 
-    specs = [tf.TensorSpec((None,), tf.int64) for size in field.shape[:rank] if size is None]
+    specs = [tf.TensorSpec((None,), tf.int64) for size in outer if size is None]
     return TensorColumn(
         field.name,
-        (tf.TensorSpec((None, *inner), tf_dtype(field)), tf.TensorSpec((rank,), tf.int64), *specs),
+        (tf.TensorSpec((None, *inner), tf_dtype(field)), tf.TensorSpec((len(outer),), tf.int64), *specs),
         convert,
-        functools.partial(_ragged, field.shape[:rank]),
+        functools.partial(_ragged, outer),
     )
+
+
+def ragged_windows(rows: UnischemaField, length: int) -> TensorColumn:
+    """Windows of a field of free shape, also one by one: a `tf.RaggedTensor` (windows, length, *shape).
+
+    Args:
+        rows: What the schema says of the rows of windows.
+        length: How many rows each window has, at least 1.
+
+    Raises:
+        RequestError: TensorFlow has no such type.
+    """
+    column, outer = ragged_column(rows), _to_the_last_free(rows.shape)
+
+    def join(parts: Sequence[Any]) -> Any:
+        return tf.RaggedTensor.from_uniform_row_length(_ragged(outer, parts), length, validate=False)
+
+    return dataclasses.replace(column, convert=lambda windows: column.convert(windows.reshape(-1)), join=join)
+
+
+def _to_the_last_free(shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    return shape[: len(shape) - tuple(reversed(shape)).index(None)]
 
 
 def _ragged(sizes: tuple[int | None, ...], parts: Sequence[Any]) -> Any:

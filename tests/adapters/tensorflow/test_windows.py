@@ -21,6 +21,9 @@ SCHEMA = Unischema(
         UnischemaField("pose", np.float32, (2,)),
         UnischemaField("name", np.str_),
         UnischemaField("free", np.int16, (None,), NdarrayCodec()),
+        UnischemaField("page", np.uint8, (None, 2, None), NdarrayCodec()),
+        UnischemaField("pair", np.bytes_, (2,), NdarrayCodec()),
+        UnischemaField("words", np.str_, (None,), nullable=True),
     ],
 )
 
@@ -29,7 +32,15 @@ SCHEMA = Unischema(
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("track")
     rows = (
-        {"time": n, "pose": np.full(2, n, np.float32), "name": f"n{n}", "free": np.zeros(n % 3, np.int16)}
+        {
+            "time": n,
+            "pose": np.full(2, n, np.float32),
+            "name": f"n{n}",
+            "free": np.full(n % 3, n, np.int16),
+            "page": np.full((1 + n % 2, 2, n % 4), n, np.uint8),
+            "pair": np.array([b"%d" % n, b"and"]),
+            "words": None if n == 4 else np.array(["w"] * (n % 3), np.str_),
+        }
         for n in range(20)
     )
     petastore.write_dataset(folder / "data", SCHEMA, rows, rows_per_row_group=3)
@@ -57,12 +68,66 @@ def test_single_windows_become_elements(url: str) -> None:
     assert windows == [[n, n + 1] for n in range(19)]
 
 
-def test_columns_of_free_shape_are_refused_at_the_call(url: str) -> None:
+def test_columns_of_free_shape_are_ragged_in_windows(url: str) -> None:
+    import tensorflow as tf
+
+    from petastore.adapters.tensorflow import make_tf_dataset
+
+    asked = NGram({0: ["time", "free"], 1: ["time", "free", "page"]}, 1, "time")
+    with petastore.make_reader(url, asked, shuffle_row_groups=False) as reader:
+        dataset = make_tf_dataset(reader, batch_size=8)
+        assert isinstance(dataset.element_spec["free"], tf.RaggedTensorSpec)
+        assert dataset.element_spec["free"].shape.as_list() == [None, 2, None]
+        assert dataset.element_spec["page"].shape.as_list() == [None, 1, None, 2, None]
+        batches = list(dataset)
+        single = list(make_tf_dataset(reader).take(5))
+    windows = [window for batch in batches for window in batch["free"].to_list()]
+    assert windows == [[[n] * (n % 3), [n + 1] * ((n + 1) % 3)] for n in range(19)]
+    pages = [window for batch in batches for window in batch["page"].to_list()]
+    assert pages == [[np.full((1 + n % 2, 2, n % 4), n).tolist()] for n in range(1, 20)]
+    assert [window["free"].to_list() for window in single] == windows[:5]
+
+
+def test_forms_of_free_shapes_are_refused_for_windows_at_the_call(url: str) -> None:
     from petastore.adapters.tensorflow import make_tf_dataset
 
     asked = NGram({0: ["time"], 1: ["free"]}, 1, "time")
     with petastore.make_reader(url, asked) as reader, pytest.raises(RequestError, match="'free' has a free shape"):
-        make_tf_dataset(reader, batch_size=8)
+        make_tf_dataset(reader, batch_size=8, ragged="padded")
+
+
+def test_arrays_of_text_are_tensors_in_windows(url: str) -> None:
+    from petastore.adapters.tensorflow import make_tf_dataset
+
+    asked = NGram({0: ["pair"], 2: ["pair"]}, 2, "time")
+    with petastore.make_reader(url, asked, shuffle_row_groups=False) as reader:
+        (first, *_) = make_tf_dataset(reader, batch_size=3).as_numpy_iterator()
+    assert first["pair"].tolist() == [[[b"%d" % n, b"and"], [b"%d" % (n + 2), b"and"]] for n in range(3)]
+
+
+def test_missing_arrays_are_masked_in_windows(url: str) -> None:
+    from petastore.adapters.tensorflow import make_tf_dataset
+
+    asked = NGram({0: ["words"], 1: ["words"]}, 1, "time")
+    with petastore.make_reader(url, asked, shuffle_row_groups=False) as reader:
+        batches = list(make_tf_dataset(reader, batch_size=8, nulls="mask"))
+    valid = [window for batch in batches for window in batch["words_valid"].numpy().tolist()]
+    assert valid == [[n != 4, n + 1 != 4] for n in range(19)]
+    assert batches[0]["words"].to_list()[3:5] == [[[], []], [[], [b"w", b"w"]]]
+
+
+def test_petastorms_function_gives_free_shapes_by_offset(url: str) -> None:
+    from petastore.interop.petastorm_calls import make_petastorm_dataset
+
+    asked = NGram({0: ["free", "pair"], 1: ["page"]}, 1, "time")
+    with petastore.make_reader(url, asked, shuffle_row_groups=False) as reader:
+        dataset = make_petastorm_dataset(reader)
+        assert dataset.element_spec[0].free.shape.as_list() == [None]
+        assert dataset.element_spec[1].page.shape.as_list() == [None, 2, None]
+        windows = list(dataset.take(4))
+    assert [window[0].free.numpy().tolist() for window in windows] == [[n] * (n % 3) for n in range(4)]
+    assert [window[1].page.shape for window in windows] == [(1 + n % 2, 2, n % 4) for n in range(1, 5)]
+    assert windows[3][0].pair.numpy().tolist() == [b"3", b"and"]
 
 
 def test_petastorms_function_gives_named_tuples_by_offset(url: str) -> None:
