@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from petastore.errors import DecodeError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["flattened", "missing_rows", "nanoseconds", "padded", "present", "ragged_cells"]
+__all__ = ["flattened", "missing_rows", "nanoseconds", "padded", "present", "ragged_cells", "stacked"]
 
 _NANOSECONDS = {
     "W": 7 * 86_400 * 10**9,
@@ -173,6 +173,37 @@ def padded(field: UnischemaField, column: NDArray[Any], value: Any = 0) -> tuple
         for row, cell in zip(values, cells, strict=True):
             np.copyto(row[tuple(map(slice, cell.shape))], cell)
     return values, shapes[:, free[0]] if len(free) == 1 else shapes[:, free]
+
+
+def stacked(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
+    """A column of arrays that all have one shape, as one array (rows, *shape) in new memory.
+
+    Args:
+        field: What the schema says of the column: a dtype other than object.
+        column: One array a row, object array (rows,).
+
+    Raises:
+        DecodeError: Shapes differ; or as `ragged_cells`.
+
+    Example:
+        >>> column = np.array([np.array([1]), np.array([1, 2])], dtype=object)
+        >>> stacked(UnischemaField("words", "int64", (None,)), column)
+        Traceback (most recent call last):
+        petastore.errors.DecodeError: column 'words': a batch has values of the shapes (1,) and (2,), which are no one
+            array; say by ragged= what becomes of them
+    """
+    flat, shapes = flattened(field, column)
+    if len(shapes) == 0:
+        return flat.reshape(0, *(size or 0 for size in field.shape))
+    other = (shapes != shapes[0]).any(axis=1)
+    if other.any():
+        first, second = (tuple(shape.tolist()) for shape in (shapes[0], shapes[other][0]))
+        raise DecodeError(
+            f"a batch has values of the shapes {first} and {second}, which are no one array; say by ragged= what "
+            "becomes of them",
+            column=field.name,
+        )
+    return flat.reshape(len(shapes), *shapes[0])
 
 
 def _wrong_shape(field: UnischemaField, found: tuple[int, ...]) -> DecodeError:

@@ -29,7 +29,7 @@ class Padded:
     """What stands where a cell has nothing; the column's dtype must hold it."""
 
 
-RaggedWord: TypeAlias = Literal["ragged", "list", "padded", "nested"]
+RaggedWord: TypeAlias = Literal["ragged", "auto", "list", "dense", "padded", "nested"]
 """What becomes of shapes with None, in a word; frameworks have some of them."""
 
 Form: TypeAlias = RaggedWord | Padded

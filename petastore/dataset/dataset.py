@@ -9,7 +9,6 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from petastore.arrow_memory import arrow_numbers
@@ -20,7 +19,7 @@ from petastore.dataset.stored_keys import StoredKey, held_against_directory
 from petastore.errors import RequestError, SchemaError
 from petastore.inventory import DataFile, Inventory
 from petastore.once import once
-from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
+from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, in_memory, shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import (
     SHARDED_DEFAULT_SEED,
@@ -386,11 +385,9 @@ def _fitting(selection: Selection | None, inventory: Inventory) -> Selection | N
 
 
 def _selected(inventory: Inventory, selection: Selection | None) -> Inventory:
-    """What shuffling has to deal with: the rows that are meant, and whole row groups around them in memory."""
     if _fitting(selection, inventory) is None or selection is None:
         return inventory
-    in_memory = np.where(selection.counts > 0, inventory.decoded_bytes, 0)
-    return dataclasses.replace(inventory, rows=selection.counts, decoded_bytes=in_memory)
+    return in_memory(inventory, selection.counts)
 
 
 def _seed(seed: int | None, shard: Shard, *, shuffles: bool) -> int:

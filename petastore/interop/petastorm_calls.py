@@ -159,7 +159,9 @@ def make_petastorm_dataset(reader: Any) -> Any:
 
     A reader of windows gives dicts from offset to named tuple; a batched one stacked columns, as `make_batch_reader`.
     `uint16` and `uint32` are `int32` and `int64`, as they were. It is one of TensorFlow 1, as it was
-    (`make_one_shot_iterator`, `output_shapes`), and one of TensorFlow 2 as well.
+    (`make_one_shot_iterator`, `output_shapes`), and one of TensorFlow 2 as well. Structs and maps of plain Parquet are
+    left out, with one warning. Lists of plain Parquet are dense in batches, and refused in one where they differ in
+    length, with what to do instead.
 
     `petastore.adapters.tensorflow.make_tf_dataset` is what does it, and what batches of n rows are asked of: there it
     costs much less than `batch(n)` of rows here.
@@ -168,13 +170,21 @@ def make_petastorm_dataset(reader: Any) -> Any:
         RequestError: A column is of a type that TensorFlow does not have.
         MissingExtraError: TensorFlow is not installed.
     """
-    from petastore.adapters.tensorflow import make_tf_dataset, with_signed_integers
-    from petastore.adapters.tensorflow.petastorm import as_named_tuples, as_v1_dataset
+    from petastore.adapters.tensorflow import with_signed_integers
+    from petastore.adapters.tensorflow.dataset import dataset_of_fields
+    from petastore.adapters.tensorflow.petastorm import as_named_tuples, as_v1_dataset, fields_with_tensors
 
-    dataset = with_signed_integers(make_tf_dataset(reader, reader.rows_per_batch if reader.batched_output else None))
+    fields = reader.schema if reader.ngram is not None else fields_with_tensors(reader.schema)
+    rows = reader.rows_per_batch if reader.batched_output else None
+    lists = {field.name: "dense" for field in fields if rows is not None and _is_list_of_numbers(field)}
+    dataset = with_signed_integers(dataset_of_fields(reader, fields, rows, ragged=lists))
     if reader.ngram is not None and not reader.batched_output:
         return as_v1_dataset(dataset.map(functools.partial(_as_window, reader.ngram, reader.row_schema)))
     return as_v1_dataset(as_named_tuples(dataset, reader.schema.name if reader.schema.name.isidentifier() else "Row"))
+
+
+def _is_list_of_numbers(field: UnischemaField) -> bool:
+    return field.codec is None and None in field.shape and field.dtype != np.dtype(object)
 
 
 def tf_tensors(

@@ -6,11 +6,14 @@ Mixing costs memory: a batch is as mixed as many live row groups feed it. The nu
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
+from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
 
-__all__ = ["DEFAULT_SHUFFLE_MEMORY", "shuffled_lanes"]
+__all__ = ["DEFAULT_SHUFFLE_MEMORY", "in_memory", "shuffled_lanes"]
 
 DEFAULT_SHUFFLE_MEMORY = 256 * 1024 * 1024
 """Bytes of stored cells that all ranks together keep for shuffling rows, unless asked otherwise."""
@@ -23,6 +26,16 @@ _GROUPS_A_LANE = 2
 
 _PERMUTED_ROWS = 2**19
 """Rows of all blocks together that longer blocks are made of at most: the first batch waits for their permutation."""
+
+
+def in_memory(inventory: Inventory, rows: NDArray[np.int64]) -> Inventory:
+    """What shuffling has to deal with: the rows that are meant, and whole row groups around them in memory.
+
+    Args:
+        inventory: What exists.
+        rows: Rows of each row group that are meant, shape (groups,).
+    """
+    return dataclasses.replace(inventory, rows=rows, decoded_bytes=np.where(rows > 0, inventory.decoded_bytes, 0))
 
 
 def shuffled_lanes(

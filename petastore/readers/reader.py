@@ -206,7 +206,7 @@ class Reader:
         Raises:
             ReaderClosedError: After `stop`.
         """
-        self._go_on(self.plan, self.cursor.next_pass())
+        self.replan(self.plan, self.cursor.next_pass())
 
     def state_dict(self) -> dict[str, Any]:
         """Where the reader stands, as a new dict of JSON values under 300 bytes; the same on every rank.
@@ -225,7 +225,7 @@ class Reader:
             RequestError: The state is none, or of another dataset or order; the difference is named.
             ReaderClosedError: After `stop`.
         """
-        self._go_on(*resume(self.plan, state))
+        self.replan(*resume(self.plan, state))
 
     def reshard(self, cur_shard: int, shard_count: int) -> None:
         """Goes on as another rank, or as one of another number of ranks; every rank calls it after the same step.
@@ -236,10 +236,14 @@ class Reader:
             RequestError: There is no such shard.
             ReaderClosedError: After `stop`.
         """
-        self._go_on(resharded(self.plan, Shard(cur_shard, shard_count), self.cursor), self.cursor)
+        self.replan(resharded(self.plan, Shard(cur_shard, shard_count), self.cursor), self.cursor)
 
-    def _go_on(self, plan: AnyPlan, begin: Cursor) -> None:
-        """Begins a pass there, in place of the one under way."""
+    def replan(self, plan: AnyPlan, begin: Cursor) -> None:
+        """Begins a pass of another plan of the same rows there, in place of the one under way.
+
+        Raises:
+            ReaderClosedError: After `stop`.
+        """
         if self.stopped:
             raise ReaderClosedError(STOPPED)
         self._pass.close()  # whoever still asks it for rows must not begin it again

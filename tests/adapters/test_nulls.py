@@ -62,7 +62,7 @@ def test_rows_of_windows_are_asked_for_themselves() -> None:
     assert [window.tolist() for window in name.filled(texts)] == [["a", "", "c"], ["", "", "f"]]
     assert name.valid(texts).tolist() == [[True, False, True], [False, False, True]]
     assert texts[0].tolist() == ["a", None, "c"]
-    assert name.valid(texts[:0]).shape == (0, 0)
+    assert name.valid(texts[:0]).shape == (0, 3)
 
 
 REFUSED: dict[str, tuple[Any, str]] = {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -137,6 +139,28 @@ def test_programs_of_tensorflow_1_have_their_iterators_and_shapes(url: str) -> N
             assert [session.run(row).id.tolist() for _ in range(3)] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
             with pytest.raises(tf.errors.OutOfRangeError):
                 session.run(row)
+
+
+@pytest.mark.tf
+@pytest.mark.parametrize("make", [petastore.make_reader, petastore.make_batch_reader])
+def test_structs_and_maps_of_plain_parquet_are_left_out_with_one_warning(tmp_path: Path, make: Any) -> None:
+    columns = {
+        "id": [1, 2],
+        "where": [{"x": 1}, None],
+        "counts": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
+        "track": [[1.0, 2.0], [2.0, 3.0]],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "plain.parquet")
+    with make(str(tmp_path), shuffle_row_groups=False) as reader:
+        with pytest.warns(UserWarning, match="'where', 'counts' are left out, as in Petastorm") as warned:
+            dataset = calls.make_petastorm_dataset(reader)
+        assert len(warned) == 1
+        assert warned[0].filename == __file__
+        assert dataset.element_spec._fields == ("id", "track")
+        rows = list(dataset)
+    assert [number for row in rows for number in row.id.numpy().ravel().tolist()] == [1, 2]
+    assert [number for row in rows for number in row.track.numpy().ravel().tolist()] == [1.0, 2.0, 2.0, 3.0]
+    assert rows[0].track.shape == ((2, 2) if make is petastore.make_batch_reader else (2,))
 
 
 @pytest.mark.tf

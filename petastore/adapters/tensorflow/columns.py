@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import flattened, padded, present, ragged_cells
+from petastore.adapters.columns import flattened, padded, present, ragged_cells, stacked
 from petastore.adapters.nulls import NullColumn
 from petastore.adapters.ragged import Form, Padded, lengths_field
 from petastore.adapters.tensorflow.arrays import plain, sizes_of, tf_dtype
@@ -35,7 +35,9 @@ def columns_of_field(
     Raises:
         RequestError: TensorFlow has no such type.
     """
-    if form is not None:
+    if form == "dense":
+        columns = [_stacked(field)]
+    elif form is not None:
         columns = _padded(field, form)
     else:
         columns = [_of_windows(field) if windows else _column(field, rows=rows)]
@@ -70,6 +72,11 @@ def _padded(field: UnischemaField, form: Form) -> list[TensorColumn]:
         ),
         TensorColumn(lengths.name, (tf.TensorSpec((None, *lengths.shape), tf.int64),), lengths_of, made_of=field.name),
     ]
+
+
+def _stacked(field: UnischemaField) -> TensorColumn:
+    spec = tf.TensorSpec((None, *field.shape), tf_dtype(field))
+    return TensorColumn(field.name, (spec,), lambda column: [plain(field.name, stacked(field, column))])
 
 
 def _column(field: UnischemaField, *, rows: bool) -> TensorColumn:

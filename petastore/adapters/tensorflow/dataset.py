@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -25,9 +25,9 @@ from petastore.readers.assembly.assemble import VALID_COLUMN
 from petastore.readers.reader import Reader
 from petastore.schema.field import UnischemaField
 
-__all__ = ["make_tf_dataset"]
+__all__ = ["dataset_of_fields", "make_tf_dataset"]
 
-TfRaggedWord: TypeAlias = Literal["ragged", "padded"]
+TfRaggedWord: TypeAlias = Literal["ragged", "dense", "padded"]
 """What becomes of shapes with None, in a word; see `make_tf_dataset`."""
 
 TfForm: TypeAlias = TfRaggedWord | Padded
@@ -73,8 +73,9 @@ def make_tf_dataset(
         reader: What `make_reader` or `make_batch_reader` gave. Stop it after the last iteration, not before.
         batch_size: Rows of a batch on this rank, as the reader cuts them (its `tail` decides about the last one). None
             gives rows.
-        ragged: What batches have of shapes with None: `"ragged"` tensors, or `"padded"` with zeros
-            (`petastore.adapters.ragged.Padded(value)` with a value) to a tensor (None, *shape), and a column
+        ragged: What batches have of shapes with None: `"ragged"` tensors; or `"dense"` ones (None, *shape), where a
+            batch whose cells differ in shape is an error; or `"padded"` ones with zeros
+            (`petastore.adapters.ragged.Padded(value)`: with a value), (None, *shape), and a column
             `<name>_lengths` of int64 that says how much of each row is real: (None,) where one dimension is free, else
             (None, free dimensions). One form for all, or a dict by column name. Text stays ragged.
         nulls: What stands where a value is missing: `"error"` refuses, naming the column; `"mask"` puts 0, an empty
@@ -100,17 +101,33 @@ def make_tf_dataset(
         ...     [batch["name"].numpy().tolist() for batch in dataset], dataset.element_spec["id"]
         ([[b'Ada', b'Blaise']], TensorSpec(shape=(None,), dtype=tf.uint16, name=None))
     """
+    return dataset_of_fields(reader, reader.schema, batch_size, ragged=ragged, nulls=nulls)
+
+
+def dataset_of_fields(
+    reader: Reader,
+    fields: Iterable[UnischemaField],
+    batch_size: int | None,
+    *,
+    ragged: TfForm | Mapping[str, TfForm] = "ragged",
+    nulls: Nulls = "error",
+) -> Any:
+    """`make_tf_dataset` of some of the reader's columns: the others are read, and not handed over."""
     whole = isinstance(batch_size, (int, np.integer)) and not isinstance(batch_size, bool) and batch_size >= 1
     if batch_size is not None and not whole:
         raise RequestError(f"batch_size is a number of rows from 1, or None for rows, but {batch_size!r} was given")
-    forms = forms_of(ragged, _fields(reader), known=get_args(TfRaggedWord))
+    handed = [*fields, *_fields_of_padding(reader)]
+    forms = forms_of(ragged, handed, known=get_args(TfRaggedWord))
     refuse_ragged_windows(reader, forms, instead="take it as a ragged tensor")
     if forms and batch_size is None:
-        raise RequestError("ragged='padded' is about batches, and rows were asked for; give batch_size")
+        raise RequestError(
+            f"ragged={ragged!r} is about batches, and rows were asked for; give batch_size, or leave it out: rows have "
+            "shapes of their own"
+        )
     filled = nulls_of_reader(nulls, reader)
     columns = [
         column
-        for field in _fields(reader)
+        for field in handed
         for column in columns_of_field(
             field,
             form=forms.get(field.name),
@@ -211,9 +228,8 @@ def _runs_of_rows(reader: Any, passes: Passes) -> Iterator[Run]:
     return runs_of(noted(reader, passes, reader.rows_per_batch), most=_rows_a_call(reader))
 
 
-def _fields(reader: Any) -> list[UnischemaField]:
-    padded = reader.plan.request.tail is Tail.PAD
-    return [*reader.schema, *([UnischemaField(VALID_COLUMN, np.bool_)] if padded else [])]
+def _fields_of_padding(reader: Any) -> list[UnischemaField]:
+    return [UnischemaField(VALID_COLUMN, np.bool_)] if reader.plan.request.tail is Tail.PAD else []
 
 
 def _rows_a_call(reader: Any) -> int:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from petastore.errors import RequestError
+from petastore.schema.field import UnischemaField
 from petastore.schema.row import row_type
 
-__all__ = ["as_named_tuples", "as_v1_dataset", "tensors_of_next", "with_signed_integers"]
+__all__ = ["as_named_tuples", "as_v1_dataset", "fields_with_tensors", "tensors_of_next", "with_signed_integers"]
 
 
 def tensors_of_next(dataset: Any) -> Any:
@@ -63,6 +67,33 @@ def with_signed_integers(dataset: Any) -> Any:
         return tf.cast(tensor, signed[tensor.dtype]) if tensor.dtype in signed else tensor
 
     return dataset.map(lambda element: tf.nest.map_structure(cast, element))
+
+
+def fields_with_tensors(fields: Iterable[UnischemaField]) -> list[UnischemaField]:
+    """The fields that TensorFlow has tensors for: structs and maps of plain Parquet are left out, as in Petastorm.
+
+    Warns:
+        UserWarning: Some are left out; once for all of them.
+
+    Example:
+        >>> fields_with_tensors([UnischemaField("id", "int64")])
+        [UnischemaField('id', int64)]
+    """
+    known = list(fields)
+    kept = [field for field in known if not _is_without_tensors(field)]
+    gone = [repr(field.name) for field in known if _is_without_tensors(field)]
+    if gone and kept:
+        verb = "is" if len(gone) == 1 else "are"
+        warnings.warn(
+            f"TensorFlow has no tensors for structs and maps: {', '.join(gone)} {verb} left out, as in Petastorm, but "
+            "read all the same; name the other columns with schema_fields of the reader",
+            stacklevel=3,
+        )
+    return kept or known
+
+
+def _is_without_tensors(field: UnischemaField) -> bool:
+    return field.numpy_dtype is np.object_
 
 
 def as_v1_dataset(dataset: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, Unpack
@@ -21,6 +20,7 @@ from petastore.adapters.torch.device import Carrier, device_of
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import decimal_friendly_collate, rows_as_dicts
+from petastore.adapters.torch.shuffling_queue import shuffle_as_a_queue_would
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
@@ -101,7 +101,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
     numbers, booleans                        tensor (rows, *shape) sharing memory with the reader's array
     uint16, uint32                           int32, int64 (a copy; as Petastorm did)
     datetime64, timedelta64                  int64 nanoseconds
-    a shape with None                        list of tensors, one a row; or see `ragged`
+    a shape with None                        list of tensors, one a row, or a tensor; see `ragged`
     text, bytes, Decimal, structs            list of Python values, None where missing
     numbers with missing values              DecodeError that names the column; or see `nulls`
     "valid" of tail="pad"                    bool tensor (rows,)
@@ -116,14 +116,16 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         collate_fn: Makes a batch from a list of rows, each a dict from column name to NumPy value (None where
             missing; types as in the table). Rows are made for this only; None takes whole columns, which is many
             times faster. `decimal_friendly_collate` means None.
-        shuffling_queue_capacity: Petastorm's shuffling queue. Accepted, and does nothing: ask the reader for
-            `shuffle_rows=True`.
+        shuffling_queue_capacity: Petastorm's shuffling queue: above 0, the reader shuffles its rows, as
+            `shuffle_rows=True` of `make_reader` does, by its seed and in memory of its own choice.
         ragged: What becomes of shapes with None, as one form for all such columns of numbers and times, or a dict from
-            column name to form. `"list"`: a list of tensors. `"padded"`: one tensor, filled up with zeros (`Padded(v)`:
-            with v), and a column `<name>_lengths` of int64 that says how much of each row is real: (rows,) where one
-            dimension is free, else (rows, free dimensions). `"nested"`: a `torch.nested` tensor, of the jagged layout
-            where one dimension is free, else of the strided one, which torch calls a prototype. The last two refuse
-            missing values, unless `nulls` puts something there.
+            column name to form. `"list"`: a list of tensors. `"dense"`: one tensor (rows, *shape); batches whose cells
+            differ in shape are an error. `"auto"`: a list; but of lists without a codec, as plain Parquet has them, one
+            tensor (rows, length) where all of a batch have one length. `"padded"`: one tensor, filled up with zeros
+            (`Padded(v)`: with v), and a column `<name>_lengths` of int64 that says how much of each row is real:
+            (rows,) where one dimension is free, else (rows, free dimensions). `"nested"`: a `torch.nested` tensor, of
+            the jagged layout where one dimension is free, else of the strided one, which torch calls a prototype.
+            Dense, padded and nested ones refuse missing values, unless `nulls` puts something there.
         nulls: What stands where a value is missing: `"error"` refuses it in columns of numbers and times, naming the
             column (text and arrays in lists have None); `"mask"` puts 0, an empty text or an empty array there, and
             adds a column `<name>_valid`, a bool tensor (rows,), True where a value is there; a value stands there
@@ -160,7 +162,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         collate_fn: Callable[[list[dict[str, Any]]], Made] | None = None,
         shuffling_queue_capacity: int = 0,
         *,
-        ragged: TorchForm | Mapping[str, TorchForm] = "list",
+        ragged: TorchForm | Mapping[str, TorchForm] = "auto",
         nulls: Nulls = "error",
         device: torch.device | str | int | None = None,
         pin_memory: bool = False,
@@ -174,13 +176,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         """Where tensors arrive; None is the reader's memory."""
         self.ragged, self.nulls = ragged, nulls  # who makes a loader like this one anew looks for them
         refuse_dtypes(reader)
-        if shuffling_queue_capacity:
-            warnings.warn(
-                f"shuffling_queue_capacity={shuffling_queue_capacity} does nothing: a reader shuffles by itself; ask "
-                "make_reader for shuffle_rows=True",
-                UserWarning,
-                stacklevel=2,
-            )
+        shuffle_as_a_queue_would(reader, shuffling_queue_capacity)
         self.reader = reader
         passes = Passes(reader)
         super().__init__(
@@ -194,7 +190,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         vars(self)["sampler"] = _ToldEpochs(passes)
         whole_columns = collate_fn is None or collate_fn is decimal_friendly_collate
         forms = ragged_columns(reader, ragged)
-        if forms and not whole_columns:
+        if any(form.is_asked_for for form in forms.values()) and not whole_columns:
             raise RequestError("ragged= is about whole columns, and a collate_fn gets rows; leave one of them out")
         filled = nulls_of_reader(nulls, reader)
         if filled and not whole_columns:

@@ -1,4 +1,4 @@
-"""Columns of arrays whose shapes differ as tensors: padded, with lengths, or nested."""
+"""Columns of arrays whose shapes may differ as tensors: of one shape, padded, with lengths, or nested."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from petastore.adapters.columns import padded, ragged_cells
+from petastore.adapters.columns import padded, ragged_cells, stacked
 from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field, refuse_ragged_windows
-from petastore.adapters.torch.tensors import shareable
+from petastore.adapters.torch.tensors import shareable, tensor_or_list
 from petastore.schema.field import UnischemaField
 
 __all__ = ["RaggedColumn", "TorchForm", "TorchRaggedWord", "ragged_columns"]
 
-TorchRaggedWord: TypeAlias = Literal["list", "padded", "nested"]
+TorchRaggedWord: TypeAlias = Literal["auto", "list", "dense", "padded", "nested"]
 """What becomes of shapes with None, in a word; see `DataLoader`."""
 
 TorchForm: TypeAlias = TorchRaggedWord | Padded
@@ -25,7 +25,7 @@ TorchForm: TypeAlias = TorchRaggedWord | Padded
 
 
 def ragged_columns(reader: Any, ragged: TorchForm | Mapping[str, TorchForm]) -> dict[str, RaggedColumn]:
-    """The columns of a reader that come in another form than a list of tensors.
+    """The columns of a reader for which a form was asked, and those that come in one unasked.
 
     Args:
         reader: The reader, or whatever has its `schema`.
@@ -35,8 +35,16 @@ def ragged_columns(reader: Any, ragged: TorchForm | Mapping[str, TorchForm]) -> 
         RequestError: No such form or column, or a column that cannot have it.
     """
     forms = forms_of(ragged, reader.schema, known=get_args(TorchRaggedWord))
-    refuse_ragged_windows(reader, forms, instead="take it as a list")
-    return {name: RaggedColumn(reader.schema[name], form) for name, form in forms.items()}
+    refuse_ragged_windows(reader, [name for name, form in forms.items() if form != "list"], instead="take it as a list")
+    asked = {name: RaggedColumn(reader.schema[name], form) for name, form in forms.items()}
+    if getattr(reader, "ngram", None) is not None:
+        return asked
+    return {field.name: RaggedColumn(field, "auto") for field in reader.schema if _is_plain_list(field)} | asked
+
+
+def _is_plain_list(field: UnischemaField) -> bool:
+    """Whether it is a list as plain Parquet has them, which does not say whether all are of one length."""
+    return field.codec is None and field.shape == (None,) and field.dtype != np.dtype(object)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +61,12 @@ class RaggedColumn:
     """What the schema says."""
 
     form: Form
-    """`Padded`, or `"nested"`."""
+    """`Padded`, or a word; `"auto"` is one tensor where all cells of a batch have one length, and else a list."""
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether somebody asked for the form."""
+        return self.form != "auto"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,16 +74,20 @@ class RaggedColumn:
         name = self.field.name
         return (name, lengths_field(self.field).name) if isinstance(self.form, Padded) else (name,)
 
-    def tensors(self, column: NDArray[Any]) -> dict[str, torch.Tensor]:
-        """What becomes of the column of a batch, in memory of its own.
+    def tensors(self, column: NDArray[Any]) -> dict[str, Any]:
+        """What becomes of the column of a batch, in memory of its own; lists are of tensors in the reader's memory.
 
         Args:
             column: One array a row, object array (rows,).
 
         Raises:
-            DecodeError: A value is missing, or of another shape than the schema says.
+            DecodeError: A value is missing, or of another shape than the schema says; lists have None for the former.
         """
         name = self.field.name
+        if self.form == "list" or (self.form == "auto" and not _are_of_one_length(column)):
+            return {name: tensor_or_list(name, column)}
+        if self.form in ("auto", "dense"):
+            return {name: torch.from_numpy(shareable(name, stacked(self.field, column)))}
         if isinstance(self.form, Padded):
             values, lengths = padded(self.field, column, self.form.value)
             made = (torch.from_numpy(shareable(name, values)), torch.from_numpy(np.ascontiguousarray(lengths)))
@@ -93,3 +110,8 @@ class RaggedColumn:
         return torch.nested.nested_tensor(
             [torch.from_numpy(shareable(name, np.asarray(cell, self.field.dtype))) for cell in cells]
         )
+
+
+def _are_of_one_length(column: NDArray[Any]) -> bool:
+    lengths = {-1 if cell is None else len(cell) for cell in column}
+    return len(lengths) == 1 and -1 not in lengths

@@ -98,7 +98,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         decode: As in `make_reader`.
         transform_spec: A function from a row, as a dict, to a row, or of what `TransformSpec.takes` says. It must
             pickle where workers are spawned.
-        ragged: As in `petastore.adapters.torch.DataLoader`; needs `batch_size` where it is not `"list"`.
+        ragged: As in `petastore.adapters.torch.DataLoader`; needs `batch_size` where it is not `"auto"`.
         nulls: As in `petastore.adapters.torch.DataLoader`; needs `batch_size` where it is not `"error"`.
         selection: Which rows, from `petastore.select_rows`.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
@@ -140,7 +140,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         tail: TailWord | Tail = "even",
         decode: Mapping[str, ImageDecode] | None = None,
         transform_spec: TransformSpec | None = None,
-        ragged: TorchForm | Mapping[str, TorchForm] = "list",
+        ragged: TorchForm | Mapping[str, TorchForm] = "auto",
         nulls: Nulls = "error",
         selection: Selection | None = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -166,7 +166,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             self.schema = reader.schema
             """The fields that come out, after selection and transform."""
         self._ragged = ragged_columns(self, ragged)
-        if self._ragged and self.batch_size is None:
+        if self.batch_size is None and any(form.is_asked_for for form in self._ragged.values()):
             raise RequestError("ragged= is about batches, and rows were asked for; give batch_size")
         self._nulls = nulls_of_reader(nulls, self)
         if self._nulls and self.batch_size is None:

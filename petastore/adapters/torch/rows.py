@@ -21,12 +21,13 @@ __all__ = ["DecodedRows", "decimal_friendly_collate", "rows_as_dicts"]
 def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
     """One batch from a list of rows: Petastorm's collate function.
 
-    Text, bytes and `Decimal` stay lists; dicts are collated key by key; everything else is what
-    `torch.utils.data.default_collate` makes of it. Arrays whose shapes differ become a list of tensors. The rows that
-    a `MapDataset` decoded together are handed over as the columns that they are, as `DataLoader` has them.
+    Text, bytes and `Decimal` stay lists; dicts are collated key by key, and tuples place by place, to a list, or to a
+    named tuple where they are named; everything else is what `torch.utils.data.default_collate` makes of it. Arrays
+    whose shapes differ become a list of tensors. The rows that a `MapDataset` decoded together are handed over as the
+    columns that they are, as `DataLoader` has them.
 
     Args:
-        batch: Rows, each a dict from column name to value; or the values of one column. Not empty.
+        batch: Rows, each a dict from column name to value or a tuple; or the values of one column. Not empty.
 
     Raises:
         DecodeError: A value is None.
@@ -43,6 +44,9 @@ def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
         return {key: _collated_column(key, [row[key] for row in batch]) for key in first}
     if isinstance(first, (str, bytes, Decimal, list)):
         return list(batch)
+    if isinstance(first, tuple):
+        parts = [decimal_friendly_collate(values) for values in zip(*batch, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else parts
     if isinstance(first, (np.ndarray, torch.Tensor)) and len({value.shape for value in batch}) > 1:
         return [torch.as_tensor(value) for value in batch]
     return torch.utils.data.default_collate(list(batch))

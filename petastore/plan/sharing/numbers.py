@@ -6,7 +6,6 @@ Rows are numbered through the dataset in file order, from 0, as random access nu
 from __future__ import annotations
 
 import collections
-import dataclasses
 import itertools
 from collections.abc import Iterator
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
-from petastore.plan.lanes import shuffled_lanes
+from petastore.plan.lanes import in_memory, shuffled_lanes
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
 from petastore.plan.sharing.workers import WorkerPlan, with_lanes_for_workers
@@ -48,8 +47,7 @@ def plan_of_numbers(
         workers: Workers that take turns at making this rank's batches.
         shuffle_memory: Bytes of row groups that all ranks and workers together may keep.
     """
-    in_memory = np.where(rows > 0, inventory.decoded_bytes, 0)
-    numbered = dataclasses.replace(inventory, rows=rows, decoded_bytes=in_memory)
+    numbered = in_memory(inventory, rows)
     lanes, block_rows = shard.count, 1
     if shuffle:
         lanes, block_rows = shuffled_lanes(numbered, shuffle_memory=shuffle_memory, lanes=None, block_rows=None)

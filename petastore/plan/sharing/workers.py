@@ -30,7 +30,7 @@ from petastore.once import once
 from petastore.plan.batches.spans import Pace, SharedBatches, Span
 from petastore.plan.batches.tail import EpochBatches, Share
 from petastore.plan.cursor import Cursor
-from petastore.plan.lanes import shuffled_lanes
+from petastore.plan.lanes import in_memory, shuffled_lanes
 from petastore.plan.order.visits import spreads_evenly
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard, Tail
@@ -234,9 +234,8 @@ def with_lanes_for_workers(plan: Plan, workers: int, *, shuffle_memory: int) -> 
         return plan
     order = dataclasses.replace(request.order, lanes=parts)
     if order.shuffle_rows:
-        in_memory = np.where(plan.rows > 0, plan.inventory.decoded_bytes, 0)
         lanes, block_rows = shuffled_lanes(
-            dataclasses.replace(plan.inventory, rows=plan.rows, decoded_bytes=in_memory),
+            in_memory(plan.inventory, plan.rows),
             shuffle_memory=shuffle_memory,
             lanes=_divisible(request.order.lanes, parts),
             block_rows=None if "block_rows" in request.chosen else order.block_rows,

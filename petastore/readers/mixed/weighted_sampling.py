@@ -9,6 +9,7 @@ from typing import Any
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
+from petastore.plan.fixed_share import fixed_share
 from petastore.plan.mixture.mixture import Batching, Mixture
 from petastore.plan.order.mix import mix
 from petastore.plan.windows.windows import Windows
@@ -34,8 +35,12 @@ class WeightedSamplingReader(Reader):
     Rows come from all readers in turn; batch readers give batches of one source each, as Petastorm's do. Readers of
     windows must have been given equal `NGram`s; their windows are mixed then.
 
+    Readers of one shard share the mixture with the other ranks, to the row. Where their shards differ there is none to
+    share: each rank mixes what is its own, of each source the same part in every epoch, of one size on all ranks. Up to
+    `shard_count - 1` rows of a source are left out.
+
     Args:
-        readers: At least two, from `make_reader` or all from `make_batch_reader`, of one shard, tail and set of fields.
+        readers: At least two, from `make_reader` or all from `make_batch_reader`, of one tail and set of fields.
         probabilities: One for each; only their proportion counts. A reader with 0 gives nothing, and ends nothing.
         batching: `"mixed"` or `"per_source"`, as of `make_mixed_reader`; None is the latter for batch readers.
         seed: Decides in which order readers have their turns; None makes it of their seeds.
@@ -156,6 +161,8 @@ def _execution(
 
 def _mixture(readers: Sequence[Reader], weights: Sequence[Any], *, batching: Batching, seed: int | None) -> Mixture:
     plans = [reader.plan for reader in readers if not isinstance(reader.plan, Mixture)]
+    if len({plan.request.shard for plan in plans}) > 1:
+        plans = [fixed_share(plan) for plan in plans]
     is_endless = all(plan.request.epochs is None for plan in plans)
     are_drawn = seed is None and any("seed" in plan.request.chosen for plan in plans)
     return Mixture(

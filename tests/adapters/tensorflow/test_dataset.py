@@ -208,6 +208,23 @@ def test_free_shapes_may_come_padded_with_lengths(tf: Any, make_tf_dataset: Any,
     assert seen == ROWS
 
 
+def test_free_shapes_may_come_dense_where_a_batch_has_one(tf: Any, make_tf_dataset: Any, tmp_path: Path) -> None:
+    schema = petastore.Unischema(
+        "rows", [petastore.UnischemaField(name, "int64", (None, 2)) for name in ("same", "other")]
+    )
+    rows = [{"same": np.full((3, 2), n), "other": np.full((1 + n // 4, 2), n)} for n in range(6)]
+    petastore.write_dataset(tmp_path / "rows", schema, rows)
+    with petastore.make_reader(tmp_path / "rows", shuffle_row_groups=False) as reader:
+        dataset = make_tf_dataset(reader, 3, ragged="dense")
+        assert dataset.element_spec["same"] == tf.TensorSpec((None, None, 2), tf.int64)
+        batches = iter(dataset)
+        first = next(batches)
+        assert first["same"].numpy().tolist() == [np.full((3, 2), n).tolist() for n in range(3)]
+        assert first["other"].shape == (3, 1, 2)
+        with pytest.raises(tf.errors.OpError, match=r"column 'other': a batch has values of the shapes"):
+            next(batches)
+
+
 def test_padded_rows_are_refused(make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["id", *FREE]) as reader:
         with pytest.raises(RequestError, match="is about batches"):

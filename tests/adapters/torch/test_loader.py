@@ -93,15 +93,6 @@ def test_an_error_of_the_reader_arrives_as_it_is_and_the_next_pass_is_whole() ->
     assert len(list(loader)) == 3
 
 
-def test_the_shuffling_queue_is_accepted_and_says_once_that_it_does_nothing() -> None:
-    reader = ReaderInMemory({"id": np.arange(3)})
-    with pytest.warns(UserWarning, match=r"shuffling_queue_capacity=1000 does nothing.*shuffle_rows=True") as caught:
-        loader = DataLoader(reader, 2, None, 1000)
-    assert [len(batch["id"]) for batch in loader] == [2, 1]
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

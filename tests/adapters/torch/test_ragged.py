@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 import torch.utils.data
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.adapters.ragged import Form
-from petastore.adapters.torch import DataLoader, Padded, ReaderDataset
+from petastore.adapters.torch import BatchedDataLoader, DataLoader, Padded, ReaderDataset
 from petastore.adapters.torch.ragged import RaggedColumn, TorchForm
 from petastore.codecs import NdarrayCodec
 from petastore.errors import DecodeError, RequestError
@@ -194,3 +196,53 @@ def test_worker_processes_make_them_too(url: str, form: Any, workers: int) -> No
         assert_rows(batch, "tokens", [row if nested else row[0][: row[1]] for row in rows])
         seen += len(batch["id"])
     assert seen == ROWS
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Plain Parquet: lists that are all of one length, some that are not, and one that is missing."""
+    folder = tmp_path_factory.mktemp("lists")
+    columns = {
+        "id": list(range(6)),
+        "embedding": [[float(n), -float(n)] for n in range(6)],
+        "track": [[n] * (1 + n // 4) for n in range(6)],
+        "gone": [[1, 2], [3, 4], None, [5, 6], [7, 8], [9, 10]],
+        "words": [["a", "b"]] * 6,
+        "pages": [[[n], [n]] for n in range(6)],
+    }
+    pq.write_table(pa.table(columns), folder / "plain.parquet")
+    return str(folder)
+
+
+@pytest.mark.parametrize("make", [petastore.make_reader, petastore.make_batch_reader])
+def test_lists_of_plain_parquet_are_one_tensor_where_all_of_a_batch_have_one_length(lists: str, make: Any) -> None:
+    with make(lists, shuffle_row_groups=False) as reader:
+        first, second = DataLoader(reader, batch_size=3)
+    assert first["embedding"].tolist() == [[0.0, 0.0], [1.0, -1.0], [2.0, -2.0]]
+    assert first["track"].tolist() == [[0], [1], [2]]
+    assert [cell.tolist() for cell in second["track"]] == [[3], [4, 4], [5, 5]]
+    assert isinstance(second["track"], list)
+    assert first["gone"][2] is None
+    assert second["gone"].tolist() == [[5, 6], [7, 8], [9, 10]]
+    assert isinstance(first["words"], list)
+    assert isinstance(first["pages"], list)
+
+
+def test_other_loaders_have_them_so_too(lists: str) -> None:
+    with petastore.make_reader(lists, ["embedding"], shuffle_row_groups=False) as reader:
+        (batched,) = BatchedDataLoader(reader, batch_size=6)
+    assert batched["embedding"].shape == (6, 2)
+    rows = ReaderDataset(lists, ["embedding"], batch_size=6)
+    (batch,) = torch.utils.data.DataLoader(rows, batch_size=None)
+    assert batch["embedding"].shape == (6, 2)
+
+
+def test_a_form_that_is_asked_for_is_the_form(lists: str, url: str) -> None:
+    with petastore.make_reader(lists, ["embedding", "track", "pages"], shuffle_row_groups=False) as reader:
+        (batch,) = DataLoader(reader, batch_size=6, ragged={"embedding": "list", "pages": "dense"})
+        assert isinstance(batch["embedding"], list)
+        assert batch["pages"].shape == (6, 2, 1)
+        with pytest.raises(DecodeError, match=r"column 'track': a batch has values of the shapes \(1,\) and \(2,\)"):
+            list(DataLoader(reader, batch_size=6, ragged="dense"))
+    with petastore.make_reader(url, ["maybe"]) as reader, pytest.raises(DecodeError, match="1 of 23 values is missing"):
+        list(DataLoader(reader, batch_size=ROWS, ragged="dense"))

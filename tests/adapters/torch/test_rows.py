@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -88,3 +88,15 @@ def test_petastorms_collate_function_given_by_name_needs_no_rows() -> None:
     column = np.arange(3)
     (batch,) = DataLoader(ReaderInMemory({"id": column}), 3, decimal_friendly_collate)
     assert batch["id"].data_ptr() == column.ctypes.data
+
+
+def test_tuples_are_collated_place_by_place() -> None:
+    class Pair(NamedTuple):
+        number: Any
+        price: Any
+
+    rows = [(np.int32(1), Decimal("1.5")), (np.int32(2), Decimal(2))]
+    numbers, prices = decimal_friendly_collate(rows)
+    assert (numbers.tolist(), prices) == ([1, 2], [Decimal("1.5"), Decimal(2)])
+    named = decimal_friendly_collate([Pair(*row) for row in rows])
+    assert (type(named), named.number.tolist(), named.price) == (Pair, [1, 2], prices)

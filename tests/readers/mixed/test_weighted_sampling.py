@@ -182,6 +182,25 @@ def test_ranks_step_together(urls: list[str]) -> None:
     assert len(seen) == len(set(seen)) == reader.plan.num_rows
 
 
+def test_readers_of_different_shards_are_mixed_rank_by_rank_with_equal_steps(urls: list[str]) -> None:
+    """One source is shared by three ranks, and all of them read all of the other."""
+    of_first: list[set[int]] = []
+    of_second, steps = [], set()
+    for rank in range(3):
+        readers = [*rows_of(urls[:1], cur_shard=rank, shard_count=3, num_epochs=None), *rows_of(urls[1:2])]
+        with WeightedSamplingReader(readers, [1, 2]) as reader:
+            batches = [batch["id"].tolist() for batch in reader.batches(5)]
+        steps.add(len(batches))
+        seen = list(itertools.chain(*batches))
+        of_first.append({number for number in seen if number < 1000})
+        of_second.append(sorted(number for number in seen if number >= 1000))
+    assert len(steps) == 1
+    assert all(not ours & theirs for ours, theirs in itertools.combinations(of_first, 2))
+    assert len({len(ours) for ours in of_first}) == 1
+    with petastore.make_reader(urls[1]) as whole:
+        assert of_second == [sorted(int(row.id) for row in whole)] * 3
+
+
 def test_stop_stops_the_readers_that_were_given(urls: list[str]) -> None:
     readers = rows_of(urls)
     with WeightedSamplingReader(readers, [1, 1, 1]) as reader:
@@ -202,8 +221,8 @@ def test_readers_that_do_not_go_together_are_refused(urls: list[str]) -> None:
         WeightedSamplingReader([*rows_of(urls[:1]), *batches_of(urls[:1])], [1, 1])
     with pytest.raises(SchemaError, match=r"d1 has no field 'xy', but .*d0 has"):
         WeightedSamplingReader([*rows_of(urls[:1]), *rows_of(urls[1:2], schema_fields=["id"])], [1, 1])
-    with pytest.raises(RequestError, match="shard"):
-        WeightedSamplingReader([*rows_of(urls[:1]), *rows_of(urls[1:2], cur_shard=0, shard_count=2)], [1, 1])
+    with pytest.raises(RequestError, match="tail"):
+        WeightedSamplingReader([*rows_of(urls[:1]), *rows_of(urls[1:2], tail="drop")], [1, 1])
     with pytest.raises(RequestError, match="reader 1 is 'abc'"):
         WeightedSamplingReader([*rows_of(urls[:1]), "abc"], [1, 1])  # type: ignore[list-item]
 

@@ -1,0 +1,43 @@
+"""A plan whose rows are shuffled afterwards is the one that would have been planned so."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from petastore.inventory import Inventory
+from petastore.plan.cursor import Cursor
+from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY, shuffled_lanes
+from petastore.plan.plan import Plan
+from petastore.plan.request import Order, ReadRequest, Shard
+from petastore.plan.shuffled import with_rows_shuffled
+
+ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=3, block_rows=1)
+INVENTORY = Inventory.of_rows([5] * 12)
+
+
+def test_what_nobody_chose_is_chosen_by_what_there_is() -> None:
+    request = ReadRequest(("id",), ORDER, Shard(1, 3), chosen=frozenset({"lanes", "block_rows"}))
+    plan = with_rows_shuffled(Plan(INVENTORY, request))
+    lanes, block_rows = shuffled_lanes(INVENTORY, shuffle_memory=DEFAULT_SHUFFLE_MEMORY, lanes=None, block_rows=None)
+    assert plan.request.order == dataclasses.replace(ORDER, shuffle_rows=True, lanes=lanes, block_rows=block_rows)
+    assert plan.request.shard == Shard(1, 3)
+
+
+def test_what_was_asked_for_by_name_stays() -> None:
+    plan = with_rows_shuffled(Plan(INVENTORY, ReadRequest(("id",), ORDER)))
+    assert (plan.request.order.lanes, plan.request.order.block_rows) == (3, 1)
+
+
+def test_a_plan_that_shuffles_rows_is_itself() -> None:
+    plan = with_rows_shuffled(Plan(INVENTORY, ReadRequest(("id",), ORDER)))
+    assert with_rows_shuffled(plan) is plan
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5])
+def test_ranks_have_each_row_once(ranks: int) -> None:
+    request = ReadRequest(("id",), ORDER, Shard(0, ranks), chosen=frozenset({"lanes", "block_rows"}))
+    plan = with_rows_shuffled(Plan(INVENTORY, request))
+    assert sum(plan.for_shard(Shard(rank, ranks)).rows_per_epoch(4) for rank in range(ranks)) == 60
+    assert plan.steps_left(4, Cursor()) == plan.steps_per_epoch(4)
