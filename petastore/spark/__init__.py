@@ -8,6 +8,7 @@ from petastore.spark.dataframe import encode_dataframe, rows_to_dataframe
 from petastore.spark.rdd import dataset_as_dataframe, dataset_as_rdd
 from petastore.spark.rows import dict_to_spark_row, insert_explicit_nulls
 from petastore.spark.session import connect_session, local_session
+from petastore.spark.source import register_data_source, write_options
 from petastore.spark.writing.copy import copy_dataset
 from petastore.spark.writing.materialize import materialize_dataset
 
@@ -23,6 +24,8 @@ __all__ = [
     "local_session",
     "make_spark_converter",
     "materialize_dataset",
+    "register_data_source",
     "register_delete_dir_handler",
     "rows_to_dataframe",
+    "write_options",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,30 @@ from petastore.errors import DecodeError, EncodeError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 
-__all__ = ["encode_batch", "encode_cells", "list_depth"]
+__all__ = ["encode_batch", "encode_batches", "encode_cells", "list_depth"]
 
 _IN_BYTES = "iufcmM"
+_SLICE_BYTES = 16 * 1024 * 1024
+
+
+def encode_batches(batches: Iterable[pa.RecordBatch], schema: Unischema) -> Iterator[pa.RecordBatch]:
+    """Encode batches one after another, in slices of some megabytes; their rows are counted on.
+
+    Raises:
+        EncodeError: As `encode_batch`; by `next`.
+
+    Example:
+        >>> schema = Unischema("user", [UnischemaField("id", "int64")])
+        >>> [cells.num_rows for cells in encode_batches([pa.record_batch({"id": [1, 2]})] * 2, schema)]
+        [2, 2]
+    """
+    done = 0
+    for batch in batches:
+        # Cells may be larger than values and are held beside them; slices bound both.
+        step = max(1, _SLICE_BYTES * batch.num_rows // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, step):
+            yield encode_batch(batch.slice(start, step), schema, first_row=done + start)
+        done += batch.num_rows
 
 
 def encode_batch(batch: pa.RecordBatch, schema: Unischema, *, first_row: int = 0) -> pa.RecordBatch:

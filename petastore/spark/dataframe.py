@@ -12,15 +12,14 @@ from petastore.codecs.vector import VectorCodec
 from petastore.errors import RequestError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
-from petastore.spark.columns import encode_batch
+from petastore.spark.columns import encode_batches
 from petastore.writers.encode import check_rows, encode_chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["encode_dataframe", "rows_to_dataframe"]
+__all__ = ["check_columns", "encode_dataframe", "rows_to_dataframe"]
 
-_SLICE_BYTES = 16 * 1024 * 1024
 # Kinds of field dtype, to the Spark types that hold such values.
 _WHOLE = ("tinyint", "smallint", "int", "bigint", "decimal", "boolean")
 _NUMBER = (*_WHOLE, "float", "double")
@@ -66,10 +65,7 @@ def encode_dataframe(df: DataFrame, schema: Unischema) -> DataFrame:
         MissingExtraError: pyspark is not installed.
     """
     spark_schema = schema.as_spark_schema()
-    _check_columns(df, schema)
-    for field in schema:
-        if field.name in df.columns:
-            _check_type(df.schema[field.name].dataType, field)
+    check_columns(df.schema, schema)
     # mapInArrow looks columns up by name and takes a dot in it for a struct's field; these names it understands.
     numbered = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
     return numbered.mapInArrow(_Encoder(schema, tuple(df.columns)), spark_schema)
@@ -110,24 +106,31 @@ class _Encoder:
     """True names of the columns, by position."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        done = 0
-        for numbered in batches:
-            batch = pa.RecordBatch.from_arrays(numbered.columns, self.names)
-            # Cells may be larger than values and are held beside them; slices bound both.
-            step = max(1, _SLICE_BYTES * batch.num_rows // max(1, batch.nbytes))
-            for start in range(0, batch.num_rows, step):
-                yield encode_batch(batch.slice(start, step), self.schema, first_row=done + start)
-            done += batch.num_rows
+        named = (pa.RecordBatch.from_arrays(numbered.columns, self.names) for numbered in batches)
+        yield from encode_batches(named, self.schema)
 
 
-def _check_columns(df: DataFrame, schema: Unischema) -> None:
-    missing = [field.name for field in schema if field.name not in df.columns and not field.nullable]
-    unknown = [name for name in df.columns if name not in schema]
+def check_columns(spark_schema: Any, schema: Unischema) -> None:
+    """Refuses columns of raw values that can never be rows of a schema.
+
+    Args:
+        spark_schema: The `StructType` of a DataFrame.
+        schema: What its rows are to be.
+
+    Raises:
+        RequestError: A column is missing, unknown, or of a type that cannot be that field's.
+    """
+    columns = spark_schema.names
+    missing = [field.name for field in schema if field.name not in columns and not field.nullable]
+    unknown = [name for name in columns if name not in schema]
     if missing or unknown:
         raise RequestError(
-            f"the DataFrame has the columns {', '.join(map(repr, df.columns))}; of schema {schema.name!r} it lacks "
+            f"the DataFrame has the columns {', '.join(map(repr, columns))}; of schema {schema.name!r} it lacks "
             f"{missing}, and the schema does not know {unknown}. Select exactly the fields of the schema"
         )
+    for field in schema:
+        if field.name in columns:
+            _check_type(spark_schema[field.name].dataType, field)
 
 
 def _check_type(spark_type: Any, field: UnischemaField) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from petastore.storage.requests.failures import answered, asking
 from petastore.writers.layout import Layout
 from petastore.writers.parquet import WriterOptions
 
-__all__ = ["DataFiles"]
+__all__ = ["DataFiles", "end_write", "hidden_name", "lists_write", "show_files"]
 
 
 class DataFiles:
@@ -38,6 +39,7 @@ class DataFiles:
         layout: Where files end.
         options: Of `pyarrow.parquet.ParquetWriter`.
         first_number: Number in the name of the first file.
+        token: 32 hexadecimal digits that no other write has; None makes some.
 
     Raises:
         StorageError: The storage refused.
@@ -51,22 +53,23 @@ class DataFiles:
         options: WriterOptions,
         *,
         first_number: int = 0,
+        token: str | None = None,
     ) -> None:
+        self.token = uuid.uuid4().hex if token is None else token
+        """What the names of the files have, and those of no other write."""
         self._location = location
         self._stored = storage_schema(schema)
         self._document = dump_document(schema.name, schema)
         self._layout = layout
         self._options = options
         self._first_number = first_number
-        self._token = uuid.uuid4().hex
         self._names: list[str] = []
-        self._hidden = "_" if location.has_cheap_rename else ""
         self._sink: Any = None
         self._writer: Any = None
         self._rows = 0
         create_directory(location, "_petastore")
         said = b"petastore is writing the files with this token in their names\n"
-        write_file(location, writing_marker(self._token), said)
+        write_file(location, writing_marker(self.token), said)
 
     def write(self, group: pa.Table) -> None:
         """Write one row group, and end the file where the layout says so.
@@ -89,9 +92,9 @@ class DataFiles:
         return bool(self._sink.tell() >= self._layout.file_bytes)
 
     def _open(self) -> None:
-        name = f"part-{self._first_number + len(self._names):05d}-{self._token}.parquet"
+        name = f"part-{self._first_number + len(self._names):05d}-{self.token}.parquet"
         self._names.append(name)
-        path = self._location.join(self._hidden + name)
+        path = self._location.join(hidden_name(self._location, name))
         self._sink = answered(self._location, lambda: self._location.filesystem.open_output_stream(path), "write", name)
         with asking(self._location, "write", name):
             self._writer = pq.ParquetWriter(self._sink, self._stored, **self._options)
@@ -104,14 +107,14 @@ class DataFiles:
             self._sink.close()
         self._writer = self._sink = None
 
-    def finish(self, *, at_least_one: bool) -> list[str]:
-        """Complete the files and give them their final names; they stay left out until `end`.
+    def complete(self, *, at_least_one: bool) -> list[str]:
+        """Complete the files, under the names that they have while they are written.
 
         Args:
             at_least_one: Write a file without rows if there is none yet, so that the dataset has a schema.
 
         Returns:
-            Paths relative to the root.
+            Paths relative to the root, as `show_files` makes them.
 
         Raises:
             StorageError: The storage refused.
@@ -120,13 +123,17 @@ class DataFiles:
             self._open()
         if self._writer is not None:
             self._close()
-        for name in self._names if self._hidden else ():
-            rename(self._location, self._hidden + name, name)
         return list(self._names)
+
+    def finish(self, *, at_least_one: bool) -> list[str]:
+        """Complete the files and give them their final names; they stay left out until `end`. As `complete`."""
+        names = self.complete(at_least_one=at_least_one)
+        show_files(self._location, names)
+        return names
 
     def end(self) -> None:
         """Say that the write has ended: the files are part of the dataset, or are gone."""
-        delete_quietly(self._location, writing_marker(self._token))
+        end_write(self._location, self.token)
 
     def undo(self) -> None:
         """Delete the files, unless the manifest lists them: then the write did succeed. Raises nothing of storage's."""
@@ -135,20 +142,43 @@ class DataFiles:
             with contextlib.suppress(StorageError), asking(self._location, "end a file that is given up"):
                 if closable is not None:
                     closable.close()
-        is_listed = self._is_listed()
+        is_listed = lists_write(self._location, self.token)
         if is_listed is None:
             return  # left out by their marker, until somebody can tell
         for name in () if is_listed else self._names:
-            delete_quietly(self._location, name)
-            delete_quietly(self._location, self._hidden + name)
+            for path in {name, hidden_name(self._location, name)}:
+                delete_quietly(self._location, path)
         self.end()
 
-    def _is_listed(self) -> bool | None:
-        """Whether the manifest lists the files; None where the storage does not say."""
-        try:
-            manifest = read_manifest(self._location)
-        except MetadataError:
-            return False
-        except StorageError:
-            return None
-        return manifest is not None and any(self._token in file.path for file in manifest.inventory.files)
+
+def hidden_name(location: Location, name: str) -> str:
+    """What a file is called until all files of its write are complete; its own name where a rename is a copy."""
+    return f"_{name}" if location.has_cheap_rename else name
+
+
+def show_files(location: Location, names: Iterable[str]) -> None:
+    """Give complete files their final names.
+
+    Raises:
+        StorageError: The storage refused.
+    """
+    for name in names:
+        hidden = hidden_name(location, name)
+        if hidden != name:
+            rename(location, hidden, name)
+
+
+def end_write(location: Location, token: str) -> None:
+    """Say that a write has ended: its files are part of the dataset, or are gone. Raises nothing of storage's."""
+    delete_quietly(location, writing_marker(token))
+
+
+def lists_write(location: Location, token: str) -> bool | None:
+    """Whether the manifest lists files with these digits in their names; None where the storage does not say."""
+    try:
+        manifest = read_manifest(location)
+    except MetadataError:
+        return False
+    except StorageError:
+        return None
+    return manifest is not None and any(token in file.path for file in manifest.inventory.files)

@@ -49,13 +49,16 @@ class Target:
         schema: What the rows to write are.
         mode: `"error"`, `"overwrite"` or `"append"`, as in `write_dataset`.
         writer: Who writes, for people.
+        since: The `manifest_token` that stood there when the write began, "" for none; None is now.
 
     Raises:
         DatasetExistsError: Something is there, and the mode is `"error"`; or the URL is a file.
         SchemaError: The dataset to append to has another schema, or none.
     """
 
-    def __init__(self, location: Location, schema: Unischema, mode: Mode, *, writer: str) -> None:
+    def __init__(
+        self, location: Location, schema: Unischema, mode: Mode, *, writer: str, since: str | None = None
+    ) -> None:
         if location.paths is not None:
             raise DatasetExistsError(f"{location.url} is a file; a dataset is a directory, so choose another URL")
         self._location = location
@@ -63,7 +66,7 @@ class Target:
         self._mode = mode
         self._writer = writer
         self._document = dump_document(schema.name, schema)
-        self._token = manifest_token(location)
+        self._token = manifest_token(location) if since is None else since or None
         try:
             self._found = [path for path in files_below(location) if path != LOCK]
         except DatasetNotFoundError:

@@ -1,0 +1,117 @@
+"""What Spark asks of a data source in Python, handed on to what does it. Runs in Spark's workers and beside its driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from petastore.dataset import open_dataset
+from petastore.errors import DatasetNotFoundError
+from petastore.schema import Unischema
+from petastore.schema.arrow import field_from_arrow
+from petastore.spark.dataframe import check_columns
+from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
+from petastore.spark.source.options import ReadAsk, WriteAsk
+from petastore.spark.source.write_job import Part, WriteJob
+
+__all__ = ["PetastoreSource"]
+
+_MOST_PARTITIONS = 2000
+
+
+class PetastoreSource(DataSource):
+    """The format `petastore`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format(…)` is given."""
+        return "petastore"
+
+    def schema(self) -> Any:
+        """The Spark schema of a dataset's decoded columns."""
+        return plain_schema(_row_groups(ReadAsk.parse(self.options)).schema).as_spark_schema()
+
+    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - what `schema` gave, or a user's
+        """What reads the dataset; of the schema that `schema` gave."""
+        return _Reader(_row_groups(ReadAsk.parse(self.options)))
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        """What writes a DataFrame of this Spark schema."""
+        ask = WriteAsk.parse(self.options)
+        ours = ask.schema or (None if overwrite else _schema_there(ask)) or _inferred(schema)
+        check_columns(schema, ours)
+        return _Writer(
+            WriteJob.begin(
+                ask.url,
+                ours,
+                ask.layout,
+                compression=ask.compression,
+                mode="overwrite" if overwrite else "append",
+                writer=f"Spark {pyspark.__version__} via the data source petastore",
+                storage_options=ask.storage_options,
+            )
+        )
+
+
+def _row_groups(ask: ReadAsk) -> DecodedRowGroups:
+    return DecodedRowGroups(open_dataset(ask.url, storage_options=ask.storage_options), ask.columns)
+
+
+def _schema_there(ask: WriteAsk) -> Unischema | None:
+    try:
+        return open_dataset(ask.url, storage_options=ask.storage_options).schema
+    except DatasetNotFoundError:
+        return None
+
+
+def _inferred(schema: Any) -> Unischema:
+    return Unischema("inferred", [field_from_arrow(field) for field in to_arrow_schema(schema)])
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, groups: DecodedRowGroups) -> None:
+        self._groups = groups
+        self._plain = plain_schema(groups.schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Ranges of row groups, half-open."""
+        groups = len(self._groups)
+        parts = max(1, min(groups, _MOST_PARTITIONS))
+        return [InputPartition((groups * part // parts, groups * (part + 1) // parts)) for part in range(parts)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        for group in range(*partition.value):
+            for columns in self._groups.parts(group):
+                yield plain_batch(columns, self._plain)
+
+
+class _Written(WriterCommitMessage):
+    def __init__(self, part: Part) -> None:
+        self.part = part
+
+
+class _Writer(DataSourceArrowWriter):
+    def __init__(self, job: WriteJob) -> None:
+        self._job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        return _Written(self._job.part(0 if context is None else context.partitionId(), iterator))
+
+    def commit(self, messages: list[Any]) -> None:
+        self._job.commit([message.part for message in messages if message is not None])
+
+    def abort(self, messages: list[Any]) -> None:  # noqa: ARG002 - what tasks wrote is found by the job's name
+        self._job.abort()

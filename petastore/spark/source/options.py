@@ -1,0 +1,167 @@
+"""What is asked of the data source, as Spark hands it over: text by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from petastore.codecs.registry import codec_from_json
+from petastore.errors import RequestError
+from petastore.schema import Unischema
+from petastore.schema.document import dump_document, parse_document
+from petastore.writers.layout import Layout
+from petastore.writers.parquet import Compression, writer_options
+
+__all__ = ["ReadAsk", "WriteAsk", "write_options"]
+
+_Parsed = TypeVar("_Parsed")
+
+
+def write_options(
+    schema: Unischema,
+    *,
+    rows_per_row_group: int | None = None,
+    row_group_size_mb: float | None = None,
+    rows_per_file: int | None = None,
+    compression: Compression | None = "snappy",
+    storage_options: Mapping[str, Any] | None = None,
+) -> dict[str, str]:
+    """The options of `df.write.format("petastore")`, checked here and not in a job.
+
+    Args:
+        schema: What the rows are; the DataFrame holds raw values, as `encode_dataframe` takes them.
+        rows_per_row_group: Rows of each row group, exactly; only the last of a file has fewer. Each of Spark's
+            partitions has files of its own.
+        row_group_size_mb: MiB of encoded columns of a row group, about, as in `write_dataset`.
+        rows_per_file: Rows of each file; only the last of a partition has fewer.
+        compression: As in `write_dataset`.
+        storage_options: Keyword arguments of the fsspec filesystem. Spark shows options in its plans: let keys come
+            from the environment of its workers.
+
+    Raises:
+        RequestError: The parameters contradict each other, or storage options are no JSON.
+        SchemaError: A field cannot be stored.
+
+    Example:
+        >>> from petastore import UnischemaField
+        >>> options = write_options(Unischema("user", [UnischemaField("id", "int64")]), rows_per_row_group=100)
+        >>> options["rows_per_row_group"], options["compression"]
+        ('100', 'snappy')
+    """
+    if not isinstance(schema, Unischema):
+        raise RequestError(f"write_options takes a Unischema, but {schema!r} was given")
+    sizes = {
+        "rows_per_row_group": rows_per_row_group,
+        "row_group_size_mb": row_group_size_mb,
+        "rows_per_file": rows_per_file,
+    }
+    Layout.of(**sizes)
+    writer_options(schema, compression)
+    options = {
+        "schema": dump_document(schema.name, schema),
+        "compression": "none" if compression is None else str(compression),
+        **{name: str(size) for name, size in sizes.items() if size is not None},
+    }
+    if storage_options:
+        try:
+            options["storage_options"] = json.dumps(dict(storage_options))
+        except (TypeError, ValueError) as problem:
+            raise RequestError(f"storage_options of a data source are JSON, and these are not: {problem}") from None
+    return options
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WriteAsk:
+    """What is asked of a write."""
+
+    url: str
+    schema: Unischema | None
+    """None takes that of the dataset that is appended to, or else what the DataFrame's columns are."""
+    layout: Layout
+    compression: str
+    storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteAsk:
+        """Of what Spark hands over; names in any case.
+
+        Raises:
+            RequestError: There is no path, or an option cannot be.
+            MetadataError: The schema is none.
+        """
+        given = _known(options, {"schema", "rows_per_row_group", "row_group_size_mb", "rows_per_file", "compression"})
+        document = given.get("schema")
+        layout = Layout.of(
+            rows_per_row_group=_parsed(given, "rows_per_row_group", int),
+            row_group_size_mb=_parsed(given, "row_group_size_mb", float),
+            rows_per_file=_parsed(given, "rows_per_file", int),
+        )
+        schema = None
+        if document is not None:
+            said = parse_document(document, codec_from_json=codec_from_json, source="the option schema")
+            schema = Unischema(*said)
+        return cls(given["path"], schema, layout, given.get("compression", "snappy"), _storage_options(given))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReadAsk:
+    """What is asked of a read."""
+
+    url: str
+    columns: tuple[str, ...] | None = None
+    """Names, or regular expressions over whole names; None is all."""
+    storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReadAsk:
+        """Of what Spark hands over; names in any case. `columns` are separated by commas.
+
+        Raises:
+            RequestError: There is no path, or an option cannot be.
+
+        Example:
+            >>> ReadAsk.parse({"path": "frames", "Columns": "id, image_.*"})
+            ReadAsk(url='frames', columns=('id', 'image_.*'))
+        """
+        given = _known(options, {"columns"})
+        columns = None
+        if "columns" in given:
+            columns = tuple(name.strip() for name in given["columns"].split(","))
+        return cls(given["path"], columns, _storage_options(given))
+
+
+def _known(options: Mapping[str, str], names: set[str]) -> dict[str, str]:
+    given = {name.lower(): value for name, value in options.items()}
+    known = names | {"path", "storage_options"}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise RequestError(
+            f"the data source petastore has no option {', '.join(map(repr, unknown))}; it has "
+            f"{', '.join(map(repr, sorted(known)))}"
+        )
+    if "path" not in given:
+        raise RequestError("the data source petastore needs a path: save(url) or load(url)")
+    return given
+
+
+def _parsed(given: Mapping[str, str], name: str, kind: type[_Parsed]) -> _Parsed | None:
+    if name not in given:
+        return None
+    try:
+        return kind(given[name])  # type: ignore[call-arg]
+    except ValueError:
+        raise RequestError(f"{name}={given[name]!r} is no number") from None
+
+
+def _storage_options(given: Mapping[str, str]) -> Mapping[str, Any] | None:
+    if "storage_options" not in given:
+        return None
+    try:
+        found = json.loads(given["storage_options"])
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):  # not shown: it may hold keys
+        raise RequestError("storage_options of the data source petastore is a JSON object, and this is none")
+    return found

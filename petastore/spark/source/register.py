@@ -1,0 +1,32 @@
+"""Making the data source known to a session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from petastore.errors import MissingExtraError, RequestError
+
+__all__ = ["register_data_source"]
+
+
+def register_data_source(spark: Any) -> None:
+    """Lets a session know the format `petastore`, in `df.write.format` and `spark.read.format`. May be called again.
+
+    Writing encodes raw values where Spark's workers run, writes row groups of just the rows that are asked for, and
+    commits in two steps: tasks that are killed, tried again or run twice leave no row too many and none too few, and
+    nothing changes for readers before the last step. Reading gives decoded columns, as `dataset_as_dataframe`.
+
+    Args:
+        spark: A classic or Connect session, whose workers have petastore and reach the storage.
+
+    Raises:
+        RequestError: The session is none, or its Spark has no data sources in Python.
+        MissingExtraError: pyspark is not installed.
+    """
+    try:
+        from petastore.spark.source.data_source import PetastoreSource
+    except ImportError as problem:
+        raise MissingExtraError("register_data_source", package="pyspark", extra="spark") from problem
+    if not hasattr(spark, "dataSource"):
+        raise RequestError(f"register_data_source takes a session of Spark 4 or newer, but {spark!r} was given")
+    spark.dataSource.register(PetastoreSource)

@@ -1,0 +1,166 @@
+"""A dataset written in parts by processes that may be killed, tried again or run twice. Knows no Spark.
+
+```text
+begin    in the driver: the schema is settled, and what stands there is noted
+part     in a task: files of a token of their own, complete but left out by every reader
+commit   in the driver: the files of the parts that count become the dataset; all others of the job are deleted
+abort    in the driver: all files of the job are deleted, unless they are the dataset already
+```
+
+Whatever a task leaves behind that does not count, because it was killed, or another one did the same work, is hidden
+from readers by its name and its marker, and is deleted with the commit, or left out for ever.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+import pyarrow as pa
+
+from petastore.errors import DatasetNotFoundError
+from petastore.inventory import Inventory
+from petastore.schema import Unischema
+from petastore.spark.columns import encode_batches
+from petastore.storage.files.listing import files_below
+from petastore.storage.files.location import Location, open_location
+from petastore.storage.files.whole_files import delete_quietly
+from petastore.storage.footers.footers import read_footers
+from petastore.storage.metadata.manifest import manifest_token
+from petastore.writers.commit import publish
+from petastore.writers.files import DataFiles, lists_write, show_files
+from petastore.writers.layout import Layout, row_groups
+from petastore.writers.parquet import Compression, writer_options
+from petastore.writers.target import Target
+
+__all__ = ["Part", "WriteJob", "WriteMode"]
+
+WriteMode: TypeAlias = Literal["append", "overwrite"]
+"""What becomes of a dataset that is there already."""
+
+_DIGITS = 16
+"""Hexadecimal digits of a job; as many more tell the attempts of its tasks from each other."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Part:
+    """What a task wrote."""
+
+    names: tuple[str, ...]
+    """Its files, relative to the dataset's directory."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WriteJob:
+    """A write that has begun. A value; it goes to tasks by pickle."""
+
+    url: str
+    schema: Unischema
+    """What the rows are."""
+    layout: Layout
+    compression: str
+    mode: WriteMode
+    writer: str
+    """Who writes, for people."""
+    first_number: int
+    """Number of the first part's first file."""
+    since: str
+    """What told the version of the manifest that stood there; "" for none."""
+    storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+    job: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex[:_DIGITS])
+    """What the names of all its files have, and those of no other write."""
+
+    @classmethod
+    def begin(
+        cls,
+        url: str,
+        schema: Unischema,
+        layout: Layout,
+        *,
+        compression: str,
+        mode: WriteMode,
+        writer: str,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> WriteJob:
+        """A write that begins now; nothing is written yet.
+
+        Raises:
+            DatasetExistsError: The URL is a file.
+            SchemaError: The dataset to append to has another schema, or a field cannot be stored.
+            StorageError: The storage refused.
+        """
+        location = open_location(url, storage_options=storage_options)
+        target = Target(location, schema, mode, writer=writer)
+        token = manifest_token(location) or ""
+        job = cls(url, schema, layout, compression, mode, writer, target.first_number, token, storage_options)
+        job._options()
+        return job
+
+    def part(self, number: int, batches: Iterable[pa.RecordBatch]) -> Part:
+        """Encodes the rows of a task, and writes them to files that readers leave out.
+
+        Args:
+            number: Which of the tasks this is.
+            batches: Raw values, as `petastore.spark.columns.encode_batch` takes them.
+
+        Raises:
+            EncodeError: A value does not fit; field and row of the part are named. The files are deleted.
+            StorageError: The storage refused.
+        """
+        files = self._files(self._open(), self.first_number + number)
+        try:
+            for group in row_groups(encode_batches(batches, self.schema), self.layout):
+                files.write(group)
+            return Part(tuple(files.complete(at_least_one=False)))
+        except BaseException:
+            files.undo()
+            raise
+
+    def commit(self, parts: Sequence[Part]) -> Inventory:
+        """Makes the files of these parts the dataset, or a part of it; deletes what else the job has written.
+
+        Raises:
+            DatasetChangedError: Another writer committed while the dataset was being overwritten.
+            SchemaError: The dataset to append to has another schema meanwhile.
+            StorageError: The storage refused.
+        """
+        location = self._open()
+        target = Target(location, self.schema, self.mode, writer=self.writer, since=self.since)
+        names = [name for part in parts for name in part.names]
+        if not names and target.needs_a_file:
+            names = self._files(location, self.first_number).complete(at_least_one=True)
+        show_files(location, names)
+        footers = read_footers(location, names) if names else []
+        inventory = publish(location, self.schema, functools.partial(target.next_manifest, footers))
+        self._clear(location, set(names))
+        target.delete_replaced(inventory)
+        return inventory
+
+    def abort(self) -> None:
+        """Deletes what the job has written, unless it is the dataset: then the commit did succeed."""
+        location = self._open()
+        is_listed = lists_write(location, self.job)
+        if is_listed is False:  # where the storage does not say, markers keep the files out
+            self._clear(location, ())
+
+    def _open(self) -> Location:
+        return open_location(self.url, storage_options=self.storage_options)
+
+    def _options(self) -> Any:
+        return writer_options(self.schema, cast("Compression", self.compression))
+
+    def _files(self, location: Location, number: int) -> DataFiles:
+        token = self.job + uuid.uuid4().hex[:_DIGITS]
+        return DataFiles(location, self.schema, self.layout, self._options(), first_number=number, token=token)
+
+    def _clear(self, location: Location, kept: Collection[str]) -> None:
+        try:
+            found = [path for path in files_below(location) if self.job in path and path not in kept]
+        except DatasetNotFoundError:
+            return
+        # Markers last: until they are gone, readers leave out what they stand for.
+        for path in sorted(found, key=lambda path: path.startswith("_petastore/")):
+            delete_quietly(location, path)

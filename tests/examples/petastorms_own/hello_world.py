@@ -1,0 +1,25 @@
+"""Petastorm's first examples: written with Spark, read by Python, PyTorch, TensorFlow with sessions, and Spark."""
+
+import sys
+
+import tensorflow.compat.v1 as tf
+from examples.hello_world.external_dataset.generate_external_dataset import generate_external_dataset
+from examples.hello_world.external_dataset.python_hello_world import python_hello_world as read_batches
+from examples.hello_world.external_dataset.pytorch_hello_world import pytorch_hello_world as batches_to_torch
+from examples.hello_world.external_dataset.tensorflow_hello_world import tensorflow_hello_world as batches_to_tensorflow
+from examples.hello_world.petastorm_dataset.generate_petastorm_dataset import generate_petastorm_dataset
+from examples.hello_world.petastorm_dataset.pyspark_hello_world import pyspark_hello_world
+from examples.hello_world.petastorm_dataset.python_hello_world import python_hello_world
+from examples.hello_world.petastorm_dataset.pytorch_hello_world import pytorch_hello_world
+from examples.hello_world.petastorm_dataset.tensorflow_hello_world import tensorflow_hello_world
+
+own, plain = (f"file://{sys.argv[1]}/{name}" for name in ("own", "plain"))
+tf.disable_eager_execution()  # as TensorFlow 1 was, for which they were written
+generate_petastorm_dataset(own)
+for example in (python_hello_world, pytorch_hello_world, tensorflow_hello_world, pyspark_hello_world):
+    print(f"== {example.__name__}")
+    example(own)
+generate_external_dataset(plain)
+for example in (read_batches, batches_to_torch, batches_to_tensorflow):
+    print(f"== {example.__name__} of batches")
+    example(plain)

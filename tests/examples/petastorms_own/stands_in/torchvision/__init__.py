@@ -1,0 +1,1 @@
+"""In the place of torchvision, of which PyPI has no build beside torch's for processors only."""
