@@ -1,4 +1,4 @@
-"""What Spark asks of a data source in Python, handed on to what does it. Runs in Spark's workers and beside its driver."""
+"""What Spark asks of a data source in Python, handed on. Runs in Spark's workers, and beside its driver."""
 
 from __future__ import annotations
 

@@ -1,0 +1,108 @@
+"""The data source writes and reads alike on classic and Connect sessions, and exactly where tasks die."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pace import patience
+from tests.spark.source.through_spark import PARTITIONS, ROWS
+
+KINDS = ["classic", "connect"]
+CHILD_SECONDS = 300
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(360)]
+
+
+@pytest.fixture(scope="module")
+def found(
+    tmp_path_factory: pytest.TempPathFactory, repository: Path
+) -> Iterator[dict[str, concurrent.futures.Future[Any]]]:
+    """What each kind of session saw; two run at once."""
+
+    def run(kind: str) -> Any:
+        folder = tmp_path_factory.mktemp(kind)
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.spark.source.through_spark", kind, str(folder)],
+            cwd=repository,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience(CHILD_SECONDS),
+        )
+        assert ran.returncode == 0, ran.stderr[-5000:]
+        return json.loads((folder / "facts.json").read_text())
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        yield {kind: pool.submit(run, kind) for kind in (*KINDS, "hostile")}
+
+
+@pytest.fixture(params=KINDS)
+def facts(request: pytest.FixtureRequest, found: dict[str, concurrent.futures.Future[Any]]) -> Any:
+    return found[request.param].result()
+
+
+@pytest.fixture
+def hostile(found: dict[str, concurrent.futures.Future[Any]]) -> Any:
+    return found["hostile"].result()
+
+
+def test_raw_values_become_a_dataset_of_row_groups_as_asked(facts: Any) -> None:
+    written = facts["written"]
+    assert written["schema"]
+    assert written["whole"]
+    assert written["files"] == PARTITIONS
+    assert written["row groups"] == [200, 200, 200, 150] * PARTITIONS
+    assert written["row"] == [0, True, [[0.0, 1.0], [2.0, 3.0]], "even"]
+    assert written["left"] == []
+
+
+def test_a_dataset_is_read_decoded(facts: Any) -> None:
+    read = facts["read"]
+    assert read["types"] == {
+        "id": "bigint",
+        "frame": "array<array<array<smallint>>>",
+        "pose": "array<array<float>>",
+        "label": "string",
+    }
+    assert (read["count"], read["sum"]) == (ROWS, ROWS * (ROWS - 1) // 2)
+    assert read["row"] == [[[5.0, 1.0], [2.0, 3.0]], None]
+    assert read["some"] == ["id", "pose"]
+    assert read["partitions"] == 4 * PARTITIONS  # one for each row group
+
+
+def test_rows_are_added_and_replaced(facts: Any) -> None:
+    assert facts["appended_and_overwritten"] == {"appended": True, "overwritten": list(range(10)), "left": []}
+
+
+def test_without_a_schema_columns_are_what_they_are(facts: Any) -> None:
+    assert facts["inferred"] == {"id": ["int64", []], "track": ["float32", [None]], "name": ["str", []]}
+
+
+def test_what_cannot_be_is_refused_and_leaves_nothing(facts: Any) -> None:
+    refused = facts["refused"]
+    assert "EncodeError" in refused["a value"]
+    assert "column 'pose'" in refused["a value"]
+    assert "it lacks ['pose']" in refused["a column"]
+    assert "has no option 'rows'" in refused["an option"]
+    assert "DatasetNotFoundError" in refused["nothing there"]
+    assert refused["left"] == []
+
+
+def test_tasks_that_are_killed_and_tried_again_give_each_row_once(hostile: Any) -> None:
+    assert hostile["killed_and_tried_again"] == {"whole": True, "left": []}
+
+
+def test_tasks_that_are_run_twice_give_each_row_once(hostile: Any) -> None:
+    assert hostile["run_twice"] == {"whole": True, "was run twice": True}
+
+
+def test_a_task_that_is_lost_for_good_fails_the_job_and_leaves_nothing(hostile: Any) -> None:
+    assert hostile["lost_for_good"] == {"refused": True, "left": []}

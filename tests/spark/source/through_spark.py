@@ -1,0 +1,213 @@
+"""The data source on one Spark session of the kind named on the command line; facts go into a JSON file.
+
+Run by `test_through_spark.py`: `python -m tests.spark.source.through_spark KIND FOLDER`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import petastore
+from petastore import Unischema, UnischemaField
+from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.spark import local_session, register_data_source, write_options
+from tests.spark.scenario import problem_of, session_of
+
+ROWS = 3000
+PARTITIONS = 4
+SCHEMA = Unischema(
+    "frames",
+    [
+        UnischemaField("id", "int64"),
+        UnischemaField("frame", "uint8", (4, 4, 3), CompressedImageCodec("png")),
+        UnischemaField("pose", "float32", (2, 2), NdarrayCodec()),
+        UnischemaField("label", str, nullable=True),
+    ],
+)
+RAW = (
+    "id",
+    "cast(repeat('0', 48) as binary) as frame",
+    "array(float(id), 1f, 2f, 3f) as pose",
+    "if(id % 2 = 0, 'even', null) as label",
+)
+
+
+def ids_at(url: Path) -> list[int]:
+    with petastore.make_reader(url, ["id"]) as reader:
+        return sorted(int(row.id) for row in reader)
+
+
+def is_whole(url: Path) -> bool:
+    return ids_at(url) == list(range(ROWS))
+
+
+def left_at(url: Path) -> list[str]:
+    """What lies beside the files of the dataset: nothing that a write has to clear away."""
+    listed = {file.path for file in petastore.open_dataset(url).inventory.files}
+    found = {str(path.relative_to(url)) for path in url.rglob("*") if path.is_file()}
+    own = ("_petastore/", "_common_metadata", "._common_metadata")
+    return sorted(path for path in found - listed if not path.startswith(own) or "writing" in path)
+
+
+class Steps:
+    """Each method is a step; it returns facts for the JSON file."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        register_data_source(spark)
+        register_data_source(spark)
+        self.raw = spark.range(0, ROWS, 1, PARTITIONS).selectExpr(*RAW)
+
+    def write(self, frame: Any, name: str, mode: str = "append", **options: Any) -> Path:
+        asked = write_options(SCHEMA, rows_per_row_group=200, **options)
+        frame.write.format("petastore").options(**asked).mode(mode).save(str(self.folder / name))
+        return self.folder / name
+
+    def written(self) -> dict[str, Any]:
+        url = self.write(self.raw, "frames")
+        dataset = petastore.open_dataset(url)
+        with petastore.make_reader(url, shuffle_row_groups=False) as reader:
+            row = next(reader)
+        return {
+            "schema": dataset.schema == SCHEMA,
+            "whole": is_whole(url),
+            "row groups": dataset.inventory.rows.tolist(),
+            "files": len(dataset.inventory.files),
+            "row": [int(row.id), row.frame.tolist() == np.full((4, 4, 3), 48).tolist(), row.pose.tolist(), row.label],
+            "left": left_at(url),
+        }
+
+    def read(self) -> dict[str, Any]:
+        url = str(self.folder / "frames")
+        frame = self.spark.read.format("petastore").load(url)
+        some = self.spark.read.format("petastore").option("columns", "id, po.*").load(url)
+        row = frame.where("id = 5").first()
+        return {
+            "types": dict(frame.dtypes),
+            "count": frame.count(),
+            "sum": frame.selectExpr("sum(id)").first()[0],
+            "row": [row.pose, row.label],
+            "some": some.columns,
+            "partitions": some.selectExpr("spark_partition_id() as p").distinct().count(),
+        }
+
+    def appended_and_overwritten(self) -> dict[str, Any]:
+        url = self.folder / "frames"
+        # Nothing is said of the schema: that of the dataset counts.
+        self.raw.selectExpr("id + 3000 as id", "frame", "pose", "label").write.format("petastore").mode("append").save(
+            str(url)
+        )
+        facts: dict[str, Any] = {"appended": ids_at(url) == list(range(2 * ROWS))}
+        self.write(self.raw.where("id < 10"), "frames", "overwrite")
+        return facts | {"overwritten": ids_at(url), "left": left_at(url)}
+
+    def inferred(self) -> dict[str, Any]:
+        plain = self.spark.range(10).selectExpr("id", "array(float(id), 1f) as track", "string(id) as name")
+        plain.write.format("petastore").mode("append").save(str(self.folder / "plain"))
+        schema = petastore.open_dataset(self.folder / "plain").schema
+        return {field.name: [field.dtype_name, list(field.shape)] for field in schema}
+
+    def refused(self) -> dict[str, Any]:
+        url = self.folder / "refused"
+        bad = self.raw.selectExpr("id", "frame", "if(id = 1200, array(1f), pose) as pose", "label")
+        facts = {
+            "a value": problem_of(lambda: self.write(bad, "refused")),
+            "a column": problem_of(lambda: self.write(self.raw.drop("pose"), "refused")),
+            "an option": problem_of(
+                lambda: self.raw.write.format("petastore").option("rows", "1").mode("append").save(str(url))
+            ),
+            "nothing there": problem_of(lambda: self.spark.read.format("petastore").load(str(url)).count()),
+        }
+        found = [str(path.relative_to(url)) for path in url.rglob("*") if path.is_file()] if url.exists() else []
+        return facts | {"left": [path for path in found if "part-" in path or "writing" in path]}
+
+
+class Hostile(Steps):
+    """Tasks that die, are tried again, or are run twice at once; every row is there once."""
+
+    def killed_and_tried_again(self) -> dict[str, Any]:
+        """The worker that makes rows is killed in the middle of each task's first attempt."""
+        url = self.write(self.through(dies_at_first), "killed")
+        return {"whole": is_whole(url), "left": left_at(url)}
+
+    def run_twice(self) -> dict[str, Any]:
+        """A task that does not end until another attempt of it has: Spark runs a second one beside it."""
+        flag = self.folder / "the second attempt ended"
+        url = self.write(self.through(functools.partial(waits_for_another, str(flag))), "twice")
+        return {"whole": is_whole(url), "was run twice": flag.exists()}
+
+    def lost_for_good(self) -> dict[str, Any]:
+        problem = problem_of(lambda: self.write(self.through(always_dies), "lost"))
+        url = self.folder / "lost"
+        return {
+            "refused": bool(problem),
+            "left": [path.name for path in url.rglob("*part-*")] + [path.name for path in url.rglob("writing-*")],
+        }
+
+    def through(self, function: Any) -> Any:
+        return self.raw.mapInArrow(function, self.raw.schema)
+
+
+def attempt() -> tuple[int, int]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId(), context.attemptNumber()
+
+
+def dies_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.slice(0, 100)
+        if attempt()[1] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield batch.slice(100)
+
+
+def always_dies(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+        if attempt()[0] == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def waits_for_another(flag: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    partition, number = attempt()
+    yield from batches
+    if partition != 1:
+        return
+    if number > 0:
+        Path(flag).touch()
+    while not Path(flag).exists():
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    kind, folder = sys.argv[1], Path(sys.argv[2])
+    if kind == "hostile":
+        speculation = {
+            "spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.multiplier": "1.1",
+            "spark.speculation.quantile": "0.3", "spark.task.maxFailures": "3",
+        }  # fmt: skip
+        session = local_session(master="local-cluster[2,1,1024]", **speculation)
+        hostile = Hostile(session, folder)
+        steps: Any = (hostile.killed_and_tried_again, hostile.run_twice, hostile.lost_for_good)
+    else:
+        session = session_of("connect-without-java" if kind == "connect" else kind)
+        own = Steps(session, folder)
+        steps = (own.written, own.read, own.appended_and_overwritten, own.inferred, own.refused)
+    facts = {step.__name__: step() for step in steps}
+    session.stop()
+    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
