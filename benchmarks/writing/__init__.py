@@ -1,0 +1,1 @@
+"""What writing costs, by each way of it, beside Petastorm's and beside Spark writing cells that are encoded already."""

@@ -1,0 +1,182 @@
+"""What writing costs: `python -m benchmarks.writing`, or `make bench-writing`.
+
+Each way is a process of its own that stays: Spark is started before the clock is. It writes once unmeasured, then once
+a round, in turns with the others. Ratios are taken within a round; figures are medians, with least and most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.bench.process import ROOT, environment_of
+from benchmarks.bench.venvs import python_of
+from benchmarks.writing.ways import SHAPE, WAYS, tensors
+from petastore.spark.java import use_java
+
+PETASTORM = "Petastorm, rows"
+ENCODER = "the encoder alone"
+LEAST = {
+    "rows": (PETASTORM, 2.0),
+    "encode_dataframe, arrays": (PETASTORM, 5.0),
+    "encode_dataframe, bytes": (PETASTORM, 5.0),
+    "data source, arrays": (PETASTORM, 5.0),
+    "data source, bytes": (PETASTORM, 5.0),
+    "write_dataset, rows": (PETASTORM, 15.0),
+    "write_dataset, columns": (PETASTORM, 15.0),
+    "write_dataset, pictures": (ENCODER, 0.9),
+}
+"""Of each way: whose rate it is compared with, and how many times it has to be."""
+
+
+class Way:
+    """A process that writes in one way, whenever it is told to."""
+
+    def __init__(self, name: str, raw: Path, target: Path, rows: int, venvs: Path) -> None:
+        self.name, self.rows = name, rows
+        python = python_of("petastorm" if name == PETASTORM else "own", venvs)
+        environment = environment_of(ROOT) | {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
+        use_java(environment)
+        command = [str(python), "-m", "benchmarks.writing.ways", name, str(raw), str(target), str(rows)]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        self._answer()
+
+    def write(self) -> dict[str, float]:
+        """Seconds by the clock, processor seconds of it and its children, and bytes that were stored."""
+        before = self._cpu_seconds()
+        self._stream(self._process.stdin).write("write\n")
+        self._stream(self._process.stdin).flush()
+        found = self._answer()
+        return {**found, "cpu": self._cpu_seconds() - before}
+
+    def end(self) -> None:
+        """Ends it, and Java with it."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stream(self._process.stdin).close()
+        self._process.wait(60)
+
+    def _answer(self) -> Any:
+        for line in self._stream(self._process.stdout):
+            with contextlib.suppress(ValueError):
+                return json.loads(line)
+        raise RuntimeError(f"{self.name} ended with {self._process.wait()}")
+
+    def _cpu_seconds(self) -> float:
+        """Of the processes that live: Spark's workers are used again, and so are counted before and after."""
+        own = psutil.Process(self._process.pid)
+        total = 0.0
+        for process in [own, *own.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += sum(process.cpu_times()[:2])
+        return total
+
+    @staticmethod
+    def _stream(stream: Any) -> Any:
+        assert stream is not None
+        return stream
+
+
+def raw_data(folder: Path, rows: int) -> None:
+    """The same tensors as arrays, as bytes and as encoded cells, each in two files of plain Parquet."""
+    for half in range(2):
+        numbers = np.arange(half * rows // 2, (half + 1) * rows // 2)
+        values = tensors()[numbers % len(tensors())]
+        flat = pa.array(values.reshape(-1))
+        offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * values[0].size)
+        columns = {
+            "arrays": pa.ListArray.from_arrays(offsets, flat),
+            "bytes": pa.array([value.tobytes() for value in values], pa.binary()),
+            "cells": pa.array([_cell(value) for value in values], pa.binary()),
+        }
+        for kind, column in columns.items():
+            (folder / kind).mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table({"id": numbers, "tensor": column}), folder / kind / f"part-{half}.parquet")
+
+
+def _cell(value: np.ndarray[Any, Any]) -> bytes:
+    stored = io.BytesIO()
+    np.save(stored, value)
+    return stored.getvalue()
+
+
+@contextlib.contextmanager
+def all_ways(names: list[str], folder: Path, rows: int, venvs: Path) -> Iterator[list[Way]]:
+    """The processes, ended in any case."""
+    ways: list[Way] = []
+    try:
+        for name in names:
+            many = rows // 8 if name in ("write_dataset, pictures", ENCODER) else rows
+            ways.append(Way(name, folder / "raw", folder / f"out-{len(ways)}", many, venvs))
+        yield ways
+    finally:
+        for way in ways:
+            way.end()
+
+
+def measured(ways: list[Way], rounds: int) -> dict[str, list[dict[str, float]]]:
+    """Of each way, each round's figures."""
+    found: dict[str, list[dict[str, float]]] = {way.name: [] for way in ways}
+    for number in range(rounds + 1):
+        for way in ways:
+            figures = way.write() | {"rate": 0.0}
+            if number:
+                found[way.name].append(figures | {"rate": way.rows / figures["seconds"]})
+    return found
+
+
+def lines(found: dict[str, list[dict[str, float]]]) -> Iterator[str]:
+    """A table of Markdown."""
+    yield "| | rows/s | least – most | CPU ms a row | times | has to be | |"
+    yield "|:--|--:|--:|--:|--:|--:|:--|"
+    for name, figures in found.items():
+        rates = [one["rate"] for one in figures]
+        cpu = statistics.median(one["cpu"] * 1000 / (one["rate"] * one["seconds"]) for one in figures)
+        told = f"| {name} | {statistics.median(rates):,.0f} | {min(rates):,.0f} – {max(rates):,.0f} | {cpu:.2f} |"
+        if name not in LEAST or LEAST[name][0] not in found:
+            yield f"{told} | | |"
+            continue
+        other, least = LEAST[name]
+        times = statistics.median(one / theirs["rate"] for one, theirs in zip(rates, found[other], strict=True))
+        yield f"{told} {times:.2f} × {other} | ≥ {least:g} × | {'kept' if times >= least else 'not kept'} |"
+
+
+def main() -> int:
+    """Measures and prints; 1 where a bound is not kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=16_000, help="rows of tensors; of pictures an eighth (16,000)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds that are measured (5)")
+    parser.add_argument("--only", nargs="+", choices=list(WAYS), default=list(WAYS), metavar="WAY", help="some ways")
+    parser.add_argument("--work", type=Path, default=ROOT / ".bench", help="where environments are kept (.bench)")
+    asked = parser.parse_args()
+    shape = " × ".join(map(str, SHAPE))
+    print(f"{asked.rows:,} rows of float32 tensors of {shape}; {platform.machine()}, {os.cpu_count()} CPUs, ", end="")
+    print(f"load {os.getloadavg()[0]:.1f}; medians of {asked.rounds} rounds")
+    with tempfile.TemporaryDirectory() as folder:
+        raw_data(Path(folder, "raw"), asked.rows)
+        with all_ways(asked.only, Path(folder), asked.rows, asked.work / "venvs") as ways:
+            table = list(lines(measured(ways, asked.rounds)))
+    print(*table, sep="\n")
+    return 1 if any("not kept" in line for line in table) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
