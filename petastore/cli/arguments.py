@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from petastore.cli.printable import printable
 from petastore.errors import PetastoreError, RequestError
 
 __all__ = ["Debug", "StorageOptions", "errors_in_one_line", "json_options", "settings_of"]
@@ -72,5 +73,5 @@ def errors_in_one_line(*, debug: bool) -> Iterator[None]:
         if debug:
             raise
         console = Console(stderr=True, soft_wrap=True)
-        console.print(Text(f"petastore: {problem}", style="red"))
+        console.print(Text(f"petastore: {printable(str(problem))}", style="red"))
         raise typer.Exit(2) from None

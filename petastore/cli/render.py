@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from petastore.cli.inspect import DatasetFacts, FieldFacts, IndexFacts, PartitionFacts, Spread
+from petastore.cli.printable import printable
 
 if TYPE_CHECKING:
     from petastore.cli.throughput import Throughput
@@ -36,20 +37,20 @@ def render_facts(facts: DatasetFacts, console: Console, *, every_field: bool = F
     """
     room = max(_FEWEST_FIELDS, console.height - _LINES_BESIDE_THE_FIELDS - len(facts.indexes))
     shown = facts.fields if every_field or len(facts.fields) <= room else facts.fields[: room - 1]
-    console.print(Text.assemble(("dataset  ", "dim"), (facts.url, "bold")), soft_wrap=True)
+    console.print(Text.assemble(("dataset  ", "dim"), (printable(facts.url), "bold")), soft_wrap=True)
     console.print(Text.assemble(("schema   ", "dim"), _schema_words(facts)))
     console.print()
     console.print(_fields_table(shown, hidden=len(facts.fields) - len(shown)))
     console.print()
     console.print(_sizes_table(facts))
-    console.print(Text.assemble("", (_closing_line(facts), "bold green")), soft_wrap=True)
+    console.print(Text(printable(_closing_line(facts)), style="bold green"), soft_wrap=True)
 
 
 def _schema_words(facts: DatasetFacts) -> str:
     number = counted(len(facts.fields), "field")
     if facts.schema is None:
         return f"inferred from plain Parquet, {number}"
-    return f"{facts.schema}, {number}"
+    return f"{printable(facts.schema)}, {number}"
 
 
 def _fields_table(fields: Sequence[FieldFacts], *, hidden: int) -> Table:
@@ -65,12 +66,12 @@ def _fields_table(fields: Sequence[FieldFacts], *, hidden: int) -> Table:
         table.add_column(name, overflow="fold", style="bold" if name == "field" else "")
     for field in fields:
         table.add_row(
-            Text(field.name),
+            Text(printable(field.name)),
             Text(field.dtype),
             _shape_text(field.shape),
-            Text(field.codec_text or "–"),
+            Text(printable(field.codec_text or "–")),
             "yes" if field.nullable else "no",
-            Text(_stored_words(field)),
+            Text(printable(_stored_words(field))),
         )
     if hidden:
         table.caption = f"… and {counted(hidden, 'more field')}: --all lists them"
@@ -92,15 +93,15 @@ def _sizes_table(facts: DatasetFacts) -> Table:
         "rows", f"{facts.rows:,} in {counted(facts.row_groups, 'row group')} of {counted(facts.files, 'file')}"
     )
     table.add_row("stored", f"{people_bytes(facts.stored_bytes)}; {people_bytes(facts.page_bytes)} once decompressed")
-    table.add_row("decoded", Text(_decoded_words(facts)))
+    table.add_row("decoded", Text(printable(_decoded_words(facts))))
     table.add_row("row group", _spread_words(facts.rows_of_row_groups, facts.bytes_of_row_groups))
     if facts.histogram:
         table.add_row("", f"{_bars(facts.histogram)}  row groups by rows, least to most")
     for partition in facts.partitions:
-        table.add_row("partition", Text(_partition_words(partition)))
+        table.add_row("partition", Text(printable(_partition_words(partition))))
     for index in facts.indexes:
-        table.add_row("index", Text(_index_words(index)))
-    table.add_row("writer", Text(_BUILD.sub("", facts.writer)))
+        table.add_row("index", Text(printable(_index_words(index))))
+    table.add_row("writer", Text(printable(_BUILD.sub("", facts.writer))))
     return table
 
 

@@ -107,3 +107,20 @@ def test_one_is_singular() -> None:
 def test_a_dataset_whose_rows_all_differ_in_size_says_so() -> None:
     facts = dataclasses.replace(FACTS, decoded_bytes=0, fields_of_varying_size=("id", "photo", "[when]", "day"))
     assert "not known beforehand: rows differ in size" in screen(facts)
+
+
+def test_nothing_that_a_dataset_says_steers_the_terminal() -> None:
+    nasty = "\x1b]0;owned\x07"
+    facts = dataclasses.replace(
+        FACTS,
+        url=f"file:///data/{nasty}",
+        writer=nasty,
+        schema=nasty,
+        fields=(FieldFacts(nasty, "int32", (), False, {"id": nasty}, nasty, nasty, False),),
+        partitions=(PartitionFacts(nasty, (nasty,)),),
+        indexes=(IndexFacts(nasty, (nasty,), 1, None), IndexFacts(nasty, (), None, nasty)),
+        fields_of_varying_size=(nasty, "id"),
+    )
+    shown = screen(facts, width=200)
+    assert r"\x1b]0;owned\x07" in shown
+    assert shown.replace("\n", "").isprintable()
