@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -34,6 +36,7 @@ def throughput(
         int | None, typer.Option("--batch-size", "-b", help="Read batches of so many rows, not row by row.")
     ] = None,
     shuffle_rows: Annotated[bool, typer.Option("--shuffle-rows", help="Shuffle rows, as training does.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON, units in the names.")] = False,
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
 ) -> None:
@@ -46,7 +49,9 @@ def throughput(
         from petastore.cli.throughput import reader_throughput
 
         more: ReaderArguments = {"shuffle_rows": shuffle_rows, "storage_options": json_options(storage_options)}
-        with Progress(console=Console(stderr=True), transient=True) as bar:
+        screen = Console(stderr=True)
+        # Drawn when it is told something, between the parts of the measure, and by no thread beside them.
+        with Progress(console=screen, transient=True, auto_refresh=False, disable=not screen.is_terminal) as bar:
             task = bar.add_task("reading", total=None)
             found = reader_throughput(
                 url,
@@ -59,8 +64,12 @@ def throughput(
                 spawn_new_process=False,  # this one does nothing else
                 batch_size=batch_size,
                 seconds=seconds,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
+                progress=lambda done, total: bar.update(task, completed=done, total=total, refresh=True),
             )
+        if as_json:
+            json.dump(found.as_json(), sys.stdout, indent=2)
+            print()
+            return
         console = Console()
         console.print(throughput_table(found))
         console.print(Text(throughput_line(found), style="bold green"), soft_wrap=True)

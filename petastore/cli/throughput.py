@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import multiprocessing
@@ -12,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +94,26 @@ class Throughput:
         """Bytes of arrays, text and bytes in a second, over the whole measure."""
         return self.rows_per_second * self.bytes_per_row
 
+    def as_json(self) -> dict[str, int | float | None]:
+        """The same as JSON, by names that end in their units.
+
+        `rows_per_second` is over the whole measure; what begins with `slowest_`, `median_` or `fastest_` is of that one
+        of its parts. `peak_memory_bytes` is None where the system does not tell.
+        """
+        return {
+            "rows": self.rows,
+            "seconds": self.seconds,
+            "rows_per_second": self.rows_per_second,
+            "slowest_rows_per_second": self.slowest,
+            "median_rows_per_second": self.median,
+            "fastest_rows_per_second": self.fastest,
+            "bytes_per_row": self.bytes_per_row,
+            "bytes_per_second": self.bytes_per_second,
+            "first_seconds": self.first_seconds,
+            "cpu_percent": self.cpu,
+            "peak_memory_bytes": self.memory_info.rss,
+        }
+
 
 def reader_throughput(
     dataset_url: str | os.PathLike[str],
@@ -133,7 +155,9 @@ def reader_throughput(
             keep their own code under `if __name__ == "__main__":`.
         batch_size: Read batches of columns of so many rows, as adapters do; None reads row by row.
         seconds: Measure at least so long, whatever the rows.
-        progress: Called with rows read and rows in all, now and then; only where no process is spawned.
+        progress: Called in this process with rows read and rows in all, some forty times at most: between the parts of
+            the warm-up and of the measure, while the clock stands. Where `seconds` decides how long it lasts, the rows
+            of the measure are counted by the time that is over.
 
     Returns:
         The measure.
@@ -174,9 +198,8 @@ def reader_throughput(
         },
     )
     if not spawn_new_process:
-        return _measured(asked, progress)
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as processes:
-        return processes.submit(_measured, asked, None).result()
+        return _measured(asked, progress or _tell_nobody)
+    return _measured_in_a_new_process(asked, progress or _tell_nobody)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -189,9 +212,36 @@ class _Asked:
     arguments: ReaderArguments
 
 
-def _measured(asked: _Asked, progress: Callable[[int, int], object] | None) -> Throughput:
+_Progress = Callable[[int, int], object]
+_parent: Connection | None = None
+"""In a process that was started to measure: where it tells how far it is."""
+
+
+def _measured_in_a_new_process(asked: _Asked, progress: _Progress) -> Throughput:
+    spawn = multiprocessing.get_context("spawn")
+    told, telling = spawn.Pipe(duplex=False)
+    with told, ProcessPoolExecutor(1, mp_context=spawn, initializer=_tell_to, initargs=(telling,)) as processes:
+        with telling:  # the new process alone has it then: when it is done, or dies, there is nothing more to hear
+            found = processes.submit(_measured_and_told, asked)
+        with contextlib.suppress(EOFError):
+            while True:
+                progress(*told.recv())
+        return found.result()
+
+
+def _tell_to(telling: Connection) -> None:
+    global _parent
+    _parent = telling
+
+
+def _measured_and_told(asked: _Asked) -> Throughput:
+    assert _parent is not None  # noqa: S101 - `_tell_to` ran before
+    with _parent as telling:
+        return _measured(asked, lambda *counts: telling.send(counts))
+
+
+def _measured(asked: _Asked, tell: _Progress) -> Throughput:
     total = asked.warmup + asked.measure
-    tell = progress or _tell_nobody
     began = time.perf_counter()
     with make_reader(asked.dataset_url, **asked.arguments) as reader:
         if not reader.num_rows:
@@ -207,7 +257,7 @@ def _measured(asked: _Asked, progress: Callable[[int, int], object] | None) -> T
             sizes, counted = sizes + _bytes_in(values), counted + sum(_rows_in(value) for value in values)
             tell(min(rows, total), total)
         parts, cpu = _parts(
-            read, asked.measure, asked.seconds, lambda done: tell(asked.warmup + min(done, asked.measure), total)
+            read, asked.measure, asked.seconds, lambda done: tell(asked.warmup + int(done * asked.measure), total)
         )
     return _told(parts, cpu, first_seconds, sizes / counted)
 
@@ -240,9 +290,9 @@ def _batches(reader: Reader, batch_size: int) -> _Read:
 
 
 def _parts(
-    read: _Read, measure: int, seconds: float, tell: Callable[[int], object]
+    read: _Read, measure: int, seconds: float, tell: Callable[[float], object]
 ) -> tuple[list[tuple[int, float]], float]:
-    """Rows and seconds of each part of the measure, and the CPU seconds of all."""
+    """Rows and seconds of each part of the measure, and the CPU seconds of all; tells the share that is done."""
     parts: list[tuple[int, float]] = []
     done, spent, cpu = 0, 0.0, 0.0
     share = -(-measure // _PARTS)
@@ -255,7 +305,7 @@ def _parts(
         cpu += time.process_time() - cpu_began
         parts.append((rows, took))
         done, spent = done + rows, spent + took
-        tell(done)
+        tell(min(1.0, done / measure, spent / seconds if seconds else 1.0))
     return parts, cpu
 
 

@@ -65,17 +65,46 @@ def test_a_measure_lasts_as_long_as_it_is_asked_to(dataset: Path) -> None:
     assert found.rows > 70
 
 
-def test_progress_is_told_up_to_the_end(dataset: Path) -> None:
+@pytest.mark.parametrize("spawn_new_process", [False, True])
+def test_progress_is_told_up_to_the_end(dataset: Path, spawn_new_process: bool) -> None:
     told: list[tuple[int, int]] = []
-    reader_throughput(dataset, None, 40, 100, spawn_new_process=False, progress=lambda *now: told.append(now))
+    found = reader_throughput(
+        dataset, None, 40, 100, spawn_new_process=spawn_new_process, progress=lambda *now: told.append(now)
+    )
+    assert isinstance(found, Throughput)
+    assert found.rows == 100
     assert told == sorted(told)
     assert told[-1] == (140, 140)
+    assert 20 < len(told) <= 42
+
+
+def test_where_time_decides_progress_follows_the_clock(dataset: Path) -> None:
+    told: list[int] = []
+    found = reader_throughput(
+        dataset, None, 0, 100, spawn_new_process=False, seconds=0.4, progress=lambda done, _: told.append(done)
+    )
+    assert found.rows > 100
+    assert told == sorted(told)
+    assert told.index(100) == len(told) - 1
 
 
 def test_a_new_process_measures_and_ends(dataset: Path) -> None:
-    found = reader_throughput(dataset, None, 10, 50)
-    assert isinstance(found, Throughput)
-    assert found.rows == 50
+    assert reader_throughput(dataset, None, 10, 50).rows == 50
+
+
+def test_what_goes_wrong_in_a_new_process_is_raised_here(dataset: Path, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    with pytest.raises(RequestError, match="nothing"):
+        reader_throughput(dataset, ["nothing"], progress=lambda *now: told.append(now))
+    assert told == []
+
+
+def test_who_is_told_may_give_up(dataset: Path) -> None:
+    def give_up(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reader_throughput(dataset, None, 40, 100, progress=give_up)
 
 
 def test_what_cannot_be_is_refused(dataset: Path, tmp_path: Path) -> None:
