@@ -14,6 +14,7 @@ from petastore.cli import cache
 from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
 from petastore.cli.copy import copy
 from petastore.cli.generate_metadata import generate_metadata
+from petastore.cli.head import head
 from petastore.cli.inspect import dataset_facts
 from petastore.cli.measure import throughput
 from petastore.cli.migrate import export, migrate
@@ -24,7 +25,6 @@ __all__ = ["app"]
 app = typer.Typer(
     help="Train deep models straight from Parquet.",
     no_args_is_help=True,
-    add_completion=False,
     # A traceback is shown where it was asked for, and then Python's own.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -69,6 +69,7 @@ def inspect(
 
 
 # A line of 80 columns each in `petastore --help`.
+app.command(short_help="Show the first rows, images too.")(head)
 app.command()(throughput)
 app.command(short_help="Write a manifest and schema for Parquet of others.")(generate_metadata)
 app.command()(migrate)

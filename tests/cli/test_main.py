@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 import sys
@@ -82,7 +83,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert (ran.returncode, ran.stdout) == (0, f"petastore {importlib.metadata.version('petastore')}\n")
 
 
-VERBS = ["inspect", "throughput", "generate-metadata", "migrate", "export", "copy", "cache"]
+VERBS = ["inspect", "head", "throughput", "generate-metadata", "migrate", "export", "copy", "cache"]
 """As they are listed; `cache` has verbs of its own, of which `warm` reads a dataset."""
 
 
@@ -103,6 +104,49 @@ def test_each_command_tells_its_options(verb: str) -> None:
     ran = petastore(*verb.split(), "--help")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "--storage-options" in ran.stdout
+
+
+def in_bash(script: str, home: Path) -> str:
+    """What a bash prints that finds the command."""
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    # Where this checkout is not the one that is installed, whoever runs the tests has named it so.
+    checkout = {name: value for name, value in os.environ.items() if name == "PYTHONPATH"}
+    environment = {"HOME": str(home), "PATH": path, "COLUMNS": "100", **checkout}
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=environment)
+    assert ran.stderr == ""
+    return ran.stdout
+
+
+def completed(line: str) -> str:
+    """A script that asks for the completions of a line, as bash does when tab is pressed behind its last word."""
+    asked = f"COMP_WORDS=({line}); COMP_CWORD={len(line.split()) - 1}"
+    return f'{asked}; _petastore_completion petastore; echo "${{COMPREPLY[@]}}"'
+
+
+def test_a_shell_completes_verbs_and_options(tmp_path: Path) -> None:
+    questions = "\n".join(
+        map(completed, ["petastore in", "petastore cache p", "petastore head --no", "petastore nothing"])
+    )
+    said = in_bash(f'script="$(petastore --show-completion)"; eval "$script"\n{questions}', tmp_path)
+    assert said.splitlines() == ["inspect", "prune", "--no-images", ""]
+
+
+def test_completion_is_installed_where_the_shell_looks(tmp_path: Path) -> None:
+    (tmp_path / ".bashrc").write_text("# mine\n", encoding="utf-8")
+    assert "bash completion installed in" in in_bash("petastore --install-completion; true", tmp_path)
+    assert (tmp_path / ".bashrc").read_text(encoding="utf-8").startswith("# mine\n")
+    assert in_bash(f"source ~/.bashrc\n{completed('petastore th')}", tmp_path) == "throughput\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_asked_for_by_variables(shell: str) -> None:
+    line = {"COMP_WORDS": "petastore in", "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "petastore in"}
+    environment = {"PATH": "/usr/bin:/bin", "_PETASTORE_COMPLETE": f"complete_{shell}", **line}
+    environment["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
+    command = [sys.executable, "-m", "petastore.cli"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert "inspect" in ran.stdout
+    assert "throughput" not in ran.stdout
 
 
 def test_installing_puts_the_command_beside_python() -> None:

@@ -1,0 +1,113 @@
+"""`petastore head`: the first rows of a dataset on the terminal, as JSON, and their images as files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
+from petastore.cli.printable import printable
+from petastore.cli.render import counted
+
+if TYPE_CHECKING:
+    from petastore.cli.saved_images import SavedImages
+    from petastore.dataset import Dataset
+    from petastore.schema import UnischemaField
+
+__all__ = ["head", "rows_as_json"]
+
+
+def head(
+    url: Annotated[str, typer.Argument(help="A dataset: a directory or a file, as a path or a URL.", metavar="URL")],
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="How many rows.")] = 5,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="Columns of this name, or that this expression matches; repeatable.")
+    ] = None,
+    no_images: Annotated[bool, typer.Option("--no-images", help="Show images as the arrays that they are.")] = False,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write each image of these rows there, as a PNG file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each row as a line of JSON.")] = False,
+    storage_options: StorageOptions = "{}",
+    debug: Debug = False,
+) -> None:
+    """Show the first rows of a dataset, images as thumbnails where the terminal has colours.
+
+    Little more is read than these rows of these columns.
+    """
+    with errors_in_one_line(debug=debug):
+        from petastore.cli.first_rows import first_rows
+        from petastore.cli.render_rows import render_rows
+        from petastore.cli.saved_images import SavedImages
+        from petastore.dataset import open_dataset
+
+        dataset = open_dataset(url, storage_options=json_options(storage_options))
+        fields = _fields(dataset, columns)
+        saved = None if save is None else SavedImages(save, fields, rows)
+        found = first_rows(dataset, fields, rows)
+        found = found if saved is None else saved.saving(found)
+        console = Console(stderr=as_json)  # beside the JSON, where that is for a program
+        if as_json:
+            for line in rows_as_json(fields, found, saved, images=not no_images):
+                print(json.dumps(line))
+            closing = None if saved is None else saved.in_words
+        else:
+            shown = render_rows(fields, found, console, images=not no_images)
+            closing = _closing_line(dataset, fields, shown, saved)
+        for reason in () if columns else dataset.unreadable.values():
+            _say(f"not shown: {reason}", console, style="yellow")
+        if closing is not None:
+            _say(closing, console)
+
+
+def _fields(dataset: Dataset, columns: Sequence[str] | None) -> tuple[UnischemaField, ...]:
+    """The fields that are asked for; all that can be read where none is, if there are any."""
+    if columns or not len(dataset.schema):
+        return dataset.fields_of(columns or None)
+    return tuple(dataset.schema)
+
+
+def rows_as_json(
+    fields: Sequence[UnischemaField], rows: Iterable[Mapping[str, Any]], saved: SavedImages | None, *, images: bool
+) -> Iterator[dict[str, Any]]:
+    """Rows as JSON.
+
+    Args:
+        fields: What a row has.
+        rows: Field name to value; None where it is missing.
+        saved: Where images were saved, which then is said of each; None is nowhere.
+        images: Whether images are told by dtype and shape, or are arrays like all others.
+    """
+    from petastore.cli.pictures import holds_images
+    from petastore.cli.values import as_json
+
+    told = {field.name for field in fields if images and holds_images(field)}
+    for number, row in enumerate(rows):
+        line: dict[str, Any] = {}
+        for name, value in row.items():
+            if name in told and isinstance(value, np.ndarray):
+                line[name] = {"dtype": str(value.dtype), "shape": list(value.shape)}
+                if saved is not None and (number, name) in saved.files:
+                    line[name]["file"] = str(saved.files[number, name])
+            else:
+                line[name] = as_json(value)
+        yield line
+
+
+def _closing_line(dataset: Dataset, fields: Sequence[UnischemaField], shown: int, saved: SavedImages | None) -> str:
+    name = dataset.url.rstrip("/").rsplit("/", 1)[-1]
+    every = len(dataset.schema) + len(dataset.unreadable)
+    of_fields = counted(every, "field") if len(fields) == every else f"{len(fields):,} of {counted(every, 'field')}"
+    line = f"{name}: {shown:,} of {counted(dataset.inventory.num_rows, 'row')}, {of_fields}"
+    return line if saved is None else f"{line}, {saved.in_words}"
+
+
+def _say(line: str, console: Console, style: str = "bold green") -> None:
+    console.print(Text(printable(line), style=style), soft_wrap=True)
