@@ -1,0 +1,47 @@
+"""`import petastorm` gives petastore, and `petastorm.tests` what was copied: in pytest, and in the processes that tests start.
+
+The folder of the copies is on Python's path, and its `petastorm/__init__.py` calls `give`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from petastore.interop import petastorm as switch
+
+__all__ = ["OF_THE_SOURCE", "give"]
+
+OF_THE_SOURCE: Final = ("petastorm.tests", "petastorm.test_util")
+"""Packages that are Petastorm's own; all others are petastore's."""
+
+
+class _TheirPackages:
+    """Finds the packages that were copied, also where petastore's table has an entry for one of their modules."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in OF_THE_SOURCE:
+            return importlib.machinery.PathFinder.find_spec(fullname, [str(self._folder / "petastorm")], target)
+        if fullname.startswith("petastorm.test_util."):
+            return importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        # Modules of tests are left to pytest, which rewrites their asserts.
+        return None
+
+
+def give(folder: Path) -> None:
+    """Turn the switch on and put the copies in a folder beside it; called while `import petastorm` runs."""
+    del sys.modules["petastorm"]
+    switch.install()
+    sys.meta_path.insert(0, _TheirPackages(folder))
+    # Whoever imports `petastorm` is given what is in `sys.modules` at the end.
+    importlib.import_module("petastorm")

@@ -1,0 +1,72 @@
+"""Which of Petastorm's tests fail, and why: the tables of a page, read from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Final
+
+from petastore.errors import RequestError
+
+__all__ = ["PAGE", "Differences", "read"]
+
+PAGE: Final = Path("docs", "explanation", "petastorms-own-tests.md")
+"""From the root of the repository."""
+
+_KINDS: Final = {
+    "Modules of inner parts": "module",
+    "Tests of inner parts": "inner",
+    "Different on purpose": "on purpose",
+}
+_ROW: Final = re.compile(r"^\| (`[^|]+`) \| (.+?) \|$")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Differences:
+    """What is expected to differ."""
+
+    modules: dict[str, str]
+    """Modules that are not run, by their paths below `petastorm/`, and why."""
+
+    tests: dict[tuple[str, str], str]
+    """`("test_reader", "test_diagnostics")`, or one of its instances, `test_diagnostics[0]` → `inner` or `on purpose`."""
+
+    def kind_of(self, module: str, test: str) -> str | None:
+        """What an entry for a test, or for all instances of it, says; None where there is none."""
+        return self.tests.get((module, test)) or self.tests.get((module, test.partition("[")[0]))
+
+
+def read(page: str) -> Differences:
+    """The differences that a page lists.
+
+    A row of its tables is one or more tests of a module, `test_reader: test_one, test_two` between backticks each, and
+    a reason.
+
+    Raises:
+        RequestError: A test stands there twice.
+
+    Example:
+        >>> read("## Tests of inner parts\\n| `test_reader::test_one`, `::test_two` | queues |").tests
+        {('test_reader', 'test_one'): 'inner', ('test_reader', 'test_two'): 'inner'}
+    """
+    modules: dict[str, str] = {}
+    tests: dict[tuple[str, str], str] = {}
+    kind: str | None = None
+    for line in page.splitlines():
+        if line.startswith("## "):
+            kind = _KINDS.get(line.removeprefix("## "))
+        row = _ROW.match(line)
+        if kind is None or row is None:
+            continue
+        names = re.findall(r"`([^`]+)`", row[1])
+        if kind == "module":
+            modules.update(dict.fromkeys(names, row[2]))
+            continue
+        module = ""
+        for name in names:
+            module, test = name.partition("::")[0] or module, name.partition("::")[2]
+            if (module, test) in tests:
+                raise RequestError(f"{module}::{test} is listed twice in {PAGE}; one reason is enough")
+            tests[module, test] = kind
+    return Differences(modules, tests)

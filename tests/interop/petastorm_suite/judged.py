@@ -1,0 +1,61 @@
+"""How the tests of one module ended, beside what is listed of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from tests.interop.petastorm_suite.differences import Differences
+from tests.interop.petastorm_suite.one_module import Outcome
+
+__all__ = ["Judged", "judged"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judged:
+    """The tests of one module."""
+
+    passed: int
+    skipped: int
+    inner: tuple[Outcome, ...]
+    """Failed, as tests of inner parts do that are listed."""
+
+    on_purpose: tuple[Outcome, ...]
+    """Failed, as is listed, because petastore is different on purpose."""
+
+    unlisted: tuple[Outcome, ...]
+    """Failed, and nothing says why."""
+
+    outdated: tuple[str, ...]
+    """What is listed and passes, or is not there."""
+
+    @property
+    def is_as_listed(self) -> bool:
+        """Whether the list says how all of them ended."""
+        return not (self.unlisted or self.outdated)
+
+
+def judged(module: str, outcomes: Sequence[Outcome], listed: Differences, *, all_ran: bool = True) -> Judged:
+    """Compare a module with the list.
+
+    Args:
+        module: Its name, without folder and `.py`.
+        outcomes: Of its tests.
+        listed: What is expected to fail.
+        all_ran: False where only some of its tests were run: listed ones may be missing.
+    """
+    failed = {one: listed.kind_of(module, one.test) for one in outcomes if one.ended == "failed"}
+    passed = [one for one in outcomes if one.ended == "passed"]
+    names = {name for one in outcomes for name in (one.test, one.test.partition("[")[0])}
+    missing = [test for of, test in listed.tests if of == module and all_ran and test not in names]
+    return Judged(
+        passed=len(passed),
+        skipped=sum(one.ended == "skipped" for one in outcomes),
+        inner=tuple(one for one, kind in failed.items() if kind == "inner"),
+        on_purpose=tuple(one for one, kind in failed.items() if kind == "on purpose"),
+        unlisted=tuple(one for one, kind in failed.items() if kind is None),
+        outdated=(
+            *(f"{one.test} passes" for one in passed if listed.kind_of(module, one.test)),
+            *(f"{test} is not there" for test in missing),
+        ),
+    )

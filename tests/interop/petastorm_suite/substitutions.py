@@ -1,0 +1,107 @@
+"""What is changed in Petastorm's tests before they run: what NumPy, pandas, pyarrow, Python and pytest no longer have.
+
+Each entry is used: a run fails where its text is no longer found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+__all__ = ["SUBSTITUTIONS", "Substitution"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Substitution:
+    """A text in Petastorm's tests, and what stands there instead."""
+
+    before: str
+    """A regular expression."""
+
+    after: str
+    """As `re.sub` takes it."""
+
+    because: str
+    """What is no longer there."""
+
+    files: tuple[str, ...] = ()
+    """Names without `.py` of the files in which it is done; none are all."""
+
+
+SUBSTITUTIONS: Final = (
+    Substitution(r"\bnp\.unicode_\b", "np.str_", "NumPy 2 has np.str_ alone"),
+    Substitution(r"\bnp\.string_\b", "np.bytes_", "NumPy 2 has np.bytes_ alone"),
+    Substitution(r"\bnp\.float\)", "float)", "NumPy 1.24 removed np.float"),
+    Substitution(r"^import pytz$", "import datetime", "pandas 3 no longer brings pytz"),
+    Substitution(r"\bpytz\.UTC\b", "datetime.timezone.utc", "pandas 3 no longer brings pytz"),
+    Substitution(r"^import pyarrow\.hdfs$", "import pyarrow.fs", "pyarrow 16 removed pyarrow.hdfs"),
+    Substitution(r"\bpyarrow\.LocalFileSystem\b", "pyarrow.fs.LocalFileSystem", "pyarrow 16 removed the older class"),
+    Substitution(
+        r"^import pyarrow$",
+        "import pyarrow.fs",
+        "pyarrow's file systems are in a module of their own",
+        files=("test_dataset_metadata",),
+    ),
+    Substitution(
+        r"^from pyarrow\.filesystem import", "from pyarrow.fs import", "pyarrow 16 removed pyarrow.filesystem"
+    ),
+    Substitution(r"piece\.get_metadata\(\)", "piece.metadata", "pyarrow's datasets have fragments, not pieces"),
+    Substitution(r"in dataset\.pieces\b", "in dataset.fragments", "pyarrow's datasets have fragments, not pieces"),
+    Substitution(
+        r"dataset\.common_metadata_path",
+        "a_moved_path + '/_common_metadata'",
+        "pyarrow's datasets know nothing of _common_metadata",
+        files=("test_generate_metadata",),
+    ),
+    Substitution(
+        r"assert dataset\.metadata\b",
+        "assert os.path.exists(a_moved_path + '/_metadata')",
+        "pyarrow's datasets know nothing of _metadata",
+        files=("test_generate_metadata",),
+    ),
+    Substitution(
+        r"type\(dataset_mock\)\.partitions = partitions",
+        "dataset_mock.schema = pa.schema([*partitions, *arrow_schema])",
+        "pyarrow's datasets have a schema, with the partition columns in it",
+        files=("test_unischema",),
+    ),
+    Substitution(
+        r"pq\.PartitionSet\('part_name', \['a', 'b'\]\)",
+        "pa.field('part_name', pa.string())",
+        "pyarrow's datasets have partition columns, not sets",
+        files=("test_unischema",),
+    ),
+    Substitution(
+        r"pq\.PartitionSet\('part_name', \['0', '1', '2'\]\)",
+        "pa.field('part_name', pa.int64())",
+        "pyarrow's datasets have partition columns, not sets",
+        files=("test_unischema",),
+    ),
+    Substitution(r"inspect\.getargspec", "inspect.getfullargspec", "Python 3.11 removed getargspec"),
+    Substitution(
+        r"^from distutils\.version import LooseVersion$",
+        "from packaging.version import Version as LooseVersion",
+        "Python 3.12 removed distutils",
+    ),
+    Substitution(
+        r"pytest\.warns\(None\)",
+        "__import__('warnings').catch_warnings(record=True)",
+        "pytest 8 no longer takes None",
+    ),
+    Substitution(
+        r"^def pytest_logger_config\(",
+        "def config_of_a_plugin_that_is_not_here(",
+        "pytest-logger, whose hook it is, prints logs and tests nothing",
+    ),
+    Substitution(
+        r"^@mock\.patch\('petastorm\.unischema\._UNISCHEMA_FIELD_ORDER', 'alphabetical'\)$",
+        "#",
+        "a private name: fields are always in the order in which they are given",
+    ),
+    Substitution(
+        r"^    from torchvision import transforms$",
+        "    from types import SimpleNamespace as S; transforms = S(Compose=lambda steps: steps[0], Lambda=lambda f: f)",
+        "torchvision is not installed here, and one function is all that is made of it",
+    ),
+)
+"""In the order in which they are done."""
