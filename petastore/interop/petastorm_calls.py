@@ -16,12 +16,10 @@ from petastore.errors import CodecError, RequestError
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.selecting.retired import HdfsDriver, Retired, tell_retired
-from petastore.storage.files.location import open_location
 
 __all__ = [
     "decode_row",
     "generate_datapoint",
-    "get_filesystem_and_path_or_paths",
     "get_schema",
     "get_schema_from_dataset_url",
     "make_petastorm_dataset",
@@ -67,25 +65,6 @@ def get_schema_from_dataset_url(
     """
     tell_retired(Retired(hdfs_driver=hdfs_driver))
     return open_dataset(dataset_url_or_urls, storage_options=storage_options, filesystem=filesystem).schema
-
-
-def get_filesystem_and_path_or_paths(
-    url_or_urls: str | Sequence[str],
-    hdfs_driver: HdfsDriver | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    filesystem: Any = None,
-) -> tuple[Any, str | list[str]]:
-    """The `pyarrow.fs.FileSystem` of a URL and the path in it, or the list of paths where a list was given.
-
-    Example:
-        >>> get_filesystem_and_path_or_paths("memory://bucket/frames")[1]
-        '/bucket/frames'
-    """
-    tell_retired(Retired(hdfs_driver=hdfs_driver))
-    urls = [url_or_urls] if isinstance(url_or_urls, str) else url_or_urls
-    found = [open_location(url, storage_options=storage_options, filesystem=filesystem) for url in urls]
-    paths = [at.root if at.paths is None else at.join(at.paths[0]) for at in found]
-    return found[0].filesystem, paths[0] if isinstance(url_or_urls, str) else paths
 
 
 def decode_row(row: Mapping[str, Any], schema: Unischema) -> dict[str, Any]:

@@ -60,8 +60,8 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
             "reader_throughput gives a petastore.cli.throughput.Throughput, which has time_mean, samples_per_second, "
             "memory_info.rss and cpu"
         ),
-        "ReadMethod": Instead('reader_throughput takes read_method="python", and batch_size= for what adapters read'),
-        "WorkerPoolType": Instead('reader_throughput takes pool_type="thread", "process" or "dummy"'),
+        "ReadMethod": "petastore.interop.petastorm_benchmark:ReadMethod",
+        "WorkerPoolType": "petastore.interop.petastorm_benchmark:WorkerPoolType",
     },
     "benchmark.dummy_reader": {
         "DummyReader": _MOCKS,
@@ -103,6 +103,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     "etl.metadata_util": {},
     "etl.petastorm_generate_metadata": {
         "generate_petastorm_metadata": "petastore.spark.writing.generate:generate_petastorm_metadata",
+        "main": Instead("the command is `petastore generate-metadata URL`"),
     },
     "etl.rowgroup_indexers": {
         "SingleFieldIndexer": "petastore.indexers:SingleFieldIndexer",
@@ -114,11 +115,8 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
         "ROWGROUPS_INDEX_KEY": Instead("indexes are read through get_row_group_indexes"),
     },
     "fs_utils": {
-        "FilesystemResolver": Instead(
-            "petastore.storage.files.location.open_location(url) has a filesystem and a root; make_reader and "
-            "materialize_dataset take URLs, storage_options= and filesystem="
-        ),
-        "get_filesystem_and_path_or_paths": "petastore.interop.petastorm_calls:get_filesystem_and_path_or_paths",
+        "FilesystemResolver": "petastore.interop.petastorm_filesystems:FilesystemResolver",
+        "get_filesystem_and_path_or_paths": "petastore.interop.petastorm_filesystems:get_filesystem_and_path_or_paths",
         "normalize_dir_url": _URLS,
         "get_dataset_path": _URLS,
     },
@@ -225,6 +223,7 @@ NAMES: Final[dict[str, dict[str, Entry]]] = {
     "tools": {},
     "tools.copy_dataset": {
         "copy_dataset": "petastore.spark.writing.copy:copy_dataset",
+        "main": Instead("the command is `petastore copy SOURCE TARGET`"),
     },
     "tools.spark_session_cli": {
         "add_configure_spark_arguments": "petastore.interop.petastorm_spark_session:add_configure_spark_arguments",

@@ -84,14 +84,6 @@ def test_a_damaged_cell_names_its_column() -> None:
         calls.decode_row({"cloud": b"none of ours"}, SCHEMA)
 
 
-def test_filesystems_and_paths_are_found_for_one_url_and_for_many(tmp_path: Path) -> None:
-    (tmp_path / "a.parquet").touch()
-    filesystem, path = calls.get_filesystem_and_path_or_paths(f"file://{tmp_path}")
-    assert (filesystem.type_name, path) == ("local", str(tmp_path))
-    _, paths = calls.get_filesystem_and_path_or_paths([f"file://{tmp_path}/a.parquet", str(tmp_path)])
-    assert paths == [f"{tmp_path}/a.parquet", str(tmp_path)]
-
-
 @pytest.mark.tf
 def test_tensorflow_is_given_rows_as_named_tuples(url: str) -> None:
     with petastore.make_reader(url, ["id", "image", "name"], shuffle_row_groups=False) as reader:

@@ -29,6 +29,7 @@ SIGNATURES = {
     ("etl.rowgroup_indexers", "SingleFieldIndexer"): "index_name index_field",
     ("etl.rowgroup_indexing", "build_rowgroup_index"): "dataset_url spark_context indexers hdfs_driver",
     ("etl.rowgroup_indexing", "get_row_group_indexes"): "dataset",
+    ("fs_utils", "FilesystemResolver"): "dataset_url hadoop_configuration connector hdfs_driver user storage_options",
     ("fs_utils", "get_filesystem_and_path_or_paths"): "url_or_urls hdfs_driver storage_options filesystem",
     ("generator", "generate_datapoint"): "schema",
     ("ngram", "NGram"): "fields delta_threshold timestamp_field timestamp_overlap",
@@ -90,6 +91,7 @@ def test_each_function_and_class_with_parameters_is_checked() -> None:
         "CompressedNdarrayCodec",
         "DataframeColumnCodec",
     }
+    others |= {"ReadMethod", "WorkerPoolType"}
     others |= {"infer_or_load_unischema", "schema_data_generator_example", "register_delete_dir_handler"}
     checked = {name for _, name in SIGNATURES}
     callables = {name for names in NAMES.values() for name, entry in names.items() if isinstance(entry, str)}

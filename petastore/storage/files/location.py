@@ -26,7 +26,7 @@ from petastore.storage.requests.failures import answered, asking, foreign_text, 
 from petastore.storage.requests.shown import secrets_in_options, secrets_in_url, shown_url, without_query
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 
-__all__ = ["Location", "open_location"]
+__all__ = ["Location", "filesystem_and_path", "open_location"]
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+(?:::[A-Za-z][A-Za-z0-9+.-]+)*)://")
 _USER_AND_PASSWORD = re.compile(r"//([^/@]*:[^/@]*)@")
@@ -265,7 +265,7 @@ def _checked_url(url: Any) -> str:
 
 
 def _of_one(url: str, way: _Way) -> Location:
-    opened, root = _filesystem_and_path(url, way.storage_options, way.filesystem)
+    opened, root = filesystem_and_path(url, way.storage_options, way.filesystem)
     place = _place(opened, url, root, way)
     return _of_places(opened, [place], way)
 
@@ -309,7 +309,7 @@ def _of_many(urls: list[str], way: _Way) -> Location:
         raise RequestError(
             f"the URLs of one dataset must share scheme and host, but these have {shown}; open each alone"
         )
-    opened, first = _filesystem_and_path(urls[0], way.storage_options, way.filesystem)
+    opened, first = filesystem_and_path(urls[0], way.storage_options, way.filesystem)
     paths = [first, *(_path_in(opened, url, way.filesystem) for url in urls[1:])]
     times, first_urls = collections.Counter(paths), dict(zip(reversed(paths), reversed(urls), strict=True))
     places = [
@@ -444,7 +444,14 @@ def _shown(url: str) -> str:
     return shown_url(url if url.endswith("://") else url.rstrip("/"))
 
 
-def _filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, filesystem: Any) -> tuple[Any, str]:
+def filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, filesystem: Any) -> tuple[Any, str]:
+    """The pyarrow filesystem of one URL, and the path in it; nothing is asked of the storage but to be opened.
+
+    Raises:
+        RequestError: The URL cannot be understood.
+        StorageError: The storage cannot be reached.
+        MissingExtraError: The scheme needs a package that is not installed.
+    """
     if filesystem is not None:
         opened = _wrapped(filesystem)
     elif _scheme(url) == "file":

@@ -1,4 +1,4 @@
-"""Petastorm's own tests against petastore: copied from a checkout of Petastorm, run with the switch on, and compared with a page.
+"""Petastorm's own tests against petastore: copied from a checkout, run with the switch on, compared with a page.
 
 Nothing of Petastorm's is kept in this repository. `python -m tests.interop.petastorm_suite.run /path/to/petastorm`
 """

@@ -1,4 +1,4 @@
-"""`import petastorm` gives petastore, and `petastorm.tests` what was copied: in pytest, and in the processes that tests start.
+"""`import petastorm` gives petastore, and `petastorm.tests` what was copied; also in processes that tests start.
 
 The folder of the copies is on Python's path, and its `petastorm/__init__.py` calls `give`.
 """
@@ -17,7 +17,7 @@ from petastore.interop import petastorm as switch
 
 __all__ = ["OF_THE_SOURCE", "give"]
 
-OF_THE_SOURCE: Final = ("petastorm.tests", "petastorm.test_util")
+OF_THE_SOURCE: Final = ("petastorm.tests", "petastorm.test_util", "petastorm.hdfs.tests")
 """Packages that are Petastorm's own; all others are petastore's."""
 
 
@@ -31,7 +31,8 @@ class _TheirPackages:
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname in OF_THE_SOURCE:
-            return importlib.machinery.PathFinder.find_spec(fullname, [str(self._folder / "petastorm")], target)
+            parent = self._folder.joinpath(*fullname.split(".")[:-1])
+            return importlib.machinery.PathFinder.find_spec(fullname, [str(parent)], target)
         if fullname.startswith("petastorm.test_util."):
             return importlib.machinery.PathFinder.find_spec(fullname, path, target)
         # Modules of tests are left to pytest, which rewrites their asserts.

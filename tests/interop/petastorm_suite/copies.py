@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from petastore.errors import RequestError
+from tests.interop.petastorm_suite.beside_the_switch import OF_THE_SOURCE
 from tests.interop.petastorm_suite.inner_names import is_here
-from tests.interop.petastorm_suite.substitutions import SUBSTITUTIONS
+from tests.interop.petastorm_suite.substitutions import SUBSTITUTIONS, Substitution
 
 __all__ = ["copied", "release_of", "test_modules_of"]
 
-_PACKAGES: Final = ("petastorm/tests", "petastorm/test_util")
 _HOOK: Final = '''\
 """Written by petastore: `import petastorm` gives petastore, and the tests in this folder beside it."""
 
@@ -51,52 +52,40 @@ def test_modules_of(source: Path) -> list[str]:
 test_modules_of.__test__ = False  # type: ignore[attr-defined]  # pytest, which imports this, would call it
 
 
-def copied(source: Path, folder: Path) -> dict[str, list[str]]:
+def copied(source: Path, folder: Path, substitutions: Sequence[Substitution] = SUBSTITUTIONS) -> None:
     """Copy the tests and what they import, as they run here.
 
     Args:
         source: A checkout of Petastorm's.
         folder: Where a folder `petastorm` is made.
-
-    Returns:
-        The names of Petastorm's that are not here, by the file that imports them.
+        substitutions: What is changed.
 
     Raises:
         RequestError: A substitution found nothing to do.
     """
-    for package in _PACKAGES:
-        shutil.copytree(source / package, folder / package)
+    for package in OF_THE_SOURCE:
+        inside = package.replace(".", "/")
+        if (source / inside).is_dir():
+            shutil.copytree(source / inside, folder / inside)
+            # Each folder above is a package for pytest, which makes a module's name of them.
+            (folder / inside).parent.joinpath("__init__.py").touch()
     (folder / "petastorm" / "__init__.py").write_text(_HOOK, encoding="utf-8")
-    unused = set(range(len(SUBSTITUTIONS)))
-    missing = {}
-    for path in sorted((folder / "petastorm").glob("*/*.py")):
-        text, used = _substituted(path.stem, path.read_text(encoding="utf-8"))
-        text, names = _with_inner_names(text)
-        path.write_text(text, encoding="utf-8")
-        unused -= used
-        if names:
-            missing[path.stem] = names
+    unused = list(substitutions)
+    for path in sorted((folder / "petastorm").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        for substitution in substitutions:
+            if not substitution.files or path.stem in substitution.files:
+                text, count = re.subn(substitution.before, substitution.after, text, flags=re.MULTILINE)
+                unused = [one for one in unused if one is not substitution or not count]
+        path.write_text(_with_inner_names(text), encoding="utf-8")
     if unused:
-        texts = ", ".join(SUBSTITUTIONS[number].before for number in sorted(unused))
-        raise RequestError(f"Petastorm's tests no longer have {texts}; take these from substitutions.py")
-    return missing
+        texts = ", ".join(one.before for one in unused)
+        raise RequestError(f"Petastorm's tests have no {texts}; take these from substitutions.py")
 
 
-def _substituted(stem: str, text: str) -> tuple[str, set[int]]:
-    """A file's text after all substitutions, and the numbers of those that changed something."""
-    used = set()
-    for number, substitution in enumerate(SUBSTITUTIONS):
-        if not substitution.files or stem in substitution.files:
-            text, count = re.subn(substitution.before, substitution.after, text, flags=re.MULTILINE)
-            if count:
-                used.add(number)
-    return text, used
-
-
-def _with_inner_names(text: str) -> tuple[str, list[str]]:
-    """A file's text in which names that are not here are stand-ins, and those names; lines keep their numbers."""
+def _with_inner_names(text: str) -> str:
+    """A file's text in which names that are not here are stand-ins; lines keep their numbers."""
     lines = text.splitlines()
-    missing: list[str] = []
     for node in ast.parse(text).body:
         if not (isinstance(node, ast.ImportFrom) and node.module and _is_petastores(node.module)):
             continue
@@ -109,10 +98,9 @@ def _with_inner_names(text: str) -> tuple[str, list[str]]:
         imports += [f"{name} = InnerName({node.module!r}, {name!r})" for name in away]
         end = node.end_lineno or node.lineno
         lines[node.lineno - 1 : end] = ["; ".join(imports), *[""] * (end - node.lineno)]
-        missing += [f"{node.module}.{name}" for name in away]
-    return "\n".join(lines) + "\n", missing
+    return "\n".join(lines) + "\n"
 
 
 def _is_petastores(module: str) -> bool:
     """Whether a module is petastore's under the switch: of Petastorm's, but not of its tests."""
-    return module.split(".")[0] == "petastorm" and not module.startswith(("petastorm.tests", "petastorm.test_util"))
+    return module.split(".")[0] == "petastorm" and not module.startswith(OF_THE_SOURCE)

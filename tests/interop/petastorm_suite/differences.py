@@ -30,7 +30,7 @@ class Differences:
     """Modules that are not run, by their paths below `petastorm/`, and why."""
 
     tests: dict[tuple[str, str], str]
-    """`("test_reader", "test_diagnostics")`, or one of its instances, `test_diagnostics[0]` → `inner` or `on purpose`."""
+    """Module and test, `("test_reader", "test_diagnostics")`, or one of its instances → `inner` or `on purpose`."""
 
     def kind_of(self, module: str, test: str) -> str | None:
         """What an entry for a test, or for all instances of it, says; None where there is none."""
@@ -38,16 +38,15 @@ class Differences:
 
 
 def read(page: str) -> Differences:
-    """The differences that a page lists.
+    r"""The differences that a page lists.
 
-    A row of its tables is one or more tests of a module, `test_reader: test_one, test_two` between backticks each, and
-    a reason.
+    A row of its tables has one or more tests, each between backticks, and a reason. The module stands before the first.
 
     Raises:
         RequestError: A test stands there twice.
 
     Example:
-        >>> read("## Tests of inner parts\\n| `test_reader::test_one`, `::test_two` | queues |").tests
+        >>> read("## Tests of inner parts\n| `test_reader::test_one`, `::test_two` | queues |").tests
         {('test_reader', 'test_one'): 'inner', ('test_reader', 'test_two'): 'inner'}
     """
     modules: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What stands for a name of Petastorm's that petastore has not: tests that do not use it run, those that do say which it is."""
+"""What stands for a name of Petastorm's that petastore does not have: tests that use it fail, others run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_here(module: str, name: str) -> bool:
 class InnerName:
     """Bound where a test imports a name that is not here; whatever is done with it fails, and says so.
 
-    Subclassing alone goes well, because modules do it while they are imported: making an instance fails.
+    Classes may be derived from it, because modules do so while they are imported; they inherit nothing.
     """
 
     def __init__(self, module: str, name: str) -> None:
@@ -43,4 +43,4 @@ class InnerName:
         raise LegacyNameError(self._said)
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        return (type("Inner", (), {"__init__": self.__call__}),)
+        return ()

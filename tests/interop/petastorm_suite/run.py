@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="petastorms-tests-") as temporary:
             folder = asked.keep or Path(temporary)
             copied(asked.source, folder)
+            use_java()
             all_as_listed = [_as_listed(module, folder, listed, asked) for module in modules]
     except RequestError as error:
         parser.error(str(error))
@@ -74,7 +75,6 @@ def _name(module: str) -> str:
 
 def _as_listed(module: str, folder: Path, listed: Differences, asked: argparse.Namespace) -> Judged | None:
     """Run one module and print how it went; None where it came to no end."""
-    use_java()
     ran = run(module, folder, environment_for(folder, os.environ), only=asked.tests)
     if asked.verbose:
         print(ran.printed)

@@ -31,6 +31,7 @@ class Substitution:
 SUBSTITUTIONS: Final = (
     Substitution(r"\bnp\.unicode_\b", "np.str_", "NumPy 2 has np.str_ alone"),
     Substitution(r"\bnp\.string_\b", "np.bytes_", "NumPy 2 has np.bytes_ alone"),
+    Substitution(r"^import dill$", "from pyspark import cloudpickle as dill", "dill is not installed here"),
     Substitution(r"\bnp\.float\)", "float)", "NumPy 1.24 removed np.float"),
     Substitution(r"^import pytz$", "import datetime", "pandas 3 no longer brings pytz"),
     Substitution(r"\bpytz\.UTC\b", "datetime.timezone.utc", "pandas 3 no longer brings pytz"),
@@ -43,7 +44,9 @@ SUBSTITUTIONS: Final = (
         files=("test_dataset_metadata",),
     ),
     Substitution(
-        r"^from pyarrow\.filesystem import", "from pyarrow.fs import", "pyarrow 16 removed pyarrow.filesystem"
+        r"^from pyarrow\.filesystem import LocalFileSystem$",
+        "from fsspec.implementations.local import LocalFileSystem",
+        "pyarrow 16 removed pyarrow.filesystem, whose methods fsspec's filesystems have",
     ),
     Substitution(r"piece\.get_metadata\(\)", "piece.metadata", "pyarrow's datasets have fragments, not pieces"),
     Substitution(r"in dataset\.pieces\b", "in dataset.fragments", "pyarrow's datasets have fragments, not pieces"),
@@ -100,8 +103,8 @@ SUBSTITUTIONS: Final = (
     ),
     Substitution(
         r"^    from torchvision import transforms$",
-        "    from types import SimpleNamespace as S; transforms = S(Compose=lambda steps: steps[0], Lambda=lambda f: f)",
-        "torchvision is not installed here, and one function is all that is made of it",
+        "    from types import SimpleNamespace as S; transforms = S(Compose=lambda of: of[0], Lambda=lambda f: f)",
+        "torchvision is not installed here, and calling one function is all that it does there",
     ),
 )
 """In the order in which they are done."""
