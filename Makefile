@@ -41,7 +41,7 @@ C ?=
 help: ## list the verbs
 	@echo 'petastore: make VERB'
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1 \2/p' $(firstword $(MAKEFILE_LIST)) \
-		| while read -r verb rest; do printf '  %-13s %s\n' "$$verb" "$$rest"; done
+		| while read -r verb rest; do printf '  %-15s %s\n' "$$verb" "$$rest"; done
 
 .PHONY: demo
 demo: $(ENOUGH_FOR_DEMO) ## digits: Spark → Parquet → two ranks of torch → a test accuracy (A=… passes options)
@@ -132,6 +132,19 @@ defects: ## what Petastorm itself gets wrong, check by check (A=NAME runs one, P
 	@test -x '$(PETASTORM)/bin/python' || { echo 'defects: no Petastorm in $(PETASTORM); make bench-quick installs it there,' \
 		'docs/explanation/petastorm-reads-our-cells.md anywhere: make defects PETASTORM=/path/to/venv' >&2; exit 1; }
 	@'$(PETASTORM)/bin/python' -m tests.interop.defects.checks $(A)
+
+# A checkout of https://github.com/uber/petastorm at v0.13.1; nothing of it is kept here.
+PETASTORM_SOURCE ?=
+
+.PHONY: petastorm-tests
+petastorm-tests: petastorm-source $(ALL) ## Petastorm's own tests through the switch; minutes (PETASTORM_SOURCE=its checkout, A='--only test_ngram')
+	@$(BIN)/python -m tests.interop.petastorm_suite.run '$(PETASTORM_SOURCE)' $(A)
+
+# Asked for before anything is set up.
+.PHONY: petastorm-source
+petastorm-source:
+	@test -n '$(PETASTORM_SOURCE)' || { echo 'petastorm-tests: where is Petastorm? git clone --branch v0.13.1' \
+		'https://github.com/uber/petastorm, then make petastorm-tests PETASTORM_SOURCE=/path/to/petastorm' >&2; exit 1; }
 
 .PHONY: clean
 clean: ## remove .venv, .neighbours and everything that was built

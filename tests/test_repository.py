@@ -14,7 +14,8 @@ import pytest
 
 VERBS = {
     *("accelerators", "against", "bench", "bench-quick", "bench-storage", "check", "clean", "defects", "demo", "docs"),
-    *("endurance", "format", "help", "horovod", "laws", "many-files", "neighbours", "setup", "test"),
+    *("endurance", "format", "help", "horovod", "laws", "many-files", "neighbours", "petastorm-tests", "setup"),
+    "test",
 }
 
 
@@ -105,6 +106,21 @@ def test_looking_for_defects_without_petastorm_says_how_to_get_it(repository: Pa
     )
     assert ran.returncode != 0
     assert "no Petastorm in /no/where; make bench-quick installs it" in ran.stderr
+
+
+def test_petastorms_own_tests_without_petastorm_say_how_to_get_it(repository: Path, tmp_path: Path) -> None:
+    shutil.copy(repository / "Makefile", tmp_path)
+    ran = subprocess.run(
+        ["make", "petastorm-tests"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": os.defpath},
+    )
+    assert ran.returncode != 0
+    assert "git clone --branch v0.13.1 https://github.com/uber/petastorm" in ran.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]
 
 
 def test_ci_runs_the_verbs_and_nothing_of_its_own(repository: Path) -> None:

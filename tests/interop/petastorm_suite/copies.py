@@ -12,7 +12,7 @@ from typing import Final
 from petastore.errors import RequestError
 from tests.interop.petastorm_suite.beside_the_switch import OF_THE_SOURCE
 from tests.interop.petastorm_suite.inner_names import is_here
-from tests.interop.petastorm_suite.substitutions import SUBSTITUTIONS, Substitution
+from tests.interop.petastorm_suite.substitutions import Substitution
 
 __all__ = ["copied", "release_of", "test_modules_of"]
 
@@ -52,7 +52,7 @@ def test_modules_of(source: Path) -> list[str]:
 test_modules_of.__test__ = False  # type: ignore[attr-defined]  # pytest, which imports this, would call it
 
 
-def copied(source: Path, folder: Path, substitutions: Sequence[Substitution] = SUBSTITUTIONS) -> None:
+def copied(source: Path, folder: Path, substitutions: Sequence[Substitution]) -> None:
     """Copy the tests and what they import, as they run here.
 
     Args:

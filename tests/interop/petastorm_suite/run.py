@@ -19,6 +19,7 @@ from tests.interop.petastorm_suite.copies import copied, release_of, test_module
 from tests.interop.petastorm_suite.differences import Differences
 from tests.interop.petastorm_suite.judged import Judged, judged
 from tests.interop.petastorm_suite.one_module import environment_for, run
+from tests.interop.petastorm_suite.substitutions import SUBSTITUTIONS
 
 __all__ = ["main"]
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         modules = _chosen(test_modules_of(asked.source), listed, asked.only)
         with tempfile.TemporaryDirectory(prefix="petastorms-tests-") as temporary:
             folder = asked.keep or Path(temporary)
-            copied(asked.source, folder)
+            copied(asked.source, folder, SUBSTITUTIONS)
             use_java()
             all_as_listed = [_as_listed(module, folder, listed, asked) for module in modules]
     except RequestError as error:
@@ -101,14 +102,30 @@ def _closing_line(release: str, found: Sequence[Judged], modules: int, listed: D
     def count(what: str) -> int:
         return sum(len(getattr(one, what)) for one in found)
 
-    ended = "" if len(found) == modules else f"{modules - len(found)} modules came to no end, "
-    wrong = count("unlisted") + count("outdated")
-    return (
-        f"petastorm-tests: Petastorm {release}, {modules} modules: {sum(one.passed for one in found):,} tests passed, "
-        f"{count('inner')} are of inner parts, {count('on_purpose')} differ on purpose, "
-        f"{sum(one.skipped for one in found)} were skipped; {len(listed.modules)} modules of inner parts were not run; "
-        f"{ended}{wrong or 'none'} {'are' if wrong != 1 else 'is'} not as listed"
-    )
+    skipped, wrong = sum(one.skipped for one in found), count("unlisted") + count("outdated")
+    parts = [
+        f"{sum(one.passed for one in found):,} tests passed",
+        f"{count('inner')} {_are(count('inner'))} of inner parts",
+        f"{count('on_purpose')} {'differs' if count('on_purpose') == 1 else 'differ'} on purpose",
+        f"{skipped} {_were(skipped)} skipped",
+    ]
+    ends = [f"{_modules(len(listed.modules))} of inner parts {_were(len(listed.modules))} not run"]
+    if len(found) < modules:
+        ends.append(f"{modules - len(found)} came to no end")
+    ends.append(f"{wrong} {_are(wrong)} not as listed" if wrong else "all is as listed")
+    return f"petastorm-tests: Petastorm {release}, {_modules(modules)}: {', '.join(parts)}; {'; '.join(ends)}"
+
+
+def _modules(number: int) -> str:
+    return f"{number} module{'' if number == 1 else 's'}"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"
 
 
 if __name__ == "__main__":
