@@ -32,10 +32,12 @@ NEIGHBOURS_ALL := $(NEIGHBOURS)/.holds-all
 # The docs theme prints a notice of its own about mkdocs 2, which `constraints.txt` does not install.
 export NO_MKDOCS_2_WARNING := 1
 
-# What a command line of the user's may add: `make test T=tests/plan`, `make demo A=--help`, `make against C=main`.
+# What a command line of the user's may add: `make test T=tests/plan`, `make demo A=--help`, `make against C=main`,
+# `make pythons PYTHONS=3.13`.
 T ?=
 A ?=
 C ?=
+PYTHONS ?=
 
 .PHONY: help
 help: ## list the verbs
@@ -69,6 +71,10 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 .PHONY: test
 test: $(ALL) ## run all tests on all processors, at most four (T=tests/plan runs some)
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(T)
+
+.PHONY: pythons
+pythons: $(ALL) ## the core's tests on each Python of this machine, from the wheel (PYTHONS='3.12 /path/to/python3.14' names some)
+	@$(BIN)/python -m tests.pythons $(PYTHONS) $(addprefix --only ,$(T))
 
 .PHONY: neighbours
 neighbours: $(NEIGHBOURS_ALL) ## test with the engines that petastore feeds, as real processes, in .neighbours (T=neighbours/ray runs some)
@@ -116,6 +122,10 @@ bench-quick: $(ALL) ## the main workloads with petastore, Petastorm and the limi
 bench-storage: $(ALL) ## far files, the disk cache, bad lines: what each must show; 20 minutes (A='--only hit half' runs some)
 	@$(BIN)/python -m benchmarks.storage --publish $(A)
 
+.PHONY: bench-writing
+bench-writing: $(ALL) ## each way of writing beside Petastorm's, in turns; a quarter of an hour (A='--rows 4000' less)
+	@$(BIN)/python -m benchmarks.writing $(A)
+
 .PHONY: accelerators
 accelerators: $(NEIGHBOURS_BUT_HOROVOD) ## simulated accelerators of MLPerf Storage: do they wait? 8 minutes (A=--publish writes the page)
 	@$(NEIGHBOURS)/bin/python -m benchmarks.accelerators $(A)
@@ -148,7 +158,7 @@ petastorm-source:
 
 .PHONY: clean
 clean: ## remove .venv, .neighbours and everything that was built
-	@rm -rf $(VENV) $(NEIGHBOURS) site dist .bench .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(NEIGHBOURS) site dist .bench .demo .look .pythons .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A Debian Python has no ensurepip; there the machine's pip puts a pip into the new environment.

@@ -10,6 +10,7 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
 from petastore.inventory import DataFile, Inventory
 from petastore.notebook import html_table
+from petastore.plan import Order, Plan, ReadRequest, Selection, Shard
 
 
 class Cells(html.parser.HTMLParser):
@@ -57,6 +58,19 @@ def test_an_inventory_is_a_table_of_its_files() -> None:
     ]
     assert shown.cells[9:13] == ["day=<1>/x", "1", "1,000", "1,000"]
     assert (len(shown.cells), shown.cells[-1]) == (5 + 50 * 4 + 1, "… and 20 more")
+
+
+def test_a_plan_is_a_table_of_what_was_asked() -> None:
+    order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=2, block_rows=1)
+    request = ReadRequest(("id", "<b>"), order, Shard(1, 2), None)
+    kept = Selection(np.array([1000, 0, 1]), {})
+    shown = Cells(Plan(Inventory.of_rows([1000, 500, 1]), request, kept)._repr_html_())
+    assert shown.tags == {"table", "caption", "tr", "td"}
+    assert shown.cells == [
+        "Plan", "rows", "1,001 of 1,501", "row groups", "2 of 3", "columns", "id, <b>", "shard", "1 of 2",
+        "epochs", "endless", "tail", "even", "seed", "7", "shuffle row groups", "True", "shuffle rows", "False",
+        "lanes", "2", "block rows", "1", "reshuffle", "epoch",
+    ]  # fmt: skip
 
 
 def test_rows_that_are_not_shown_are_not_made() -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from petastore.drawing import draw
 from petastore.inventory import Inventory
+from petastore.notebook import html_table
 from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.batches.load_order import LoadOrder, Stretch, load_order
@@ -91,6 +92,19 @@ class Plan:
             f"group{'' if groups == 1 else 's'}, columns {len(request.columns):,}; shard {request.shard.index} of "
             f"{request.shard.count}, {request.epochs_in_words}, tail {request.tail.value!r}, {request.order})"
         )
+
+    def _repr_html_(self) -> str:
+        request, shard = self.request, self.request.shard
+        facts = [
+            ("rows", f"{self.num_rows:,} of {self.inventory.num_rows:,}"),
+            ("row groups", f"{np.count_nonzero(self.rows):,} of {self.inventory.num_row_groups:,}"),
+            ("columns", ", ".join(request.columns)),
+            ("shard", f"{shard.index:,} of {shard.count:,}"),
+            ("epochs", "endless" if request.epochs is None else f"{request.epochs:,}"),
+            ("tail", request.tail.value),
+            *((name.replace("_", " "), value) for name, value in request.order.as_dict().items()),
+        ]
+        return html_table(type(self).__name__, [], facts, count=len(facts))
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """Batches of an epoch, the same on every rank.

@@ -1,0 +1,81 @@
+"""Pythons are found where they run, and one that was asked for and is not there is an error that names it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pythons.interpreters import MissingPythonError, found, named, promised
+
+MINOR = f"3.{sys.version_info[1]}"
+
+
+def program(folder: Path, text: str) -> Path:
+    """A program that calls itself this Python."""
+    folder.mkdir(parents=True)
+    path = folder / f"python{MINOR}"
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def runs(folder: Path) -> Path:
+    return program(folder, f"exec '{sys.executable}' \"$@\"")
+
+
+def test_one_that_does_not_run_is_passed_over(tmp_path: Path) -> None:
+    program(tmp_path / "shims", "echo 'this version is not set' >&2; exit 127")
+    folders = [tmp_path / "nowhere", tmp_path / "shims", runs(tmp_path / "b").parent]
+    there = found([MINOR], os.pathsep.join(map(str, folders)), tmp_path / "none")[MINOR]
+    assert there is not None
+    assert there.path == tmp_path / "b" / f"python{MINOR}"
+    assert there.version == sys.version_info[:3]
+    assert there.minor == MINOR
+
+
+def test_one_that_says_another_version_than_its_name_is_passed_over(tmp_path: Path) -> None:
+    program(tmp_path / "bin", "echo 3 4 10 cpython")
+    assert found([MINOR], str(tmp_path / "bin"), tmp_path / "none") == {MINOR: None}
+
+
+def test_those_of_pyenv_are_found_though_they_are_not_on_path(tmp_path: Path) -> None:
+    mine = runs(tmp_path / "versions" / "1.2.3" / "bin")
+    there = found([MINOR, "3.99"], str(tmp_path / "empty"), tmp_path / "versions")
+    assert there["3.99"] is None
+    seen = there[MINOR]
+    assert seen is not None
+    assert seen.path == mine
+
+
+def test_one_is_named_by_its_path_or_its_version() -> None:
+    (by_path,) = named([sys.executable])
+    (by_version,) = named([MINOR])
+    assert by_path.version[:2] == by_version.version[:2] == sys.version_info[:2]
+
+
+def test_one_that_is_named_and_missing_is_an_error() -> None:
+    with pytest.raises(MissingPythonError, match=r"no Python 3\.99 on PATH or among pyenv's versions"):
+        named([sys.executable, "3.99"])
+    with pytest.raises(MissingPythonError, match="no Python /no/where/python3"):
+        named(["/no/where/python3"])
+
+
+def test_the_verb_fails_where_a_python_is_named_that_is_missing(repository: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.pythons", "/no/where/python3.13"],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("pythons: there is no Python /no/where/python3.13 ")
+
+
+def test_the_oldest_that_is_promised_is_the_oldest_that_can_install(repository: Path) -> None:
+    text = (repository / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'requires-python = ">={promised(text)[0]}"' in text

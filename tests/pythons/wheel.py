@@ -1,0 +1,22 @@
+"""The wheel of this tree, as `pip wheel` builds it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["build_wheel"]
+
+
+def build_wheel(tree: Path, folder: Path) -> Path:
+    """Build the wheel of a tree into a folder, with the hatchling that is installed: nothing is downloaded.
+
+    Raises:
+        subprocess.CalledProcessError: The tree cannot be built; pip's words are in `output`.
+    """
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet", "--no-deps"]
+    command = [*pip, "--no-build-isolation", "--wheel-dir", str(folder), str(tree)]
+    subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True)
+    (wheel,) = folder.glob("petastore-*.whl")
+    return wheel

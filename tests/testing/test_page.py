@@ -1,0 +1,41 @@
+"""The page about laws is right: its codec keeps them, and the mistake that it names breaks one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LEFT_OUT = ".astype(bool)"
+
+
+@pytest.fixture
+def program(repository: Path) -> str:
+    """What the page says to save as `test_bits.py`."""
+    page = (repository / "docs" / "how-to" / "test-a-codec-of-your-own.md").read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0]
+
+
+def run(text: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Write the golden file, as the page says, and run the laws."""
+    path = folder / "test_bits.py"
+    path.write_text(text, encoding="utf-8")
+    subprocess.run([sys.executable, path], cwd=folder, check=True)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, path]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_codec_of_the_page_keeps_the_laws(program: str, tmp_path: Path) -> None:
+    ran = run(program, tmp_path)
+    assert ran.returncode == 0, ran.stdout
+    assert (tmp_path / "golden" / "mask.arrow").exists()
+
+
+def test_the_mistake_that_the_page_names_breaks_the_law_that_it_names(program: str, tmp_path: Path) -> None:
+    assert program.count(LEFT_OUT) == 1
+    ran = run(program.replace(LEFT_OUT, ""), tmp_path, "-k", "test_a_value_comes_back")
+    assert ran.returncode == 1
+    assert "FAILED test_bits.py::TestBitsCodec::test_a_value_comes_back" in ran.stdout
