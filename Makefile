@@ -106,6 +106,10 @@ format: $(ALL) ## rewrite the files as check wants them
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --fix --quiet .
 
+.PHONY: notebooks
+notebooks: $(ALL) ## run the notebooks of examples/, and keep in them what they show
+	@$(BIN)/python -m tests.examples.notebooks
+
 .PHONY: docs
 docs: $(ALL) ## serve the site at http://127.0.0.1:8000 and rebuild it on every change
 	@$(BIN)/mkdocs serve
