@@ -20,6 +20,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS = re.compile(r"<!-- needs: (?P<names>[a-z, ]+) -->")
 LEAVES = re.compile(r"<!-- leaves running: (?P<reason>[^>]+) -->")
 FENCE = re.compile(r"^```+(?P<language>[\w{.-]*)", re.MULTILINE)
+MOST_COLUMNS = 85
+"""Of code on a page: so much is seen of a line at 1366 pixels, between both columns of links."""
+
 # What a block that is not run may call itself; anything else would be a Python block under another name.
 NOT_RUN = {"", "bash", "console", "json", "sh", "text", "toml", "yaml"}
 
@@ -61,6 +64,12 @@ def test_the_python_blocks_of_a_page_run(page: Path, tmp_path: Path, monkeypatch
 def test_a_block_is_python_and_run_or_says_that_it_is_something_else(page: Path) -> None:
     closed = re.sub(r"^(```+)(\w+)\n.*?^\1$", r"\1\2", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     assert {match["language"] for match in FENCE.finditer(closed)} <= NOT_RUN | {"python"}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=_name)
+def test_code_on_a_page_is_seen_without_scrolling(page: Path) -> None:
+    blocks = re.findall(r"^ *```+\w*\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert [line for block in blocks for line in block.splitlines() if len(line) > MOST_COLUMNS] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

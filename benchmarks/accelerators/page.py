@@ -64,10 +64,13 @@ The settings are ordinary configurations of DLIO, with the loader as a plug-in; 
 accelerators`:
 
 ```text
-PYTHONPATH=. DFTRACER_ENABLE=0 .neighbours/bin/dlio_benchmark --config-dir=$PWD/benchmarks/accelerators/configs \\
-    workload=pictures workload.dataset.data_folder=$PWD/.bench/accelerators/pictures-6400 \\
-    workload.dataset.num_files_train=6400 ++workload.reader.data_loader_sampler=iterative \\
-    ++workload.reader.data_loader_classname=benchmarks.accelerators.loaders.PetastoreLoader
+loader=benchmarks.accelerators.loaders.PetastoreLoader
+PYTHONPATH=. DFTRACER_ENABLE=0 .neighbours/bin/dlio_benchmark \\
+    --config-dir=$PWD/benchmarks/accelerators/configs workload=pictures \\
+    workload.dataset.data_folder=$PWD/.bench/accelerators/pictures-6400 \\
+    workload.dataset.num_files_train=6400 \\
+    ++workload.reader.data_loader_sampler=iterative \\
+    ++workload.reader.data_loader_classname=$loader
 ```
 """
 
