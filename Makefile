@@ -186,6 +186,8 @@ $(ALL): $(BARE) pyproject.toml constraints.txt $(wildcard tests/servers/azurite/
 	@$(INSTALL) --editable '.[all]' --group dev
 	@$(BIN)/python -m tests.servers.install_azurite
 	@$(BIN)/python -m tests.servers.install_hadoop
+	@# On nobody's path: its own examples run in the tests, through the switch.
+	@$(call PIP_OF,$(VENV)) install -qq --no-deps --upgrade --target $(VENV)/petastorm petastorm==0.13.1
 	@touch $(ENOUGH_FOR_DEMO) $@
 
 # dlio-benchmark asks for a library that only NVIDIA's index has. What it needs of the rest is beside it, or in the group.

@@ -171,7 +171,10 @@ def _pictures(raw: str, target: str, rows: int) -> Callable[[], None]:
     def images() -> Iterator[dict[str, Any]]:
         return ({"image": pictures()[number % _POOL]} for number in range(rows))
 
-    return lambda: write_dataset(target, schema, images()) and None
+    def write() -> None:
+        write_dataset(target, schema, images())
+
+    return write
 
 
 def _encoder(raw: str, target: str, rows: int) -> Callable[[], None]:

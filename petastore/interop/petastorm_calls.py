@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -150,15 +149,22 @@ def make_petastorm_dataset(reader: Any) -> Any:
         MissingExtraError: TensorFlow is not installed.
     """
     from petastore.adapters.tensorflow import with_signed_integers
-    from petastore.adapters.tensorflow.dataset import dataset_of_fields
-    from petastore.adapters.tensorflow.petastorm import as_named_tuples, as_v1_dataset, fields_with_tensors
+    from petastore.adapters.tensorflow.dataset import TfForm, dataset_of_fields
+    from petastore.adapters.tensorflow.petastorm import (
+        as_named_tuples,
+        as_v1_dataset,
+        as_windows,
+        fields_with_tensors,
+    )
 
     fields = reader.schema if reader.ngram is not None else fields_with_tensors(reader.schema)
     rows = reader.rows_per_batch if reader.batched_output else None
-    lists = {field.name: "dense" for field in fields if rows is not None and _is_list_of_numbers(field)}
+    lists: dict[str, TfForm] = {
+        field.name: "dense" for field in fields if rows is not None and _is_list_of_numbers(field)
+    }
     dataset = with_signed_integers(dataset_of_fields(reader, fields, rows, ragged=lists))
     if reader.ngram is not None and not reader.batched_output:
-        return as_v1_dataset(dataset.map(functools.partial(_as_window, reader.ngram, reader.row_schema)))
+        return as_v1_dataset(as_windows(dataset, reader.ngram, reader.row_schema))
     return as_v1_dataset(as_named_tuples(dataset, reader.schema.name if reader.schema.name.isidentifier() else "Row"))
 
 
@@ -196,24 +202,3 @@ def tf_tensors(
         )
     dataset = make_petastorm_dataset(reader)
     return tensors_of_next(dataset.shuffle(shuffling_queue_capacity) if shuffling_queue_capacity else dataset)
-
-
-def _as_window(ngram: Any, schema: Unischema, columns: dict[str, Any]) -> dict[int, Any]:
-    """Offset to named tuple, for the offsets of which something is asked."""
-    window = {}
-    for offset in ngram.fields:
-        at_offset = ngram.get_schema_at_timestep(schema, offset)
-        values = [
-            _tensor(columns[name][ngram.offsets_of(name).index(offset)], field.shape)
-            for name, field in at_offset.fields.items()
-        ]
-        if values:
-            window[offset] = at_offset.row_type(*values)
-    return window
-
-
-def _tensor(value: Any, shape: tuple[int | None, ...]) -> Any:
-    """A row's value out of a window, as a tensor: in ragged windows it is ragged where two dimensions are free."""
-    import tensorflow as tf
-
-    return tf.ensure_shape(value.to_tensor() if isinstance(value, tf.RaggedTensor) else value, shape)

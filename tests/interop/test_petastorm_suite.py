@@ -206,4 +206,6 @@ def test_a_test_that_is_listed_twice_is_refused() -> None:
 
 
 def test_each_substitution_says_what_is_no_longer_there() -> None:
-    assert all(re.compile(one.before) and len(one.because) > 10 for one in SUBSTITUTIONS)
+    for one in SUBSTITUTIONS:
+        re.compile(one.before)
+        assert len(one.because) > 10

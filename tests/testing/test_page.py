@@ -24,7 +24,7 @@ def run(text: str, folder: Path, *options: str) -> subprocess.CompletedProcess[s
     path = folder / "test_bits.py"
     path.write_text(text, encoding="utf-8")
     subprocess.run([sys.executable, path], cwd=folder, check=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, path]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(path)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 

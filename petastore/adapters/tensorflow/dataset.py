@@ -25,7 +25,7 @@ from petastore.readers.assembly.assemble import VALID_COLUMN
 from petastore.readers.reader import Reader
 from petastore.schema.field import UnischemaField
 
-__all__ = ["dataset_of_fields", "make_tf_dataset"]
+__all__ = ["TfForm", "dataset_of_fields", "make_tf_dataset"]
 
 TfRaggedWord: TypeAlias = Literal["ragged", "dense", "padded"]
 """What becomes of shapes with None, in a word; see `make_tf_dataset`."""

@@ -10,10 +10,19 @@ import numpy as np
 import tensorflow as tf
 
 from petastore.errors import RequestError
+from petastore.plan.windows.ngram import NGram
 from petastore.schema.field import UnischemaField
 from petastore.schema.row import row_type
+from petastore.schema.unischema import Unischema
 
-__all__ = ["as_named_tuples", "as_v1_dataset", "fields_with_tensors", "tensors_of_next", "with_signed_integers"]
+__all__ = [
+    "as_named_tuples",
+    "as_v1_dataset",
+    "as_windows",
+    "fields_with_tensors",
+    "tensors_of_next",
+    "with_signed_integers",
+]
 
 
 def tensors_of_next(dataset: Any) -> Any:
@@ -50,6 +59,33 @@ def as_named_tuples(dataset: Any, name: str) -> Any:
     names = tuple(dataset.element_spec)
     row = row_type(name, names)
     return dataset.map(lambda columns: row(*(columns[name] for name in names)))
+
+
+def as_windows(dataset: Any, ngram: NGram, rows: Unischema) -> Any:
+    """The dataset of windows with dicts in place of those of stacked columns: offset to named tuple of a row.
+
+    Args:
+        dataset: Of columns; each has an axis of the offsets at which it is asked for.
+        ngram: What a window is.
+        rows: What rows are, all fields of all offsets.
+    """
+    at_offsets = {offset: ngram.get_schema_at_timestep(rows, offset) for offset in ngram.fields}
+
+    def window(columns: dict[str, Any]) -> dict[int, Any]:
+        return {
+            offset: fields.row_type(
+                *(_in_shape(columns[field.name][ngram.offsets_of(field.name).index(offset)], field) for field in fields)
+            )
+            for offset, fields in at_offsets.items()
+            if len(fields)
+        }
+
+    return dataset.map(window)
+
+
+def _in_shape(value: Any, field: UnischemaField) -> Any:
+    """A row's value as a tensor; in ragged windows it is ragged where two dimensions are free."""
+    return tf.ensure_shape(value.to_tensor() if isinstance(value, tf.RaggedTensor) else value, field.shape)
 
 
 def with_signed_integers(dataset: Any) -> Any:

@@ -31,7 +31,7 @@ __all__ = ["PetastoreSource"]
 _MOST_PARTITIONS = 2000
 
 
-class PetastoreSource(DataSource):
+class PetastoreSource(DataSource):  # type: ignore[misc]
     """The format `petastore`."""
 
     @classmethod
@@ -80,7 +80,7 @@ def _inferred(schema: Any) -> Unischema:
     return Unischema("inferred", [field_from_arrow(field) for field in to_arrow_schema(schema)])
 
 
-class _Reader(DataSourceReader):
+class _Reader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, groups: DecodedRowGroups) -> None:
         self._groups = groups
         self._plain = plain_schema(groups.schema)
@@ -97,12 +97,12 @@ class _Reader(DataSourceReader):
                 yield plain_batch(columns, self._plain)
 
 
-class _Written(WriterCommitMessage):
+class _Written(WriterCommitMessage):  # type: ignore[misc]
     def __init__(self, part: Part) -> None:
         self.part = part
 
 
-class _Writer(DataSourceArrowWriter):
+class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
     def __init__(self, job: WriteJob) -> None:
         self._job = job
 
