@@ -43,6 +43,7 @@ ABOUT = {
     "petastore.adapters.tensorflow": "tensorflow",
     "petastore.adapters.torch": "torch",
     "petastore.cli": "typer",
+    "petastore.spark.source.data_source": "pyspark",
 }
 FRONT = {
     "Dataset",

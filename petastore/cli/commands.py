@@ -14,7 +14,7 @@ from petastore.cli import cache
 from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
 from petastore.cli.copy import copy
 from petastore.cli.generate_metadata import generate_metadata
-from petastore.cli.head import head
+from petastore.cli.head.command import head
 from petastore.cli.inspect import dataset_facts
 from petastore.cli.measure import throughput
 from petastore.cli.migrate import export, migrate

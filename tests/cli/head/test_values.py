@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from petastore.cli.values import as_json, in_words
+from petastore.cli.head.values import as_json, in_words
 
 NAMES = np.array(["a b", None, "c\x1b[1m"], object)
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from petastore import Unischema, UnischemaField, open_dataset, write_dataset
 from petastore.cli.commands import app
-from petastore.cli.first_rows import first_rows
+from petastore.cli.head.first_rows import first_rows
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from tests.cli.terminals import on_a_terminal
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore import Dataset, Unischema, UnischemaField, make_reader, open_dataset, write_dataset
-from petastore.cli.first_rows import first_rows
+from petastore.cli.head.first_rows import first_rows
 from petastore.codecs import NdarrayCodec
 from petastore.errors import DecodeError, PetastoreError, RequestError
 

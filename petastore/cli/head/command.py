@@ -17,7 +17,7 @@ from petastore.cli.printable import printable
 from petastore.cli.render import counted
 
 if TYPE_CHECKING:
-    from petastore.cli.saved_images import SavedImages
+    from petastore.cli.head.saved_images import SavedImages
     from petastore.dataset import Dataset
     from petastore.schema import UnischemaField
 
@@ -43,9 +43,9 @@ def head(
     Little more is read than these rows of these columns.
     """
     with errors_in_one_line(debug=debug):
-        from petastore.cli.first_rows import first_rows
-        from petastore.cli.render_rows import render_rows
-        from petastore.cli.saved_images import SavedImages
+        from petastore.cli.head.first_rows import first_rows
+        from petastore.cli.head.render_rows import render_rows
+        from petastore.cli.head.saved_images import SavedImages
         from petastore.dataset import open_dataset
 
         dataset = open_dataset(url, storage_options=json_options(storage_options))
@@ -85,8 +85,8 @@ def rows_as_json(
         saved: Where images were saved, which then is said of each; None is nowhere.
         images: Whether images are told by dtype and shape, or are arrays like all others.
     """
-    from petastore.cli.pictures import holds_images
-    from petastore.cli.values import as_json
+    from petastore.cli.head.pictures import holds_images
+    from petastore.cli.head.values import as_json
 
     told = {field.name for field in fields if images and holds_images(field)}
     for number, row in enumerate(rows):

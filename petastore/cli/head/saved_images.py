@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from petastore.cli.pictures import holds_images, pixels_of, png
+from petastore.cli.head.pictures import holds_images, pixels_of, png
 from petastore.cli.render import counted
 from petastore.errors import RequestError
 from petastore.schema.field import UnischemaField

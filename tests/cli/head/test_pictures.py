@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from petastore import UnischemaField
-from petastore.cli.pictures import holds_images, pixels_of, png, thumbnail
+from petastore.cli.head.pictures import holds_images, pixels_of, png, thumbnail
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 
 RED, GREEN, BLUE, WHITE = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255)

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from petastore import UnischemaField
-from petastore.cli.render_rows import render_rows, shows_pictures
+from petastore.cli.head.render_rows import render_rows, shows_pictures
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 
 FIELDS = (

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from petastore.cli.pictures import holds_images, pixels_of, thumbnail
+from petastore.cli.head.pictures import holds_images, pixels_of, thumbnail
+from petastore.cli.head.values import in_words, shape_in_words
 from petastore.cli.printable import printable
-from petastore.cli.values import in_words, shape_in_words
 from petastore.schema.field import UnischemaField
 
 __all__ = ["render_rows", "shows_pictures"]
