@@ -1,1 +1,1 @@
-"""`petastore head`: the first rows of a dataset, on the terminal, as JSON and as files of images."""
+"""The first rows of a dataset: read, put in words, drawn, saved, and written as JSON."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from petastore.dataset import Dataset
     from petastore.schema import UnischemaField
 
-__all__ = ["head", "rows_as_json"]
+__all__ = ["head"]
 
 
 def head(
@@ -44,6 +43,7 @@ def head(
     """
     with errors_in_one_line(debug=debug):
         from petastore.cli.head.first_rows import first_rows
+        from petastore.cli.head.json_rows import rows_as_json
         from petastore.cli.head.render_rows import render_rows
         from petastore.cli.head.saved_images import SavedImages
         from petastore.dataset import open_dataset
@@ -72,33 +72,6 @@ def _fields(dataset: Dataset, columns: Sequence[str] | None) -> tuple[UnischemaF
     if columns or not len(dataset.schema):
         return dataset.fields_of(columns or None)
     return tuple(dataset.schema)
-
-
-def rows_as_json(
-    fields: Sequence[UnischemaField], rows: Iterable[Mapping[str, Any]], saved: SavedImages | None, *, images: bool
-) -> Iterator[dict[str, Any]]:
-    """Rows as JSON.
-
-    Args:
-        fields: What a row has.
-        rows: Field name to value; None where it is missing.
-        saved: Where images were saved, which then is said of each; None is nowhere.
-        images: Whether images are told by dtype and shape, or are arrays like all others.
-    """
-    from petastore.cli.head.pictures import holds_images
-    from petastore.cli.head.values import as_json
-
-    told = {field.name for field in fields if images and holds_images(field)}
-    for number, row in enumerate(rows):
-        line: dict[str, Any] = {}
-        for name, value in row.items():
-            if name in told and isinstance(value, np.ndarray):
-                line[name] = {"dtype": str(value.dtype), "shape": list(value.shape)}
-                if saved is not None and (number, name) in saved.files:
-                    line[name]["file"] = str(saved.files[number, name])
-            else:
-                line[name] = as_json(value)
-        yield line
 
 
 def _closing_line(dataset: Dataset, fields: Sequence[UnischemaField], shown: int, saved: SavedImages | None) -> str:
