@@ -100,9 +100,5 @@ def test_tasks_that_are_killed_and_tried_again_give_each_row_once(hostile: Any) 
     assert hostile["killed_and_tried_again"] == {"whole": True, "left": []}
 
 
-def test_tasks_that_are_run_twice_give_each_row_once(hostile: Any) -> None:
-    assert hostile["run_twice"] == {"whole": True, "was run twice": True}
-
-
 def test_a_task_that_is_lost_for_good_fails_the_job_and_leaves_nothing(hostile: Any) -> None:
     assert hostile["lost_for_good"] == {"refused": True, "left": []}

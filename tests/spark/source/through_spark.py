@@ -5,12 +5,10 @@ Run by `test_through_spark.py`: `python -m tests.spark.source.through_spark KIND
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,18 +133,12 @@ class Steps:
 
 
 class Hostile(Steps):
-    """Tasks that die, are tried again, or are run twice at once; every row is there once."""
+    """Tasks that die and are tried again; every row is there once."""
 
     def killed_and_tried_again(self) -> dict[str, Any]:
         """The worker that makes rows is killed in the middle of each task's first attempt."""
         url = self.write(self.through(dies_at_first), "killed")
         return {"whole": is_whole(url), "left": left_at(url)}
-
-    def run_twice(self) -> dict[str, Any]:
-        """A task that does not end until another attempt of it has: Spark runs a second one beside it."""
-        flag = self.folder / "the second attempt ended"
-        url = self.write(self.through(functools.partial(waits_for_another, str(flag))), "twice")
-        return {"whole": is_whole(url), "was run twice": flag.exists()}
 
     def lost_for_good(self) -> dict[str, Any]:
         problem = problem_of(lambda: self.write(self.through(always_dies), "lost"))
@@ -183,27 +175,12 @@ def always_dies(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def waits_for_another(flag: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    partition, number = attempt()
-    yield from batches
-    if partition != 1:
-        return
-    if number > 0:
-        Path(flag).touch()
-    while not Path(flag).exists():
-        time.sleep(0.05)
-
-
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])
     if kind == "hostile":
-        speculation = {
-            "spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.multiplier": "1.1",
-            "spark.speculation.quantile": "0.3", "spark.task.maxFailures": "3",
-        }  # fmt: skip
-        session = local_session(master="local-cluster[2,1,1024]", **speculation)
+        session = local_session(master="local-cluster[2,1,1024]", **{"spark.task.maxFailures": "3"})
         hostile = Hostile(session, folder)
-        steps: Any = (hostile.killed_and_tried_again, hostile.run_twice, hostile.lost_for_good)
+        steps: Any = (hostile.killed_and_tried_again, hostile.lost_for_good)
     else:
         session = session_of("connect-without-java" if kind == "connect" else kind)
         own = Steps(session, folder)
