@@ -79,10 +79,44 @@ def test_links_of_pages_outside_the_site_lead_somewhere(page: str) -> None:
     assert [target for target in targets if "://" not in target and not (ROOT / target).exists()] == []
 
 
-def test_the_readme_begins_with_code_that_runs() -> None:
+def test_the_readme_begins_with_what_to_type_a_picture_and_a_comparison() -> None:
     first_screen = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:40])
-    assert "```python" in first_screen
-    assert "docs/images/" in first_screen
+    table = "| petastore | Petastorm | LitData | Mosaic Streaming | pyarrow |"
+    shown = ["pip install", "```python", "docs/images/", table]
+    assert sorted(shown, key=first_screen.index) == shown
+    (program,) = _blocks(ROOT / "README.md")
+    assert len([line for line in program.splitlines() if line]) <= 10
+    assert "write_dataset(" in program.partition("DataLoader(")[0]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_picture_can_be_read_on_a_telephone(page: str) -> None:
+    """Of 390 pixels a page leaves some 340 to a picture; 12 pixels is the smallest text that is read without effort."""
+    (path,) = re.findall(r"!\[[^]]+\]\(([^)]+\.svg)\)", (ROOT / page).read_text(encoding="utf-8"))
+    picture = ((ROOT / page).parent / path).read_text(encoding="utf-8")
+    width = float(re.findall(r'viewBox="0 0 (\d+) ', picture)[0])
+    assert min(float(size) for size in re.findall(r'font-size="(\d+)"', picture)) * 340 / width >= 12
+
+
+RATES = {"tabular, rows/s": "tabular", "JPEG images, rows/s": "images", "arrays of 8 KiB, rows/s": "tensors"}
+LIMITS = {"petastore": "petastore", "Petastorm": "Petastorm", "LitData": "LitData", "pyarrow": "limit"}
+
+
+def test_the_rates_of_the_readme_are_those_of_the_benchmarks() -> None:
+    """After `make bench` they are copied by hand: here is who reminds of it."""
+    rows = _table((ROOT / "README.md").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "explanation" / "benchmarks.md").read_text(encoding="utf-8")
+    for label, workload in RATES.items():
+        measured = _table(page.partition(f"\n## {workload}\n")[2].partition("\n## ")[0])
+        for name, shown in zip(rows[""], rows[label], strict=True):
+            rate = shown.removesuffix(" (1)")
+            assert rate == "–" or rate == measured[LIMITS[name]][0], (label, name)
+
+
+def _table(text: str) -> dict[str, list[str]]:
+    """The cells of the rows of the tables in a text, by the first cell."""
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
+    return {first.strip(): [cell.strip() for cell in cells] for first, *cells in rows}
 
 
 @pytest.mark.slow
