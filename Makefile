@@ -114,6 +114,10 @@ notebooks: $(ALL) ## run the notebooks of examples/, and keep in them what they 
 docs: $(ALL) ## serve the site at http://127.0.0.1:8000 and rebuild it on every change
 	@$(BIN)/mkdocs serve
 
+.PHONY: look
+look: $(ALL) ## pictures of the site and the README in a browser, wide and narrow, in .look (A='home readme' takes some)
+	@$(BIN)/python docs/look.py $(A)
+
 .PHONY: bench
 bench: $(ALL) ## all loaders side by side, an hour and more; writes the page (A='--workloads images' runs some)
 	@$(BIN)/python -m benchmarks.bench --publish $(A)

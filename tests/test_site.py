@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +106,25 @@ def test_the_link_to_the_repository_asks_it_for_nothing(repository: Path) -> Non
     """The theme's own has a component that asks GitHub for stars."""
     partial = (repository / "docs" / "theme" / "partials" / "source.html").read_text(encoding="utf-8")
     assert "data-md-component" not in partial.partition("-#}")[2]
+
+
+def test_looking_without_a_browser_says_how_to_get_one(repository: Path, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "docs/look.py"],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": str(tmp_path), "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "there is no Chromium on PATH" in ran.stderr
+    assert "apt install chromium" in ran.stderr
+
+
+def test_looking_at_a_page_that_there_is_not_names_those_that_there_are(repository: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "docs/look.py", "home", "nosuch"], cwd=repository, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 2
+    assert "there is no page nosuch; there are home, readme, " in ran.stderr
