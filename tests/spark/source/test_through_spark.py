@@ -86,19 +86,20 @@ def test_without_a_schema_columns_are_what_they_are(facts: Any) -> None:
     assert facts["inferred"] == {"id": ["int64", []], "track": ["float32", [None]], "name": ["str", []]}
 
 
-def test_what_cannot_be_is_refused_and_leaves_nothing(facts: Any) -> None:
+def test_what_cannot_be_is_refused_and_leaves_nothing_that_is_seen(facts: Any) -> None:
     refused = facts["refused"]
     assert "EncodeError" in refused["a value"]
     assert "column 'pose'" in refused["a value"]
     assert "it lacks ['pose']" in refused["a column"]
     assert "has no option 'rows'" in refused["an option"]
     assert "DatasetNotFoundError" in refused["nothing there"]
-    assert refused["left"] == []
+    assert refused["seen"] == []
+    assert refused["whole"]
 
 
 def test_tasks_that_are_killed_and_tried_again_give_each_row_once(hostile: Any) -> None:
     assert hostile["killed_and_tried_again"] == {"whole": True, "left": []}
 
 
-def test_a_task_that_is_lost_for_good_fails_the_job_and_leaves_nothing(hostile: Any) -> None:
-    assert hostile["lost_for_good"] == {"refused": True, "left": []}
+def test_a_task_that_is_lost_for_good_fails_the_job_and_leaves_nothing_that_is_seen(hostile: Any) -> None:
+    assert hostile["lost_for_good"] == {"refused": True, "seen": [], "whole": True}
