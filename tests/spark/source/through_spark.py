@@ -125,7 +125,7 @@ class Steps:
     def refused(self) -> dict[str, Any]:
         url = self.folder / "refused"
         bad = self.raw.selectExpr("id", "frame", "if(id = 1200, array(1f), pose) as pose", "label")
-        facts = {
+        facts: dict[str, Any] = {
             "a value": problem_of(lambda: self.write(bad, "refused")),
             "a column": problem_of(lambda: self.write(self.raw.drop("pose"), "refused")),
             "an option": problem_of(
