@@ -1,14 +1,15 @@
 """The core's tests on each Python of this machine, against the installed wheel: `python -m tests.pythons [PYTHON ...]`.
 
-One wheel is built and installed into an environment for each Python, with the core's dependencies, small extras and
-what tests need, at the releases that `constraints.txt` names. Tests run in a folder in which there is no `petastore`.
-Everything is kept in `.pythons`. Fails if a Python that is named is not there, or if a test fails on any.
+One wheel is built and installed into an environment for each Python, with small extras and what tests need, at the
+releases that `constraints.txt` names. Tests run in a folder in which there is no `petastore`; those that need more than
+is installed are skipped by its name. Everything is kept in `.pythons`. Fails if a Python that is named is not there, or
+if a test fails on any.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import collections
 import os
 import re
 import shutil
@@ -19,16 +20,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.pythons.interpreters import Interpreter, MissingPythonError, found, named, promised
-from tests.pythons.selection import optional_names, select
 from tests.pythons.wheel import build_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".pythons"
-EXTRAS = "image,deflate,cli"
+EXTRAS = "image,deflate,cli,plot,s3,obstore,gcs,azure"
 NOT_HERE = "not (spark or tf or server or slow)"
 
-_MISSING = "import importlib.util, json, sys; names = json.load(sys.stdin); \
-print(json.dumps([name for name in names if importlib.util.find_spec(name) is None]))"
+# About the repository, its pages and its tools rather than about what runs on a Python.
+OTHERS = (
+    *("benchmarks", "examples", "pythons", "spark", "readers/test_one_reader.py"),
+    *("test_conftest.py", "test_docs.py", "test_layout.py", "test_repository.py", "test_site.py", "test_typing.py"),
+    *("test_wheel.py", "testing/test_page.py"),
+)
+
 _WHERE = "import petastore, pathlib; print(pathlib.Path(petastore.__file__).parent)"
 
 
@@ -40,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     """Test on the Pythons that are named, or on all that are promised and found."""
     parser = argparse.ArgumentParser(prog="python -m tests.pythons", description="The core's tests on other Pythons.")
     parser.add_argument("pythons", nargs="*", help="versions, commands or paths; none means all that are found")
-    parser.add_argument("--only", action="append", type=Path, help="a folder or file of tests, relative to the clone")
+    parser.add_argument("--only", action="append", help="a folder or file of tests, relative to the clone")
     asked = parser.parse_args(arguments)
     try:
         pythons = named(asked.pythons) if asked.pythons else _found()
@@ -51,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     wheel = build_wheel(ROOT, KEPT / "wheel")
     print(f"pythons: {wheel.name}, {wheel.stat().st_size:,} bytes", flush=True)
     _copy_tests(KEPT / "tree")
-    failed = [python for python in pythons if not _passes(python, wheel, asked.only or [Path()])]
+    failed = [python for python in pythons if not _passes(python, wheel, asked.only)]
     if failed:
         print(f"pythons: failed on {', '.join(python.minor for python in failed)}", file=sys.stderr)
         return 1
@@ -76,21 +81,20 @@ def _copy_tests(folder: Path) -> None:
     shutil.copy(ROOT / "pyproject.toml", folder)
 
 
-def _passes(python: Interpreter, wheel: Path, only: Sequence[Path]) -> bool:
+def _passes(python: Interpreter, wheel: Path, only: Sequence[str] | None) -> bool:
     print(f"pythons: {python}", flush=True)
     began = time.monotonic()
     try:
         program = _environment(python, wheel)
-        absent = json.loads(_run([program, "-c", _MISSING], said=json.dumps(sorted(optional_names(ROOT)))))
-        selection = select(ROOT, absent)
-        files = [file for file in selection.run if any(file.is_relative_to(place) for place in only)]
-        summary = _test(program, files)
+        said = _test(program, only)
     except FailedError as problem:
         print(f"{problem}\npythons: {python.minor} failed", file=sys.stderr, flush=True)
         return False
-    others = ", ".join(f"{name} ({count})" for name, count in selection.left_out.items())
-    print(f"  {len(files):,} files: {summary}; {time.monotonic() - began:,.0f} s with what is installed")
-    print(f"  left out are files that need {others}", flush=True)
+    needed: collections.Counter[str] = collections.Counter()
+    for count, name in re.findall(r"^SKIPPED \[(\d+)\] .*: needs (\w+)$", said, re.MULTILINE):
+        needed[name] += int(count)
+    print(f"  {said.strip().splitlines()[-1].strip('= ')}; {time.monotonic() - began:,.0f} s with what is installed")
+    print(f"  skipped are tests and files that need {', '.join(sorted(needed)) or 'nothing'}", flush=True)
     return True
 
 
@@ -108,21 +112,20 @@ def _environment(python: Interpreter, wheel: Path) -> Path:
     return program
 
 
-def _test(program: Path, selected: Sequence[Path]) -> str:
-    """Run tests, and the examples of installed modules; answers pytest's last line."""
+def _test(program: Path, only: Sequence[str] | None) -> str:
+    """Run tests, and the examples of the installed modules; answers what pytest prints."""
     tree = KEPT / "tree"
     package = Path(_run([program, "-c", _WHERE], folder=tree).strip())
     if not package.is_relative_to(program.parents[1]):
         raise FailedError(f"petastore is imported from {package}, not from the wheel")
-    files = [path if path.parts[0] == "tests" else package.parent / path for path in selected]
-    workers = ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
-    pytest = [str(program), "-m", "pytest", "-q", "--no-header", "-m", NOT_HERE, *workers]
-    said = _run([*pytest, *map(str, files)], folder=tree)
-    return re.sub(r"^=+ | =+$", "", said.strip().splitlines()[-1])
+    pytest = [str(program), "-m", "pytest", "-q", "--no-header", "-rs", "-p", "tests.pythons.missing", "-m", NOT_HERE]
+    pytest += ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
+    pytest += [f"--ignore=tests/{name}" for name in OTHERS]
+    return _run([*pytest, *(only or ["tests", str(package)])], folder=tree)
 
 
-def _run(command: Sequence[str | Path], folder: Path = ROOT, said: str | None = None) -> str:
-    """What a command prints; `PYTHONPATH` would lead it back to the tree."""
+def _run(command: Sequence[str | Path], folder: Path = ROOT) -> str:
+    """What a command prints; `PYTHONPATH` would lead it back to the clone."""
     fixtures = ROOT.parent / "shared" / "fixtures" / "parquet-testing"
     environment = {"PETASTORE_PARQUET_TESTING": str(fixtures), **os.environ}
     environment.pop("PYTHONPATH", None)
@@ -130,7 +133,7 @@ def _run(command: Sequence[str | Path], folder: Path = ROOT, said: str | None = 
         command,
         cwd=folder,
         env=environment,
-        input=said or "",
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

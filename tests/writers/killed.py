@@ -6,6 +6,7 @@ import functools
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,8 @@ def in_children(*calls: Callable[[], None]) -> list[int]:
 def main(root: Path) -> None:
     """Write all datasets below `root`; print what did not end as it should."""
     encode_rows([{"id": 0}], SCHEMA)  # imports once what each child would import
+    # Arrow has threads by now. Python 3.12 and newer warn of that at every fork; the children write with what they have.
+    warnings.filterwarnings("ignore", ".* is multi-threaded, use of fork", DeprecationWarning)
     for mode in MODES:
         for point in POINTS:
             directory = root / mode / point

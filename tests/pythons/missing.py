@@ -1,0 +1,45 @@
+"""A plugin of pytest: what fails for want of a package that is not installed is skipped, and says which it needs.
+
+`-p tests.pythons.missing` is for environments that have the core and some extras. `make test` has all of them, and does
+without.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Generator
+from typing import Any, TypeAlias, TypeVar
+
+import pytest
+
+__all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
+
+_OfFiles: TypeAlias = Generator[None, pytest.CollectReport, pytest.CollectReport]
+_OfTests: TypeAlias = Generator[None, pytest.TestReport, pytest.TestReport]
+_Report = TypeVar("_Report", pytest.CollectReport, pytest.TestReport)
+
+# Python's words, and those of `petastore.errors.MissingExtraError`; also in what a program that a test ran has printed.
+_SAID = re.compile(r"(?:No module named|needs the package) '(\w+)")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> _OfFiles:
+    """Of a file or module that cannot be imported."""
+    return _without_what_is_missing((yield), collector)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> _OfTests:
+    """Of a test, its fixtures, or an example."""
+    return _without_what_is_missing((yield), item)
+
+
+def _without_what_is_missing(report: _Report, node: Any) -> _Report:
+    if report.failed:
+        named = dict.fromkeys(_SAID.findall(report.longreprtext))
+        missing = [name for name in named if importlib.util.find_spec(name) is None]
+        if missing:
+            report.outcome = "skipped"
+            report.longrepr = (str(node.path), 0, f"Skipped: needs {missing[-1]}")
+    return report
