@@ -117,7 +117,7 @@ def in_children(*calls: Callable[[], None]) -> list[int]:
 def main(root: Path) -> None:
     """Write all datasets below `root`; print what did not end as it should."""
     encode_rows([{"id": 0}], SCHEMA)  # imports once what each child would import
-    # Arrow has threads by now. Python 3.12 and newer warn of that at every fork; the children write with what they have.
+    # Arrow has threads by now, of which Python 3.12 and newer warn at every fork; the children need none of them.
     warnings.filterwarnings("ignore", ".* is multi-threaded, use of fork", DeprecationWarning)
     for mode in MODES:
         for point in POINTS:
