@@ -51,10 +51,10 @@ def test_those_of_pyenv_are_found_though_they_are_not_on_path(tmp_path: Path) ->
     assert seen.path == mine
 
 
-def test_one_is_named_by_its_path_or_its_version() -> None:
-    (by_path,) = named([sys.executable])
-    (by_version,) = named([MINOR])
-    assert by_path.version[:2] == by_version.version[:2] == sys.version_info[:2]
+def test_one_is_named_by_its_path_its_command_or_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = runs(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(mine.parent))
+    assert [python.path for python in named([str(mine), mine.name, MINOR])] == [mine] * 3
 
 
 def test_one_that_is_named_and_missing_is_an_error() -> None:
