@@ -8,6 +8,7 @@ the wheel's has no such module and would not start, and a full one prints a warn
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -204,14 +205,13 @@ def _launcher_home(java: JavaHome) -> Path:
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         cache.mkdir(parents=True, exist_ok=True)
-        return _written(
-            [cache / "petastore", cache / "petastore" / "java", cache / "petastore" / "java" / name], script
-        )
+        folders = [cache / "petastore", cache / "petastore" / "java", cache / "petastore" / "java" / name]
+        return _written(folders, script, Path(java.path))
     except (OSError, RuntimeError):  # RuntimeError: no home directory is known
-        return _written([Path(tempfile.mkdtemp(prefix="petastore-java-"))], script)
+        return _written([Path(tempfile.mkdtemp(prefix="petastore-java-"))], script, Path(java.path))
 
 
-def _written(folders: list[Path], script: str) -> Path:
+def _written(folders: list[Path], script: str, java: Path) -> Path:
     """The last of the folders, with the launcher in it; each must be ours, and nobody else's to change."""
     home = folders[-1]
     for folder in (*folders, home / "bin"):
@@ -227,4 +227,10 @@ def _written(folders: list[Path], script: str) -> Path:
             file.write(script)
         aside.chmod(0o700)
         aside.replace(executable)
+    # Hadoop's libhdfs looks for `lib/server/libjvm.so` in JAVA_HOME; without it no hdfs:// URL opens in this process.
+    library = home / "lib"
+    if not library.is_symlink() or library.readlink() != java / "lib":
+        library.unlink(missing_ok=True)
+        with contextlib.suppress(FileExistsError):
+            library.symlink_to(java / "lib")
     return home

@@ -101,6 +101,18 @@ def test_the_launcher_starts_the_slim_java_with_the_module_that_it_lacks(tmp_pat
     assert "WARNING" not in launched.stderr
 
 
+def test_hdfs_finds_java_where_spark_has_set_it(tmp_path: Path, cache: Path) -> None:
+    """Hadoop's libhdfs, which reads hdfs:// URLs in this process, loads it from below JAVA_HOME."""
+    environment = {"PATH": str(tmp_path)}
+    use_java(environment)
+    load = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).JNI_CreateJavaVM"
+    subprocess.run([sys.executable, "-c", load, f"{environment['JAVA_HOME']}/lib/server/libjvm.so"], check=True)
+    (Path(environment["JAVA_HOME"]) / "lib").unlink()
+    (Path(environment["JAVA_HOME"]) / "lib").symlink_to(tmp_path)
+    use_java(environment)
+    assert (Path(environment["JAVA_HOME"]) / "lib").resolve() == Path(WHEEL, "lib").resolve()
+
+
 def test_the_launcher_can_be_changed_by_its_owner_alone(tmp_path: Path, cache: Path) -> None:
     environment = {"PATH": str(tmp_path)}
     use_java(environment)
