@@ -203,7 +203,8 @@ class SparkDatasetConverter:
         """A `tf.data.Dataset` of batches, inside a `with` block, which ends its reader.
 
         Each batch is a named tuple of tensors, as Petastorm's converter gives: `batch.features` and
-        `batch["features"]` are both the column `features`.
+        `batch["features"]` are both the column `features`. The dataset is one of TensorFlow 1 as well, as Petastorm's
+        was (`make_one_shot_iterator`, `output_shapes`).
 
         Args:
             batch_size: Rows of a batch on this rank; None is 32.
@@ -229,10 +230,10 @@ class SparkDatasetConverter:
 
         def adapt(reader: Reader) -> Any:
             from petastore.adapters.tensorflow import make_tf_dataset
-            from petastore.adapters.tensorflow.petastorm import as_named_tuples
+            from petastore.adapters.tensorflow.petastorm import as_named_tuples, as_v1_dataset
 
             named = as_named_tuples(make_tf_dataset(reader, rows), "batch")
-            return named if prefetch is None else named.prefetch(prefetch)
+            return as_v1_dataset(named if prefetch is None else named.prefetch(prefetch))
 
         return self._reading(arguments, adapt)
 

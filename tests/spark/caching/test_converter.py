@@ -126,6 +126,19 @@ def test_a_dataset_gives_named_tuples_of_tensors(url: str) -> None:
         assert [tuple(xy.shape) for xy, _ in pairs.take(4)] == [(6, 2), (6, 2), (6, 2), (2, 2)]
 
 
+@pytest.mark.tf
+def test_a_dataset_is_one_of_tensorflow_1_as_well(url: str) -> None:
+    import tensorflow as tf
+
+    with tf.Graph().as_default(), make_spark_converter(url).make_tf_dataset(batch_size=6, num_epochs=1) as dataset:
+        assert dataset.output_shapes.xy.as_list() == [None, 2]
+        batch = dataset.make_one_shot_iterator().get_next()
+        with tf.compat.v1.Session() as session:
+            assert [session.run(batch).id.shape for _ in range(4)] == [(6,), (6,), (6,), (2,)]
+            with pytest.raises(tf.errors.OutOfRangeError):
+                session.run(batch)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
