@@ -63,6 +63,7 @@ def source(tmp_path: Path) -> Path:
         "__init__.py": "__version__ = '9.9.9'\nraise AssertionError('Petastorm itself is not imported')\n",
         "tests/__init__.py": "",
         "tests/conftest.py": CONFTEST,
+        "tests/test_shared.py": "def tested():\n    pass\n",
         "tests/shared.py": "def in_a_child():\n    import petastorm.unischema\n"
         "    return petastorm.unischema.Unischema.__module__\n",
         "tests/test_readers.py": OF_READERS,
@@ -184,16 +185,25 @@ def test_a_listed_test_whose_instances_pass_or_are_gone_is_outdated() -> None:
     listed = Differences({}, {("test_a", "test_one"): "inner", ("test_a", "test_two[2]"): "on purpose"})
     outcomes = [Outcome("test_one[1]", "failed", ""), Outcome("test_one[2]", "passed", "")]
     found = judged("test_a", outcomes, listed)
+    assert len(found.inner) == 1
     assert found.outdated == ("test_one[2] passes", "test_two[2] is not there")
     assert not judged("test_b", outcomes, listed).is_as_listed
     assert judged("test_a", outcomes[:1], listed, all_ran=False).is_as_listed
+
+
+def test_a_test_that_is_left_to_chance_may_pass_and_may_fail() -> None:
+    listed = Differences({}, {("test_a", "test_one"): "by chance"})
+    outcomes = [Outcome("test_one[1]", "failed", ""), Outcome("test_one[2]", "passed", "")]
+    found = judged("test_a", outcomes, listed)
+    assert found.is_as_listed
+    assert (found.passed, found.on_purpose) == (1, (outcomes[0],))
 
 
 def test_the_page_has_a_reason_for_each_test_and_lists_none_twice(repository: Path) -> None:
     text = (repository / differences.PAGE).read_text(encoding="utf-8")
     listed = differences.read(text)
     assert listed.modules
-    assert set(listed.tests.values()) == {"inner", "on purpose"}
+    assert set(listed.tests.values()) == {"inner", "on purpose", "by chance"}
     assert all(len(reason) > 10 for reason in listed.modules.values())
     # Whatever looks like a test stands in a row that was read.
     assert len(re.findall(r"`[a-z_]*::[^`]+`", text)) == len(listed.tests)

@@ -18,6 +18,7 @@ _KINDS: Final = {
     "Modules of inner parts": "module",
     "Tests of inner parts": "inner",
     "Different on purpose": "on purpose",
+    "Left to chance": "by chance",
 }
 _ROW: Final = re.compile(r"^\| (`[^|]+`) \| (.+?) \|$")
 
@@ -30,7 +31,7 @@ class Differences:
     """Modules that are not run, by their paths below `petastorm/`, and why."""
 
     tests: dict[tuple[str, str], str]
-    """Module and test, `("test_reader", "test_diagnostics")`, or one of its instances → `inner` or `on purpose`."""
+    """Module and test, or one of its instances → `inner`, `on purpose` or `by chance`."""
 
     def kind_of(self, module: str, test: str) -> str | None:
         """What an entry for a test, or for all instances of it, says; None where there is none."""

@@ -80,13 +80,8 @@ def run(module: str, folder: Path, environment: Mapping[str, str], *, only: str 
     report = folder / f"{stem}.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-rfE", "--tb=short", f"--rootdir={folder}", "-c", os.devnull]
     # Their conftest keeps what Spark wrote for one module for those that follow, as it does where Petastorm is tested.
-    command += [
-        "--cache-synthetic-dataset",
-        "-o",
-        f"cache_dir={folder / 'kept'}",
-        "--basetemp",
-        str(folder / "of" / stem),
-    ]
+    command += ["--cache-synthetic-dataset", f"--override-ini=cache_dir={folder / 'kept'}"]
+    command += [f"--basetemp={folder / 'of' / stem}"]
     command += [f"--timeout={_TEST_PATIENCE_S}", "--timeout-method=signal", f"--junitxml={report}"]
     command += [str(folder / "petastorm" / module), *(["-k", only] if only else [])]
     (folder / "of").mkdir(exist_ok=True)

@@ -31,6 +31,11 @@ class Substitution:
 SUBSTITUTIONS: Final = (
     Substitution(r"\bnp\.unicode_\b", "np.str_", "NumPy 2 has np.str_ alone"),
     Substitution(r"\bnp\.string_\b", "np.bytes_", "NumPy 2 has np.bytes_ alone"),
+    Substitution(
+        r"result = \[True\] \* len\(values\)$",
+        "result = __import__('numpy').ones(len(values), dtype=bool)",
+        "pandas 3 has no `&` of a list and a column",
+    ),
     Substitution(r"^import dill$", "from pyspark import cloudpickle as dill", "dill is not installed here"),
     Substitution(r"\bnp\.float\)", "float)", "NumPy 1.24 removed np.float"),
     Substitution(r"^import pytz$", "import datetime", "pandas 3 no longer brings pytz"),
