@@ -44,7 +44,7 @@ def configure_spark(spark_session_builder: Any, args: argparse.Namespace) -> Any
     for pair in args.spark_session_config or ():
         key, equals, value = pair.partition("=")
         if not key or not equals:
-            raise RequestError(f"--spark-session-config takes KEY=VALUE, but {pair!r} was given")
+            raise RequestError(f"--spark-session-config takes key=value pairs, but {pair!r} was given")
         spark_session_builder.config(key, value)
     if args.master:
         spark_session_builder.master(args.master)

@@ -38,7 +38,7 @@ def test_a_master_and_configurations_are_told() -> None:
 
 
 def test_what_is_no_pair_is_refused() -> None:
-    with pytest.raises(RequestError, match=r"takes KEY=VALUE, but 'a\.b'"):
+    with pytest.raises(RequestError, match=r"takes key=value pairs, but 'a\.b'"):
         told("--spark-session-config", "a.b")
 
 

@@ -67,7 +67,7 @@ def source(tmp_path: Path) -> Path:
         "tests/shared.py": "def in_a_child():\n    import petastorm.unischema\n"
         "    return petastorm.unischema.Unischema.__module__\n",
         "tests/test_readers.py": OF_READERS,
-        "workers_pool/tests/test_pools.py": "raise AssertionError\n",
+        "workers_pool/tests/test_pools.py": "def test_pool():\n    pass\n",
     }
     for name, text in files.items():
         path = tmp_path / "source" / "petastorm" / name
