@@ -93,7 +93,7 @@ def tensors(path: Path, columns: list[str] | None) -> dict[str, list[Any]]:
             if field.nullable and not field.dtype.hasobject and field.is_fixed
         }
         found: dict[str, list[Any]] = {name: [] for name in fields}
-        for batch in DataLoader(reader, batch_size=1000, nulls=masked):
+        for batch in DataLoader(reader, batch_size=1000, nulls=masked, ragged="list"):
             for name in fields:
                 there = batch[f"{name}_valid"].tolist() if name in masked else itertools.repeat(True)
                 assert isinstance(batch[name], torch.Tensor) == (

@@ -55,9 +55,10 @@ def test_what_is_listed_is_what_is_at_home() -> None:
 def test_a_name_that_is_not_at_home_says_what_to_use_instead_and_an_unknown_one_that_it_is_unknown() -> None:
     module = importlib.import_module("petastorm.fs_utils")
     with pytest.raises(
-        LegacyNameError, match=r"petastore has no petastorm.fs_utils.FilesystemResolver: .*open_location"
+        LegacyNameError,
+        match=r"petastore has no petastorm.fs_utils.normalize_dir_url: make_reader and open_dataset take URLs",
     ):
-        _ = module.FilesystemResolver
+        _ = module.normalize_dir_url
     with pytest.raises(AttributeError, match=r"module 'petastorm.fs_utils' has no attribute 'Nothing', here and in"):
         _ = module.Nothing
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from petastore.codecs.registry import codec_from_json
@@ -88,7 +89,7 @@ class WriteAsk:
         """Of what Spark hands over; names in any case.
 
         Raises:
-            RequestError: There is no path, or an option cannot be.
+            RequestError: There is no path, or a relative one, or an option cannot be.
             MetadataError: The schema is none.
         """
         given = _known(options, {"schema", "rows_per_row_group", "row_group_size_mb", "rows_per_file", "compression"})
@@ -119,11 +120,11 @@ class ReadAsk:
         """Of what Spark hands over; names in any case. `columns` are separated by commas.
 
         Raises:
-            RequestError: There is no path, or an option cannot be.
+            RequestError: There is no path, or a relative one, or an option cannot be.
 
         Example:
-            >>> ReadAsk.parse({"path": "frames", "Columns": "id, image_.*"})
-            ReadAsk(url='frames', columns=('id', 'image_.*'))
+            >>> ReadAsk.parse({"path": "/data/frames", "Columns": "id, image_.*"})
+            ReadAsk(url='/data/frames', columns=('id', 'image_.*'))
         """
         given = _known(options, {"columns"})
         columns = None
@@ -143,6 +144,11 @@ def _known(options: Mapping[str, str], names: set[str]) -> dict[str, str]:
         )
     if "path" not in given:
         raise RequestError("the data source petastore needs a path: save(url) or load(url)")
+    if "://" not in given["path"] and not Path(given["path"]).is_absolute():
+        raise RequestError(
+            f"{given['path']!r} is no URL and no absolute path, and the processes of Spark that open it have working "
+            "directories of their own; write Path(…).absolute()"
+        )
     return given
 
 

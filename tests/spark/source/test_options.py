@@ -29,7 +29,7 @@ def test_what_is_asked_comes_back() -> None:
 
 
 def test_what_is_not_asked_is_left_to_the_defaults() -> None:
-    ask = WriteAsk.parse({"path": "frames"})
+    ask = WriteAsk.parse({"path": "/frames"})
     assert (ask.schema, ask.layout.rows_per_row_group, ask.compression, ask.storage_options) == (
         None, None, "snappy", None,
     )  # fmt: skip
@@ -53,9 +53,10 @@ def test_what_cannot_be_is_refused_at_the_call(arguments: dict[str, Any], messag
     ("options", "message"),
     [
         ({}, "needs a path"),
-        ({"path": "a", "rows": "7"}, r"has no option 'rows'; it has 'compression', 'path'"),
-        ({"path": "a", "rows_per_row_group": "many"}, "rows_per_row_group='many' is no number"),
-        ({"path": "a", "storage_options": "[1]"}, "storage_options .* is a JSON object"),
+        ({"path": "frames"}, "'frames' is no URL and no absolute path"),
+        ({"path": "/a", "rows": "7"}, r"has no option 'rows'; it has 'compression', 'path'"),
+        ({"path": "/a", "rows_per_row_group": "many"}, "rows_per_row_group='many' is no number"),
+        ({"path": "/a", "storage_options": "[1]"}, "storage_options .* is a JSON object"),
     ],
 )
 def test_options_that_nobody_knows_are_refused(options: dict[str, str], message: str) -> None:
@@ -65,12 +66,12 @@ def test_options_that_nobody_knows_are_refused(options: dict[str, str], message:
 
 def test_a_schema_that_is_none_is_refused() -> None:
     with pytest.raises(MetadataError, match="the option schema"):
-        WriteAsk.parse({"path": "a", "schema": "{}"})
+        WriteAsk.parse({"path": "/a", "schema": "{}"})
 
 
 def test_secrets_are_not_shown() -> None:
-    ask = WriteAsk.parse({"path": "a", "storage_options": '{"secret": "hidden-word"}'})
+    ask = WriteAsk.parse({"path": "/a", "storage_options": '{"secret": "hidden-word"}'})
     assert "hidden-word" not in repr(ask)
     with pytest.raises(RequestError) as caught:
-        ReadAsk.parse({"path": "a", "storage_options": "hidden-word"})
+        ReadAsk.parse({"path": "/a", "storage_options": "hidden-word"})
     assert "hidden-word" not in str(caught.value)
