@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import os
 import queue
+import sys
 import threading
 import time
 import weakref
@@ -34,6 +35,12 @@ class Daemon(threading.Thread):
 
     def __init__(self, name: str, target: Callable[[], None] | None = None) -> None:
         super().__init__(name=name, target=target, daemon=True)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits until it has ended, but not once the interpreter is being taken down: no daemon runs any more then."""
+        # From Python 3.13 on nobody notes the end of one that was stopped so, and joining it would take for ever.
+        if not sys.is_finalizing():
+            super().join(timeout)
 
 
 def is_daemon_of_ours() -> bool:

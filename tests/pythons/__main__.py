@@ -34,6 +34,9 @@ OTHERS = (
     *("test_wheel.py", "testing/test_page.py"),
 )
 
+# Modules that load a framework which EXTRAS do not bring.
+NOT_INSTALLED = (*(f"adapters/{name}" for name in ("horovod", "jax", "keras", "tensorflow", "torch")), "spark")
+
 _WHERE = "import petastore, pathlib; print(pathlib.Path(petastore.__file__).parent)"
 
 
@@ -116,11 +119,13 @@ def _test(program: Path, only: Sequence[str] | None) -> str:
     """Run tests, and the examples of the installed modules; answers what pytest prints."""
     tree = KEPT / "tree"
     package = Path(_run([program, "-c", _WHERE], folder=tree).strip())
-    if not package.is_relative_to(program.parents[1]):
-        raise FailedError(f"petastore is imported from {package}, not from the wheel")
-    pytest = [str(program), "-m", "pytest", "-q", "--no-header", "-rs", "-p", "tests.pythons.missing", "-m", NOT_HERE]
+    pytest = [str(program), "-m", "pytest", "-q", "--no-header", "-rs", "-m", NOT_HERE, "-k", "not torch"]
+    # Or pytest would look for its settings in the clone, above both, and put the clone's petastore on the path.
+    pytest += ["-c", "pyproject.toml", "--rootdir", str(tree), "-p", "tests.pythons.installed"]
+    # Assertions in full, for the plugin reads in them what a program lacked.
+    pytest += ["-p", "tests.pythons.missing", "-o", "verbosity_assertions=2"]
     pytest += ["-n", "auto", "--maxprocesses", "4", "--dist", "loadfile"]
-    pytest += [f"--ignore=tests/{name}" for name in OTHERS]
+    pytest += [f"--ignore=tests/{name}" for name in OTHERS] + [f"--ignore={package / name}" for name in NOT_INSTALLED]
     return _run([*pytest, *(only or ["tests", str(package)])], folder=tree)
 
 
