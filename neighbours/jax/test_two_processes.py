@@ -89,7 +89,7 @@ def test_the_page_runs_in_one_process(tmp_path: Path, run: Run) -> None:
 def test_the_program_of_the_page_runs_on_two_processes(tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "how-to" / "train-with-jax.md").read_text(encoding="utf-8")
     written, program = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[:2]
-    writes = re.search(r"^schema = .*?^write_dataset.*?$", written, re.MULTILINE | re.DOTALL)
+    writes = re.search(r"^schema = .*?^write_dataset\(.*?^\)$", written, re.MULTILINE | re.DOTALL)
     assert writes
     path = tmp_path / "page.py"
     # The dataset is written beforehand, and nothing is trained before the processes know of each other.
