@@ -15,6 +15,7 @@ Such a pickle is for a process that this one starts, of the same interpreter, an
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dataclasses
 import dis
 import enum
@@ -39,6 +40,9 @@ _OF_THE_SKELETON = ("__module__", "__qualname__", "__slots__", "__orig_bases__")
 
 _MADE_AGAIN = ("__dict__", "__weakref__", "_abc_impl")
 """Attributes that each class makes for itself."""
+
+_COMPUTES_ANNOTATIONS = ("__annotate_func__", "__annotations_cache__")
+"""Where a class has its annotations from Python 3.14 on: a function gives them, and what it gives travels."""
 
 _OF_FUNCTIONS = ("__defaults__", "__kwdefaults__", "__dict__", "__doc__", "__module__", "__qualname__")
 
@@ -204,7 +208,7 @@ def _of_class(cls: type, made: dict[int, type]) -> tuple[Any, ...]:
     begins = {name: vars(cls)[name] for name in _OF_THE_SKELETON if name in vars(cls)}
     # `__qualname__` is in no class's own variables: the class statement takes it out of them.
     begins["__qualname__"] = cls.__qualname__
-    left_out = {*_OF_THE_SKELETON, *_MADE_AGAIN}
+    left_out = {*_OF_THE_SKELETON, *_MADE_AGAIN, *_COMPUTES_ANNOTATIONS}
     members: dict[str, dict[str, Any]] = {}
     if isinstance(cls, enum.EnumMeta):
         listed: Mapping[str, Any] = cls.__members__
@@ -217,6 +221,9 @@ def _of_class(cls: type, made: dict[int, type]) -> tuple[Any, ...]:
         for name, value in vars(cls).items()
         if name not in left_out and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
     }
+    if "__annotate_func__" in vars(cls):
+        with contextlib.suppress(NameError):  # of a name that there is for type checkers only
+            attributes["__annotations__"] = dict(cls.__annotations__)
     is_named = _at(cls) is cls and cls.__name__ == cls.__qualname__
     made_of = (made, id(cls), type(cls), cls.__name__, cls.__bases__, begins, is_named)
     return _make_class, made_of, (attributes, members), None, None, _fill_class

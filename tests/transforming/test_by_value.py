@@ -76,6 +76,15 @@ def test_only_what_code_names_as_a_global_variable_travels() -> None:
     assert set(made.__globals__) == {"__name__", "__package__", "__builtins__"}
 
 
+@pytest.mark.parametrize("head", ["", "from __future__ import annotations\n"])
+def test_a_class_has_its_annotations_there(head: str) -> None:
+    """Python 3.14 computes them when they are asked for, in a function that refers to the class."""
+    text = "class Thing:\n    number: int\n    other: 'Thing'\n\ndef func():\n    return Thing.__annotations__\n"
+    main: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(head + text, "program", "exec", dont_inherit=True), main)  # noqa: S102 - our own text
+    assert arrive(main["func"])() == {"number": "int" if head else int, "other": "'Thing'" if head else "Thing"}
+
+
 def test_annotations_do_not_travel() -> None:
     def annotated(row: int) -> int:
         return row
