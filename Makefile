@@ -9,7 +9,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
 # The first Python on PATH that is new enough; `make setup PYTHON=/path/to/python` overrides it. Looked for only when needed.
-PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python; do \
+PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14 python; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && command -v "$$name" && break; done)
 
 VENV := .venv
