@@ -9,10 +9,12 @@ from petastore.spark.rdd import dataset_as_dataframe, dataset_as_rdd
 from petastore.spark.rows import dict_to_spark_row, insert_explicit_nulls
 from petastore.spark.session import connect_session, local_session
 from petastore.spark.source import register_data_source, write_options
+from petastore.spark.training import LocalRows, run_on_dataframe
 from petastore.spark.writing.copy import copy_dataset
 from petastore.spark.writing.materialize import materialize_dataset
 
 __all__ = [
+    "LocalRows",
     "SparkDatasetConverter",
     "connect_session",
     "copy_dataset",
@@ -27,5 +29,6 @@ __all__ = [
     "register_data_source",
     "register_delete_dir_handler",
     "rows_to_dataframe",
+    "run_on_dataframe",
     "write_options",
 ]

@@ -11,14 +11,14 @@ import pyarrow as pa
 from petastore.codecs.vector import VectorCodec
 from petastore.errors import RequestError
 from petastore.schema import Unischema, UnischemaField
-from petastore.schema.arrow import storage_schema
+from petastore.schema.arrow import field_from_arrow, storage_schema
 from petastore.spark.columns import encode_batches
 from petastore.writers.encode import check_rows, encode_chunks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check_columns", "encode_dataframe", "rows_to_dataframe"]
+__all__ = ["check_columns", "encode_dataframe", "inferred_schema", "rows_to_dataframe"]
 
 # Kinds of field dtype, to the Spark types that hold such values.
 _WHOLE = ("tinyint", "smallint", "int", "bigint", "decimal", "boolean")
@@ -108,6 +108,20 @@ class _Encoder:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         named = (pa.RecordBatch.from_arrays(numbered.columns, self.names) for numbered in batches)
         yield from encode_batches(named, self.schema)
+
+
+def inferred_schema(spark_schema: Any) -> Unischema:
+    """The schema of a DataFrame's columns as they are.
+
+    Args:
+        spark_schema: Its `StructType`.
+
+    Raises:
+        SchemaError: A column is of a type that petastore does not store.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return Unischema("inferred", [field_from_arrow(field) for field in to_arrow_schema(spark_schema)])
 
 
 def check_columns(spark_schema: Any, schema: Unischema) -> None:

@@ -15,13 +15,11 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from petastore.dataset import open_dataset
 from petastore.errors import DatasetNotFoundError
 from petastore.schema import Unischema
-from petastore.schema.arrow import field_from_arrow
-from petastore.spark.dataframe import check_columns
+from petastore.spark.dataframe import check_columns, inferred_schema
 from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
 from petastore.spark.source.options import ReadAsk, WriteAsk
 from petastore.spark.source.write_job import Part, WriteJob
@@ -50,7 +48,7 @@ class PetastoreSource(DataSource):  # type: ignore[misc]
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         """What writes a DataFrame of this Spark schema."""
         ask = WriteAsk.parse(self.options)
-        ours = ask.schema or (None if overwrite else _schema_there(ask)) or _inferred(schema)
+        ours = ask.schema or (None if overwrite else _schema_there(ask)) or inferred_schema(schema)
         check_columns(schema, ours)
         return _Writer(
             WriteJob.begin(
@@ -74,10 +72,6 @@ def _schema_there(ask: WriteAsk) -> Unischema | None:
         return open_dataset(ask.url, storage_options=ask.storage_options).schema
     except DatasetNotFoundError:
         return None
-
-
-def _inferred(schema: Any) -> Unischema:
-    return Unischema("inferred", [field_from_arrow(field) for field in to_arrow_schema(schema)])
 
 
 class _Reader(DataSourceReader):  # type: ignore[misc]

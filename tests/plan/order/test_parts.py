@@ -1,0 +1,56 @@
+"""Parts that ranks keep: their batches take from nobody else's, whatever is asked of the order."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.errors import NoDataAvailableError
+from petastore.inventory import Inventory
+from petastore.plan.order.parts import Parts
+from petastore.plan.plan import Plan
+from petastore.plan.request import Order, ReadRequest, Shard, Tail
+
+
+@given(st.data())
+def test_each_rank_takes_from_its_own_part_alone(data: st.DataObject) -> None:
+    ranks = data.draw(st.integers(1, 13))
+    parts = Parts.of(data.draw(st.integers(ranks, 400)), ranks=ranks)
+    groups, owners = [], []
+    for rank, rows in enumerate(parts.rows):
+        cuts = sorted(data.draw(st.sets(st.integers(0, rows), max_size=4)))
+        sizes = [end - begin for begin, end in itertools.pairwise([0, *cuts, rows])]
+        groups += sizes
+        owners += [rank] * len(sizes)
+    order = Order(
+        seed=data.draw(st.integers(0, 9)),
+        shuffle_row_groups=False,
+        shuffle_rows=data.draw(st.booleans()),
+        lanes=parts.lanes,
+        block_rows=data.draw(st.sampled_from([1, 7, 50, 1000])),
+    )
+    tail = data.draw(st.sampled_from([Tail.EVEN, Tail.DROP]))
+    batch_size = data.draw(st.integers(1, 30))
+    for rank in range(ranks):
+        plan = Plan(Inventory.of_rows(groups), ReadRequest(("id",), order, Shard(rank, ranks), 2, tail))
+        touched = set(plan.row_groups(0).tolist())
+        for span in plan.spans(batch_size, rows_per_span=64):
+            touched |= set(span.fetch) | set(span.groups.tolist())
+        assert {owners[group] for group in touched} <= {rank}
+
+
+@given(st.integers(1, 200), st.integers(0, 5000))
+def test_parts_differ_by_one_row_at_most_and_are_everything(ranks: int, more: int) -> None:
+    parts = Parts.of(ranks + more, ranks=ranks)
+    assert sum(parts.rows) == ranks + more
+    assert np.ptp(parts.rows) <= 1
+    assert parts.lanes % ranks == 0
+
+
+def test_fewer_rows_than_ranks_are_refused() -> None:
+    with pytest.raises(NoDataAvailableError, match="3 rows cannot be shared by 4 ranks"):
+        Parts.of(3, ranks=4)

@@ -1,0 +1,32 @@
+"""Moves make parts as they are wanted, and no row moves that need not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.errors import RequestError
+from petastore.plan.order.parts import Parts
+from petastore.spark.training.moves import moves
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=12))
+def test_everybody_has_its_part_afterwards_and_nobody_gives_and_takes(there: list[int]) -> None:
+    there[0] += len(there)
+    wanted = Parts.of(sum(there), ranks=len(there)).rows
+    found = moves(there, wanted)
+    after = list(there)
+    for move in found:
+        assert move.rows > 0
+        after[move.giver] -= move.rows
+        after[move.taker] += move.rows
+    assert after == list(wanted)
+    assert not {move.giver for move in found} & {move.taker for move in found}
+    assert sum(move.rows for move in found) == sum(max(0, a - b) for a, b in zip(there, wanted, strict=True))
+    assert len({(move.giver, move.taker) for move in found}) == len(found)
+
+
+def test_other_sums_are_refused() -> None:
+    with pytest.raises(RequestError, match="3 rows of 2 ranks cannot become 4 of 2"):
+        moves([1, 2], [2, 2])

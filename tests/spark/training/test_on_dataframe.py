@@ -1,0 +1,115 @@
+"""`run_on_dataframe` on executors of their own, classic and Connect: every row once, equal steps."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pace import patience
+
+KINDS = ["classic", "connect"]
+CHILD_SECONDS = 400
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(480)]
+
+
+@pytest.fixture(scope="module")
+def found(
+    tmp_path_factory: pytest.TempPathFactory, repository: Path
+) -> Iterator[dict[str, concurrent.futures.Future[Any]]]:
+    """What each kind of session saw; two run at once."""
+
+    def run(kind: str) -> Any:
+        folder = tmp_path_factory.mktemp(kind)
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.spark.training.on_dataframe", kind, str(folder)],
+            cwd=repository,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience(CHILD_SECONDS),
+        )
+        assert ran.returncode == 0, ran.stderr[-5000:]
+        return json.loads((folder / "facts.json").read_text())
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        yield {kind: pool.submit(run, kind) for kind in KINDS}
+
+
+@pytest.fixture(params=KINDS)
+def facts(request: pytest.FixtureRequest, found: dict[str, concurrent.futures.Future[Any]]) -> Any:
+    return found[request.param].result()
+
+
+@pytest.fixture
+def classic(found: dict[str, concurrent.futures.Future[Any]]) -> Any:
+    return found["classic"].result()
+
+
+def test_uneven_partitions_give_equal_steps_and_every_row_once_an_epoch(facts: Any) -> None:
+    uneven = facts["uneven"]
+    assert uneven["rows"] == 1003
+    assert uneven["num_rows"] == [1003, 1003]
+    assert uneven["steps"] == [64, 64]
+    assert uneven["an epoch is whole"]
+    assert uneven["two epochs are whole"]
+    assert uneven["epochs differ"] == [True, True]
+
+
+def test_ranks_find_each_other_and_know_who_they_are(facts: Any) -> None:
+    uneven = facts["uneven"]
+    assert uneven["ranks"] == [0, 1]
+    assert uneven["shards"] == [[0, 2], [1, 2]]
+    assert uneven["sums agree"]
+    assert uneven["workers"] == 2
+
+
+def test_each_rank_has_its_own_files_and_none_is_left(facts: Any) -> None:
+    assert facts["uneven"]["own files"] == [["rank-00000"], ["rank-00001"]]
+    assert facts["uneven"]["left"] == []
+
+
+def test_a_dataframe_is_shuffled_into_as_many_ranks_as_asked(facts: Any) -> None:
+    found = facts["shuffled_into_ranks"]
+    assert found == {
+        "ids": list(range(11)),
+        "shapes": {"id": [], "track": [None], "name": []},
+        "rank 0": "LocalRows",
+    }
+
+
+def test_what_cannot_be_is_told_by_the_rank_that_found_it(classic: Any) -> None:
+    refused = classic["refused"]
+    assert "1 row cannot be shared by 2 ranks" in refused["few"]
+    assert "rank 1 of 2: column 'pose'" in refused["a value"]
+    assert "gave a set, which cannot go back to the driver" in refused["a result"]
+    assert "it lacks ['pose']" in refused["a column"]
+    assert "but 'train.py' was given" in refused["no function"]
+    assert "restarts=-1" in refused["restarts"]
+
+
+def test_a_function_that_raises_ends_all_ranks_with_its_own_words(classic: Any) -> None:
+    refused = classic["refused"]
+    assert refused["a function"].startswith("WorkerError: run_on_dataframe ended without a result: rank 1 of 2")
+    assert refused["a function"].endswith("ArithmeticError: the loss is NaN")
+    assert refused["begun"] == ["0-0", "1-0"]
+
+
+def test_a_lost_executor_ends_the_job_and_nothing_is_trained_twice_unasked(classic: Any) -> None:
+    lost = classic["lost"]
+    assert "ExecutorLostFailure" in lost["problem"]
+    assert lost["begun"] == ["begun-0-0", "begun-1-0"]
+
+
+def test_training_goes_on_from_the_last_commit_when_asked(classic: Any) -> None:
+    lost = classic["lost"]
+    assert lost["restarts"] == [1, 1]
+    assert lost["went on"] == [True, True]
+    assert lost["whole"]

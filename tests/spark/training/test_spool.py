@@ -1,0 +1,124 @@
+"""Rows on a rank's disk: what is taken away is gone, what is given is there, and all ranks plan one dataset."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from multiprocessing import AuthenticationError
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from petastore import Unischema, UnischemaField
+from petastore.errors import RequestError, WorkerError
+from petastore.plan.order.parts import Parts
+from petastore.plan.request import Shard
+from petastore.spark.columns import encode_batches
+from petastore.spark.training import LocalRows
+from petastore.spark.training.exchange import Door, taken
+from petastore.spark.training.moves import Move, moves
+from petastore.spark.training.spool import Spool
+from petastore.writers.layout import Layout
+
+SCHEMA = Unischema("points", [UnischemaField("id", "int64"), UnischemaField("xy", "float32", (2,))])
+
+
+def cells(begin: int, stop: int) -> Iterator[pa.RecordBatch]:
+    ids = np.arange(begin, stop)
+    xy = pa.array([[number, number] for number in ids.tolist()], pa.list_(pa.float32()))
+    return encode_batches([pa.record_batch({"id": ids, "xy": xy})], SCHEMA)
+
+
+def spool_of(folder: Path, rank: int, rows: range, *, rows_per_file: int | None = 7) -> Spool:
+    folder.mkdir()
+    layout = Layout.of(rows_per_row_group=3, row_group_size_mb=None, rows_per_file=rows_per_file)
+    spool = Spool(str(folder), SCHEMA, layout, rank)
+    if rows:
+        spool.append(cells(rows.start, rows.stop))
+    return spool
+
+
+def ids_of(batches: Iterator[pa.RecordBatch]) -> list[int]:
+    return [number for batch in batches for number in batch.column("id").to_pylist()]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=4))
+def test_ranks_that_trade_have_a_dataset_together(tmp_path_factory: pytest.TempPathFactory, there: list[int]) -> None:
+    there[-1] += len(there)
+    folder, ranks = tmp_path_factory.mktemp("spools"), len(there)
+    ends = np.cumsum(there).tolist()
+    spools = [
+        spool_of(folder / str(rank), rank, range(end - rows, end))
+        for rank, (rows, end) in enumerate(zip(there, ends, strict=True))
+    ]
+    parts = Parts.of(sum(there), ranks=ranks)
+    for move in moves(there, parts.rows):
+        spools[move.taker].append(spools[move.giver].take_last(move.rows))
+    assert [spool.num_rows for spool in spools] == list(parts.rows)
+    stored = [spool.stored() for spool in spools]
+    seen: list[int] = []
+    steps = set()
+    for rank, spool in enumerate(spools):
+        spool.publish(stored, "a test")
+        rows = LocalRows(spool.folder, Shard(rank, ranks), sum(there), parts.lanes)
+        with rows.make_reader(shuffle_rows=True, seed=1) as reader:
+            batches = list(reader.batches(4))
+            steps.add(len(batches))
+            seen += [int(number) for batch in batches for number in batch["id"]]
+            assert all((batch["xy"][:, 1] == batch["id"]).all() for batch in batches)
+    assert sorted(seen) == list(range(sum(there)))
+    assert len(steps) == 1
+
+
+def test_last_rows_come_in_order_and_are_gone(tmp_path: Path) -> None:
+    spool = spool_of(tmp_path / "a", 0, range(20))
+    assert ids_of(spool.take_last(9)) == list(range(11, 20))
+    assert spool.num_rows == 11
+    assert ids_of(spool.take_last(11)) == list(range(11))
+    assert list((tmp_path / "a").rglob("*.parquet")) == []
+
+
+def test_rows_cross_between_processes_that_know_the_secret(tmp_path: Path) -> None:
+    giver, taker = spool_of(tmp_path / "a", 0, range(20)), spool_of(tmp_path / "b", 1, range(0))
+    move = Move(0, 1, 8)
+    with Door("127.0.0.1", b"secret") as door:
+        port = door.open(visitors=2)
+        others = threading.Thread(target=door.hand_out, args=(giver, [move]))
+        others.start()
+        with pytest.raises(AuthenticationError, match="digest sent was rejected"):
+            list(taken(move, ("127.0.0.1", port), b"a guess", giver._stored))
+        taker.append(taken(move, ("127.0.0.1", port), b"secret", giver._stored))
+        others.join()
+    assert (giver.num_rows, taker.num_rows) == (12, 8)
+    assert ids_of(taker.take_last(8)) == list(range(12, 20))
+
+
+def test_a_giver_that_is_gone_is_named(tmp_path: Path) -> None:
+    with Door("127.0.0.1", b"secret") as door:
+        port = door.open(visitors=1)
+    with pytest.raises(WorkerError, match="rank 3 is gone, which was to give 8 rows"):
+        list(taken(Move(3, 1, 8), ("127.0.0.1", port), b"secret", pa.schema([])))
+
+
+def test_a_host_that_cannot_be_listened_at_is_named() -> None:
+    with Door("192.0.2.1", b"secret") as door, pytest.raises(WorkerError, match=r"cannot listen at '192\.0\.2\.1'"):
+        door.open(visitors=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"tail": "pad"}, "repeats rows of other ranks"),
+        ({"shuffle_row_groups": True}, "row groups stay on the hosts"),
+        ({"cur_shard": 0}, "each rank has its rows already"),
+        ({"filters": [("id", ">", 3)]}, "filter the DataFrame"),
+    ],
+)
+def test_what_would_take_rows_of_others_is_refused(options: dict[str, object], why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        LocalRows("/nowhere", Shard(0, 2), 10, 6).make_reader(**options)

@@ -1,0 +1,87 @@
+"""The process that trains: what it gives, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from petastore.errors import WorkerError
+from petastore.plan.request import Shard
+from petastore.spark.training import LocalRows
+from petastore.spark.training.trainer import Outcome, Trainer
+from tests.pace import patience
+
+ROWS = LocalRows("/nowhere", Shard(1, 2), 10, 6)
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Iterator[Trainer]:
+    trainer = Trainer(str(tmp_path))
+    yield trainer
+    trainer.close()
+
+
+def facts(rows: LocalRows) -> dict[str, Any]:
+    print("not for the task")
+    return {"rank": rows.shard.index, "said": os.environ["SAID"]}
+
+
+def ends_itself(_: LocalRows) -> None:
+    sys.exit("enough")
+
+
+def is_killed(_: LocalRows) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leaves_a_child(_: LocalRows) -> int:
+    return subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]).pid
+
+
+def test_a_function_gets_its_rows_and_gives_json(trainer: Trainer, tmp_path: Path) -> None:
+    folder = Path(trainer.folder())
+    assert folder.parent == tmp_path
+    assert trainer.train(ROWS, pickle.dumps(facts), {"SAID": "yes"}).value() == {"rank": 1, "said": "yes"}
+    assert folder.exists()
+    trainer.close()
+    assert not folder.exists()
+
+
+def test_what_it_raises_comes_back_as_text(trainer: Trainer) -> None:
+    trainer.folder()
+    outcome = trainer.train(ROWS, pickle.dumps(ends_itself), {})
+    assert outcome.problem is not None
+    assert outcome.problem.strip().endswith("SystemExit: enough")
+
+
+def test_a_death_is_told_with_its_signal(trainer: Trainer) -> None:
+    trainer.folder()
+    with pytest.raises(WorkerError, match="the process that trains was killed by SIGKILL"):
+        trainer.train(ROWS, pickle.dumps(is_killed), {})
+
+
+def test_what_a_function_started_ends_with_it(trainer: Trainer) -> None:
+    trainer.folder()
+    child = psutil.Process(trainer.train(ROWS, pickle.dumps(leaves_a_child), {}).value())
+    trainer.close()
+    psutil.wait_procs([child], timeout=patience(10))
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("value", [None, 1, "text", [1.5, {"a": None}], b"model"])
+def test_values_cross(value: Any) -> None:
+    assert Outcome.of(value).value() == value
+
+
+def test_other_values_are_refused() -> None:
+    with pytest.raises(TypeError, match="gave a set, which cannot go back to the driver"):
+        Outcome.of({1})
