@@ -21,7 +21,7 @@ import pyarrow as pa
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
-from petastore.storage.files.location import open_location
+from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footers import read_footers
 from petastore.writers.columns import Tabular, columns_of, encode_columns
 from petastore.writers.commit import publish
@@ -31,7 +31,7 @@ from petastore.writers.layout import Layout, row_groups
 from petastore.writers.parquet import Compression, writer_options
 from petastore.writers.target import Mode, Target
 
-__all__ = ["write_dataset"]
+__all__ = ["write_cells", "write_dataset"]
 
 
 def write_dataset(
@@ -100,9 +100,40 @@ def write_dataset(
     layout = Layout.of(
         rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=rows_per_file
     )
-    options = writer_options(schema, compression)
     location = open_location(url, storage_options=storage_options, filesystem=filesystem)
-    target = Target(location, schema, mode, writer=_writer())
+    return write_cells(
+        location, schema, batches, layout, mode=mode, compression=compression, writer=_writer(), progress=progress
+    )
+
+
+def write_cells(
+    location: Location,
+    schema: Unischema,
+    batches: Iterable[pa.RecordBatch],
+    layout: Layout,
+    *,
+    mode: Mode,
+    writer: str,
+    compression: Compression | None = "snappy",
+    progress: Callable[[int], object] | None = None,
+) -> Inventory:
+    """Write cells that are encoded already, as `write_dataset` does those that it has encoded.
+
+    Args:
+        location: The dataset's directory.
+        schema: What the rows are.
+        batches: Stored cells, of `petastore.schema.arrow.storage_schema(schema)`.
+        layout: Where row groups and files end.
+        mode: As in `write_dataset`.
+        writer: Who writes, for people.
+        compression: As in `write_dataset`.
+        progress: As in `write_dataset`.
+
+    Raises:
+        DatasetExistsError, SchemaError, DatasetChangedError, StorageError: As `write_dataset`.
+    """
+    options = writer_options(schema, compression)
+    target = Target(location, schema, mode, writer=writer)
     files = DataFiles(location, schema, layout, options, first_number=target.first_number)
     try:
         done = 0
