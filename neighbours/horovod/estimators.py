@@ -98,8 +98,8 @@ def main(folder: Path) -> None:
     still = PetastoreDataModule.with_options(shuffle=False)
     noted("still", lambda estimator: estimator.fit_on_parquet(), data_module=still, inmemory_cache_all=True)
 
-    store = PetastoreStore(str(folder / "more runs"))
-    frame = dataset_as_dataframe(train, spark)
+    store = PetastoreStore(str(folder / "more-runs"))
+    frame = dataset_as_dataframe(spark, train)
     noted("from a DataFrame", lambda estimator: estimator.fit(frame))
     spark.stop()
     (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
