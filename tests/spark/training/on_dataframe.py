@@ -1,4 +1,4 @@
-"""`run_on_dataframe` on one Spark session of the kind named on the command line; facts go into a JSON file.
+"""Training on the executors of one Spark session, of the kind named on the command line; facts go into a JSON file.
 
 Run by `test_on_dataframe.py`: `python -m tests.spark.training.on_dataframe KIND FOLDER`.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from petastore import Unischema, UnischemaField
+from petastore import Unischema, UnischemaField, write_dataset
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.spark import LocalRows, connect_session, local_session, run_on_dataframe
 from tests.spark.scenario import problem_of
@@ -108,6 +108,16 @@ class Steps:
         told = run_on_dataframe(plain, looked_at, 2)
         return {"ids": sorted(told[0]["ids"] + told[1]["ids"]), "shapes": told[0]["shapes"], "rank 0": told[0]["type"]}
 
+    def distributed_by_torch(self) -> dict[str, Any]:
+        """What pyspark brings for torch, with a dataset that all executors reach."""
+        from pyspark.ml.torch.distributor import TorchDistributor
+
+        url = str(self.folder / "frames")
+        write_dataset(url, {"id": range(103)}, rows_per_row_group=7)
+        distributor = TorchDistributor(num_processes=2, local_mode=False, use_gpu=False)
+        ids, steps = distributor.run(read_by_rank, url)
+        return {"each once": sorted(ids) == list(range(103)), "steps": steps}
+
     def refused(self) -> dict[str, Any]:
         few = self.spark.range(0, 1, 1, 2)
         bad = self.raw.selectExpr("id", "frame", "if(id = 1200, array(1f), pose) as pose")
@@ -147,6 +157,22 @@ def looked_at(rows: LocalRows) -> dict[str, Any]:
             "shapes": {name: list(field.shape) for name, field in reader.schema.fields.items()},
             "type": type(rows).__name__,
         }
+
+
+def read_by_rank(url: str) -> tuple[list[int], list[int]]:
+    """On rank 0: rows of all ranks, and how many batches each had."""
+    import torch.distributed
+
+    from petastore import make_reader
+    from petastore.adapters.torch import DataLoader
+
+    torch.distributed.init_process_group("gloo")
+    with make_reader(url, cur_shard="auto", shuffle_rows=True) as reader:
+        ids = [batch["id"].tolist() for batch in DataLoader(reader, batch_size=8)]
+    told: list[Any] = [None, None]
+    torch.distributed.all_gather_object(told, ids)
+    torch.distributed.destroy_process_group()
+    return [number for one in told for batch in one for number in batch], [len(one) for one in told]
 
 
 def fails(folder: str) -> Callable[[LocalRows], None]:
@@ -208,6 +234,8 @@ if __name__ == "__main__":
     own = Steps(session, target)
     # What Spark does with tasks that fail is alike for both kinds, and takes a while.
     hostile: tuple[Callable[[], Any], ...] = () if kind == "connect" else (own.refused, own.lost)
-    facts = {step.__name__: step() for step in (own.uneven, own.shuffled_into_ranks, *hostile)}
+    facts = {
+        step.__name__: step() for step in (own.uneven, own.shuffled_into_ranks, own.distributed_by_torch, *hostile)
+    }
     session.stop()
     (target / "facts.json").write_text(json.dumps(facts), encoding="utf-8")

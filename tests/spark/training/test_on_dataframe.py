@@ -85,6 +85,10 @@ def test_a_dataframe_is_shuffled_into_as_many_ranks_as_asked(facts: Any) -> None
     }
 
 
+def test_the_distributor_of_pyspark_gives_each_rank_its_rows(facts: Any) -> None:
+    assert facts["distributed_by_torch"] == {"each once": True, "steps": [7, 7]}
+
+
 def test_what_cannot_be_is_told_by_the_rank_that_found_it(classic: Any) -> None:
     refused = classic["refused"]
     assert "1 row cannot be shared by 2 ranks" in refused["few"]
