@@ -195,14 +195,15 @@ $(ALL): $(BARE) pyproject.toml constraints.txt $(wildcard tests/servers/azurite/
 	@touch $(ENOUGH_FOR_DEMO) $@
 
 # dlio-benchmark asks for a library that only NVIDIA's index has. What it needs of the rest is beside it, or in the group.
-DLIO := dlio-benchmark mpi4py mpich pydftracer
+# TensorFlowOnSpark's own demand of a Python is written in a way that pip warns of.
+UNDECLARED := dlio-benchmark mpi4py mpich pydftracer tensorflowonspark
 NEIGHBOURS_INSTALL := $(call PIP_OF,$(NEIGHBOURS)) install -qq --constraint constraints-neighbours.txt
 
 $(NEIGHBOURS_BUT_HOROVOD): $(NEIGHBOURS_BARE) pyproject.toml constraints-neighbours.txt
 	@echo 'neighbours: petastore and the engines that it feeds (minutes, once)'
 	@$(NEIGHBOURS_INSTALL) torch
-	@$(NEIGHBOURS_INSTALL) --editable '.[torch,tf,image]' --group neighbours
-	@$(NEIGHBOURS_INSTALL) --no-deps $(DLIO)
+	@$(NEIGHBOURS_INSTALL) --editable '.[torch,tf,image,spark]' --group neighbours
+	@$(NEIGHBOURS_INSTALL) --no-deps $(UNDECLARED)
 	@touch $@
 
 $(NEIGHBOURS_ALL): $(NEIGHBOURS_BUT_HOROVOD) neighbours/horovod/build_wheel.py
