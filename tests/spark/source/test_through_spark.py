@@ -41,7 +41,7 @@ def found(
         return json.loads((folder / "facts.json").read_text())
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        yield {kind: pool.submit(run, kind) for kind in (*KINDS, "hostile")}
+        yield {kind: pool.submit(run, kind) for kind in (*KINDS, "hostile", "speculative")}
 
 
 @pytest.fixture(params=KINDS)
@@ -103,3 +103,12 @@ def test_tasks_that_are_killed_and_tried_again_give_each_row_once(hostile: Any) 
 
 def test_a_task_that_is_lost_for_good_fails_the_job_and_leaves_nothing_that_is_seen(hostile: Any) -> None:
     assert hostile["lost_for_good"] == {"refused": True, "seen": [], "whole": True}
+
+
+def test_a_task_that_spark_runs_twice_at_a_time_gives_each_row_once(
+    found: dict[str, concurrent.futures.Future[Any]],
+) -> None:
+    facts = found["speculative"].result()["run_twice"]
+    assert {"begun-0", "begun-1"} <= set(facts["attempts"])
+    assert facts["whole"]
+    assert facts["left"] == []
