@@ -53,7 +53,7 @@ class Way:
         python = python_of("petastorm" if name == PETASTORM else "own", venvs)
         environment = environment_of(ROOT) | {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
         use_java(environment)
-        command = [str(python), "-m", "benchmarks.writing.ways", name, str(raw), str(target), str(rows)]
+        command = [str(python), "-m", "benchmarks.writing.writer", name, str(raw), str(target), str(rows)]
         self._process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True,
@@ -99,7 +99,7 @@ def raw_data(folder: Path, rows: int) -> None:
     """The same tensors as arrays, as bytes and as encoded cells, each in two files of plain Parquet."""
     for half in range(2):
         numbers = np.arange(half * rows // 2, (half + 1) * rows // 2)
-        values = tensors()[numbers % len(tensors())]
+        values = tensors(numbers)
         flat = pa.array(values.reshape(-1))
         offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * values[0].size)
         columns = {

@@ -1,18 +1,9 @@
-"""The ways of writing; each runs in a process of its own, some in an environment without petastore.
-
-`python -m benchmarks.writing.ways WAY RAW TARGET ROWS` writes once for each line that it is sent, and answers with the
-seconds that it took, as JSON.
-"""
+"""The ways of writing; `benchmarks.writing.writer` runs one, in an environment that may be without petastore."""
 
 from __future__ import annotations
 
 import functools
-import json
-import shutil
-import sys
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,9 +19,15 @@ _POOL = 64
 
 
 @functools.lru_cache(1)
-def tensors() -> np.ndarray[Any, Any]:
-    """The tensors that rows have in turn."""
+def _pool() -> np.ndarray[Any, Any]:
     return np.random.default_rng(0).random((_POOL, *SHAPE), dtype=np.float32)
+
+
+def tensors(numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The tensors of some rows, no two alike: what repeats, Parquet's dictionaries would store once."""
+    found: np.ndarray[Any, Any] = _pool()[numbers % _POOL]
+    found[:, 0, 0] = numbers
+    return found
 
 
 @functools.lru_cache(1)
@@ -43,7 +40,7 @@ def pictures() -> np.ndarray[Any, Any]:
 
 def row(number: int) -> dict[str, Any]:
     """A row of a tensor."""
-    return {"id": number, "tensor": tensors()[number % _POOL]}
+    return {"id": number, "tensor": tensors(np.array([number]))[0]}
 
 
 def _petastorms_rows(raw: str, target: str, rows: int) -> Callable[[], None]:
@@ -152,7 +149,7 @@ def _in_process(how: str, raw: str, target: str, rows: int) -> Callable[[], None
     schema = _schema()
 
     def columns() -> dict[str, Any]:
-        return {"id": np.arange(rows), "tensor": np.concatenate([tensors()] * -(-rows // _POOL))[:rows]}
+        return {"id": np.arange(rows), "tensor": tensors(np.arange(rows))}
 
     def write() -> None:
         write_dataset(target, schema, map(row, range(rows)) if how == "rows" else columns())
@@ -204,16 +201,3 @@ WAYS: dict[str, Callable[[str, str, int], Callable[[], None]]] = {
     "the encoder alone": _encoder,
 }
 """By name; each is given the folder of raw data, where to write, and how many rows, and gives what writes once."""
-
-
-if __name__ == "__main__":
-    name, raw_folder, target_folder, number_of_rows = sys.argv[1:]
-    write_once = WAYS[name](raw_folder, target_folder, int(number_of_rows))
-    print(json.dumps("ready"), flush=True)
-    for _ in sys.stdin:
-        shutil.rmtree(target_folder, ignore_errors=True)
-        began = time.perf_counter()
-        write_once()
-        took = time.perf_counter() - began
-        stored = sum(path.stat().st_size for path in Path(target_folder).rglob("*.parquet"))
-        print(json.dumps({"seconds": took, "bytes": stored}), flush=True)
