@@ -5,6 +5,7 @@ from __future__ import annotations
 from petastore.spark.caching.converter import SparkDatasetConverter, make_spark_converter
 from petastore.spark.caching.converter_cache import register_delete_dir_handler
 from petastore.spark.dataframe import encode_dataframe, rows_to_dataframe
+from petastore.spark.prepared import prepare_dataframe
 from petastore.spark.rdd import dataset_as_dataframe, dataset_as_rdd
 from petastore.spark.rows import dict_to_spark_row, insert_explicit_nulls
 from petastore.spark.session import connect_session, local_session
@@ -26,6 +27,7 @@ __all__ = [
     "local_session",
     "make_spark_converter",
     "materialize_dataset",
+    "prepare_dataframe",
     "register_data_source",
     "register_delete_dir_handler",
     "rows_to_dataframe",

@@ -86,6 +86,17 @@ def test_without_a_schema_columns_are_what_they_are(facts: Any) -> None:
     assert facts["inferred"] == {"id": ["int64", []], "track": ["float32", [None]], "name": ["str", []]}
 
 
+def test_rows_are_shuffled_once_by_the_writer_and_no_file_is_tiny(facts: Any) -> None:
+    prepared = facts["prepared"]
+    assert prepared["moved"] > ROWS / 5  # a uniform permutation moves a row by a third of all, on average
+    assert prepared["repeatable"]
+    assert prepared["seeds differ"]
+    assert len(prepared["four"][0]) == 4
+    assert prepared["four"][1] < ROWS / 10
+    assert prepared["few"] == prepared["mixed few"] == 1  # 64 partitions of some bytes
+    assert "files=0" in prepared["refused"]
+
+
 def test_what_cannot_be_is_refused_and_leaves_nothing_that_is_seen(facts: Any) -> None:
     refused = facts["refused"]
     assert "EncodeError" in refused["a value"]

@@ -21,7 +21,7 @@ import pyarrow as pa
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
-from petastore.spark import local_session, register_data_source, write_options
+from petastore.spark import local_session, prepare_dataframe, register_data_source, write_options
 from tests.spark.scenario import problem_of, session_of
 from tests.spark.standalone import standalone_cluster
 
@@ -125,6 +125,33 @@ class Steps:
         schema = petastore.open_dataset(self.folder / "plain").schema
         return {field.name: [field.dtype_name, list(field.shape)] for field in schema}
 
+    def prepared(self) -> dict[str, Any]:
+        """The order of rows in files, and how many files there are."""
+
+        def stored(name: str, **how: Any) -> Any:
+            frame = prepare_dataframe(self.spark.range(0, ROWS, 1, 64), **how)
+            frame.write.format("petastore").mode("append").save(str(self.folder / name))
+            inventory = petastore.open_dataset(self.folder / name).inventory
+            with petastore.make_reader(self.folder / name, shuffle_row_groups=False) as reader:
+                ids = [int(row.id) for row in reader]
+            assert sorted(ids) == list(range(ROWS))
+            return ids, np.bincount(inventory.file, inventory.rows).tolist()
+
+        mixed, four = stored("mixed", shuffle=7, files=4)
+        again, _ = stored("again", shuffle=7, files=4)
+        other, _ = stored("other", shuffle=8, files=4)
+        _, few = stored("few")
+        _, mixed_few = stored("mixed-few", shuffle=7)
+        return {
+            "moved": float(np.abs(np.array(mixed) - np.arange(ROWS)).mean()),
+            "repeatable": mixed == again,
+            "seeds differ": mixed != other,
+            "four": [four, max(four) - min(four)],
+            "few": len(few),
+            "mixed few": len(mixed_few),
+            "refused": problem_of(lambda: prepare_dataframe(self.raw, files=0)),
+        }
+
     def refused(self) -> dict[str, Any]:
         url = self.folder / "refused"
         bad = self.raw.selectExpr("id", "frame", "if(id = 1200, array(1f), pose) as pose", "label")
@@ -225,7 +252,7 @@ if __name__ == "__main__":
     else:
         session = session_of("connect-without-java" if kind == "connect" else kind)
         own = Steps(session, folder)
-        steps = (own.written, own.read, own.appended_and_overwritten, own.inferred, own.refused)
+        steps = (own.written, own.read, own.appended_and_overwritten, own.inferred, own.prepared, own.refused)
     facts = {step.__name__: step() for step in steps}
     session.stop()
     clusters.close()
