@@ -86,19 +86,24 @@ def run_on_dataframe(
     layout = Layout.of(rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=None)
     folder = None if local_folder is None else os.fspath(local_folder)
     job, numbered = _job(df, train_fn, schema, layout, folder)
-    attempts = 1 + whole_number(restarts, name="restarts", least=0)
-    for number in range(attempts):
-        try:
-            told = numbered.mapInArrow(dataclasses.replace(job, restarts=number), _RESULT, barrier=True).collect()
-        except Exception as problem:
-            if not type(problem).__module__.startswith(("pyspark", "py4j")):
-                raise
-            if number + 1 == attempts:
-                raise WorkerError(_ended(str(problem), attempts)) from problem
-            warnings.warn(f"{_ended(str(problem), number + 1)}. It begins again", RuntimeWarning, stacklevel=2)
-        else:
-            return _values(sorted(told, key=lambda row: row["rank"]))
-    raise AssertionError("the last attempt returns or raises")
+    told = _trained(numbered, job, whole_number(restarts, name="restarts", least=0))
+    return _values(sorted(told, key=lambda row: row["rank"]))
+
+
+def _trained(df: DataFrame, job: Job, restarts: int) -> list[Any]:
+    """What each rank told, in whichever attempt all came to their end."""
+    try:
+        told: list[Any] = df.mapInArrow(job, _RESULT, barrier=True).collect()
+    except Exception as problem:
+        if not type(problem).__module__.startswith(("pyspark", "py4j")):
+            raise
+        ended = _ended(str(problem), job.restarts + 1)
+        if job.restarts == restarts:
+            raise WorkerError(ended) from problem
+        warnings.warn(f"{ended}. It begins again", RuntimeWarning, stacklevel=3)
+    else:
+        return told
+    return _trained(df, dataclasses.replace(job, restarts=job.restarts + 1), restarts)
 
 
 def _values(told: Sequence[Any]) -> list[Any]:
