@@ -45,6 +45,14 @@ DICTS_OF_OTHERS = {
     # Arguments of an operation of TensorFlow's, made and kept in the class that calls it.
     "_quick_class",
     "QuickIterator.__next__",
+    # What Horovod's estimators tell their data modules and stores, and users these modules beyond that.
+    "Asked._reader",
+    "Asked.of",
+    "PetastoreDataModule.__init__",
+    "PetastoreDataModule._loader",
+    "PetastoreDataModule.with_options",
+    "PetastoreStore.create",
+    "WithOptions.__call__",
     # What Python itself gives.
     "DataframeColumnCodec.__init_subclass__",
 }

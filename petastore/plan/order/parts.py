@@ -27,7 +27,7 @@ class Parts:
 
     Example:
         >>> Parts.of(1003, ranks=2)
-        Parts(rows=(502, 501), lanes=12)
+        Parts(rows=(501, 502), lanes=12)
         >>> Parts.of(1003, ranks=5)
         Parts(rows=(201, 201, 201, 200, 200), lanes=5)
     """

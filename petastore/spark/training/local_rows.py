@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from petastore.errors import RequestError
 from petastore.front import make_reader
 from petastore.plan.request import Shard, Tail
 from petastore.readers.reader import Reader
+
+if TYPE_CHECKING:
+    from petastore.readers.arguments import ReaderArguments
 
 __all__ = ["LocalRows"]
 
@@ -51,7 +54,7 @@ class LocalRows:
     def __repr__(self) -> str:
         return f"LocalRows(rank {self.shard.index} of {self.shard.count}, {self.num_rows:,} rows in all, at {self.url})"
 
-    def make_reader(self, **options: Any) -> Reader:
+    def make_reader(self, **options: Unpack[ReaderArguments]) -> Reader:
         """A reader of this rank's rows, with the same number of batches on every rank.
 
         Each row is given to one rank, once an epoch. The rows of a rank stay with it; `shuffle_rows=True` permutes
@@ -64,8 +67,9 @@ class LocalRows:
         Raises:
             RequestError: An option cannot be, and why.
         """
-        for name in _SETTLED.keys() & options.keys():
-            raise RequestError(f"{name}={options[name]!r} cannot be given to a reader of LocalRows: {_SETTLED[name]}")
+        for name, value in options.items():
+            if name in _SETTLED:
+                raise RequestError(f"{name}={value!r} cannot be given to a reader of LocalRows: {_SETTLED[name]}")
         if options.get("shuffle_row_groups"):
             raise RequestError(
                 "shuffle_row_groups=True cannot be given to a reader of LocalRows: row groups stay on the hosts where "
@@ -77,5 +81,5 @@ class LocalRows:
                 f"tail={tail.value!r} cannot be given to a reader of LocalRows: it repeats rows of other ranks, which "
                 "lie on other hosts. It is 'even', which gives each row once, or 'drop'"
             )
-        settled = {"shuffle_row_groups": False, "lanes": self.lanes, "cur_shard": self.shard}
+        settled: ReaderArguments = {"shuffle_row_groups": False, "lanes": self.lanes, "cur_shard": self.shard}
         return make_reader(self.url, **(options | settled))

@@ -22,7 +22,6 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from petastore import __version__
 from petastore.errors import PetastoreError, WorkerError
 from petastore.plan.order.parts import Parts
 from petastore.plan.request import Shard
@@ -137,7 +136,7 @@ class _Rank:
                 return {"stored": spool.stored().facts(), "ports": ports}
 
             told = self._agreed(trade)
-        spool.publish([StoredPart(**facts["stored"]) for facts in told], f"petastore {__version__} run_on_dataframe")
+        spool.publish([StoredPart(**facts["stored"]) for facts in told], "petastore run_on_dataframe")
         lanes = Parts.of(sum(there), ranks=len(there)).lanes
         rows = LocalRows(folder, Shard(self.rank, len(there)), sum(there), lanes, self.job.restarts)
         return rows, self._environment([facts["ports"] for facts in told])
