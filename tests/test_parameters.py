@@ -51,6 +51,7 @@ DICTS_OF_OTHERS = {
     "PetastoreDataModule.__init__",
     "PetastoreDataModule._loader",
     "PetastoreDataModule.with_options",
+    "PetastoreStore.__init__",
     "PetastoreStore.create",
     "WithOptions.__call__",
     # What Python itself gives.

@@ -40,6 +40,9 @@ class PetastoreStore(FilesystemStore):  # type: ignore[misc]
             `storage_options`, `runs_path`, `save_runs`, `checkpoint_filename`.
     """
 
+    def __init__(self, prefix_path: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(prefix_path, *args, **kwargs)
+
     @classmethod
     def create(cls, prefix_path: str, *args: Any, **kwargs: Any) -> Self:
         """A store of this kind, whatever the prefix."""

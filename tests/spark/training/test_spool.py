@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from multiprocessing import AuthenticationError
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -119,6 +120,6 @@ def test_a_host_that_cannot_be_listened_at_is_named() -> None:
         ({"filters": [("id", ">", 3)]}, "filter the DataFrame"),
     ],
 )
-def test_what_would_take_rows_of_others_is_refused(options: dict[str, object], why: str) -> None:
+def test_what_would_take_rows_of_others_is_refused(options: Any, why: str) -> None:
     with pytest.raises(RequestError, match=why):
         LocalRows("/nowhere", Shard(0, 2), 10, 6).make_reader(**options)
