@@ -60,7 +60,7 @@ def facts_of(folder: Path) -> dict[str, Any]:
     for log in sorted(folder.iterdir()):
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         found[log.name.partition("-")[0]].append([ids for ids, _ in lines])
-        found["shape"] = lines[0][1]
+        found["shape"] = lines[0][1][1:]  # of one picture
     return found
 
 

@@ -33,7 +33,7 @@ def test_each_row_is_trained_on_once_an_epoch_by_one_of_two_processes(facts: Any
     assert len(found["train"]) == 2
     assert [len(batches) for batches in found["train"]] == [2 * ROWS // 16] * 2
     assert epochs_of(found["train"]) == [list(range(ROWS))] * 2
-    assert found["shape"] == [8, SIDE, SIDE]
+    assert found["shape"] == [SIDE, SIDE]
     assert found["finite"]
     assert found["epochs"] == 2
 
