@@ -50,7 +50,7 @@ DICTS_OF_OTHERS = {
     "Asked.of",
     "PetastoreDataModule.__init__",
     "PetastoreDataModule._loader",
-    "PetastoreDataModule.with_options",
+    "TakesOptions.with_options",
     "PetastoreStore.__init__",
     "PetastoreStore.create",
     "WithOptions.__call__",

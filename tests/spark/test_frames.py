@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,50 +12,40 @@ import pytest
 
 import petastore
 from petastore.spark.caching.leases import is_directory_name
-from tests.pace import patience
 from tests.spark.frames import ROWS, same, vector_of
+from tests.spark.programs import Left, Programs, running
 from tests.spark.scenario import SCHEMA, row_of
 
 KINDS = ["classic", "connect"]
-CHILD_SECONDS = 300
+SECONDS = 300
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(360)]
 
 
-def run(kind: str, folder: Path, repository: Path) -> Path:
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.spark.frames", kind, str(folder)],
-        cwd=repository,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(CHILD_SECONDS),
-    )
-    assert ran.returncode == 0, ran.stderr[-5000:]
-    return folder
-
-
 @pytest.fixture(scope="module")
-def folders(
-    tmp_path_factory: pytest.TempPathFactory, repository: Path
-) -> Iterator[dict[str, concurrent.futures.Future[Path]]]:
-    """What each kind of session left; both run at once."""
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        yield {kind: pool.submit(run, kind, tmp_path_factory.mktemp(kind), repository) for kind in KINDS}
+def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
+    """What each kind of session left; two run at once."""
+    with running("tests.spark.frames", KINDS, tmp_path_factory, repository, seconds=SECONDS) as programs:
+        yield programs
 
 
 @pytest.fixture(params=KINDS)
-def folder(request: pytest.FixtureRequest, folders: dict[str, concurrent.futures.Future[Path]]) -> Path:
-    return folders[request.param].result()
+def left(request: pytest.FixtureRequest, programs: Programs) -> Left:
+    return programs[request.param].result()
 
 
 @pytest.fixture
-def facts(folder: Path) -> Any:
-    return json.loads((folder / "facts.json").read_text())
+def folder(left: Left) -> Path:
+    return left.folder
 
 
-def test_the_sessions_are_of_both_kinds(folders: dict[str, concurrent.futures.Future[Path]]) -> None:
-    found = {kind: json.loads((folders[kind].result() / "facts.json").read_text())["session"] for kind in KINDS}
+@pytest.fixture
+def facts(left: Left) -> Any:
+    return left.facts
+
+
+def test_the_sessions_are_of_both_kinds(programs: Programs) -> None:
+    found = {kind: programs[kind].result().facts["session"] for kind in KINDS}
     assert found == {"classic": "pyspark.sql.session", "connect": "pyspark.sql.connect.session"}
 
 
@@ -203,8 +189,8 @@ def test_what_a_dataframe_has_no_type_for_is_refused(facts: Any) -> None:
     assert re.search("RequestError: .* takes a Spark session first", facts["decoded"]["arguments"])
 
 
-def test_an_rdd_has_the_rows_as_named_tuples(folders: dict[str, concurrent.futures.Future[Path]]) -> None:
-    rdd = json.loads((folders["classic"].result() / "facts.json").read_text())["as_rdd"]
+def test_an_rdd_has_the_rows_as_named_tuples(programs: Programs) -> None:
+    rdd = programs["classic"].result().facts["as_rdd"]
     assert rdd["names"] == ["everything_view", ["id", "i32", "maybe.text", "matrix", "ragged"]]
     assert rdd["ids"] == list(range(ROWS))
     assert all(rdd["same"])
@@ -212,10 +198,8 @@ def test_an_rdd_has_the_rows_as_named_tuples(folders: dict[str, concurrent.futur
     assert rdd["types"] == ["int32", "float32"]
 
 
-def test_connect_has_no_rdds_and_the_error_names_what_it_has(
-    folders: dict[str, concurrent.futures.Future[Path]],
-) -> None:
-    refused = json.loads((folders["connect"].result() / "facts.json").read_text())["as_rdd"]["refused"]
+def test_connect_has_no_rdds_and_the_error_names_what_it_has(programs: Programs) -> None:
+    refused = programs["connect"].result().facts["as_rdd"]["refused"]
     assert refused.startswith("RequestError: Spark Connect has no RDDs; petastore.spark.dataset_as_dataframe")
 
 

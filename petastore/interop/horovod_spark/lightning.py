@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any
 
 import pytorch_lightning
 
 from petastore.adapters.torch.batched import InMemBatchedDataLoader
 from petastore.adapters.torch.loader import DataLoader
 from petastore.errors import RequestError
-from petastore.interop.horovod_spark.asked import Asked, Options, WithOptions
+from petastore.interop.horovod_spark.asked import Asked, Options, TakesOptions
 from petastore.readers import TransformSpec
 from petastore.readers.reader import Reader
 
 __all__ = ["PetastoreDataModule"]
 
 
-class PetastoreDataModule(pytorch_lightning.LightningDataModule):  # type: ignore[misc]
+class PetastoreDataModule(TakesOptions, pytorch_lightning.LightningDataModule):  # type: ignore[misc]
     """Feeds `LightningEstimator(data_module=PetastoreDataModule, ...)`, as the module of that name for torch does.
 
     Each epoch of the trainer is one of the data. There is no queue besides: loaders read ahead by themselves.
@@ -58,18 +58,6 @@ class PetastoreDataModule(pytorch_lightning.LightningDataModule):  # type: ignor
         self.has_val = self._asked.has_val
         """Whether there is validation data."""
         self._readers: dict[str, Reader] = {}
-
-    @classmethod
-    def with_options(
-        cls,
-        *,
-        shuffle: bool | None = None,
-        loader: Mapping[str, Any] | None = None,
-        validation: Mapping[str, Any] | None = None,
-        **reader: Any,
-    ) -> WithOptions[Self]:
-        """As `petastore.interop.horovod_spark.torch.PetastoreDataModule.with_options`."""
-        return WithOptions(cls, Options(shuffle, reader, validation or {}, loader or {}))
 
     def setup(self, stage: str | None = None) -> None:
         """Opens the readers, before training."""

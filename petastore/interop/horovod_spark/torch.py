@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
 
 from petastore.adapters.torch.batched import InMemBatchedDataLoader
 from petastore.adapters.torch.loader import DataLoader
 from petastore.errors import ReaderClosedError
-from petastore.interop.horovod_spark.asked import Asked, Options, WithOptions
+from petastore.interop.horovod_spark.asked import Asked, Options, TakesOptions
 from petastore.readers import TransformSpec
 from petastore.readers.reader import Reader
 
 __all__ = ["PetastoreDataModule"]
 
 
-class PetastoreDataModule:
+class PetastoreDataModule(TakesOptions):
     """Feeds `TorchEstimator(data_module=PetastoreDataModule, ...)`: datasets with codecs, and what `fit(df)` stores.
 
     Images and arrays come decoded, as tensors of the shapes that the schema says; lists of plain Parquet are tensors
@@ -69,30 +69,6 @@ class PetastoreDataModule:
         self.has_val = self._asked.has_val
         """Whether there is validation data."""
         self._readers: list[Reader] = []
-
-    @classmethod
-    def with_options(
-        cls,
-        *,
-        shuffle: bool | None = None,
-        loader: Mapping[str, Any] | None = None,
-        validation: Mapping[str, Any] | None = None,
-        **reader: Any,
-    ) -> WithOptions[Self]:
-        """The module with options that the estimator has no parameters for; give it as `data_module=`.
-
-        Args:
-            shuffle: Whether training rows are shuffled; None is what the estimator says. (Of Horovod 0.28's estimator
-                for torch `shuffle=False` does not arrive.)
-            loader: Parameters of `petastore.adapters.torch.DataLoader`, such as `device`.
-            validation: Parameters of `make_reader` for validation data alone.
-            **reader: Parameters of `make_reader`, such as `cache_type`, `decode` or `memory_budget`.
-
-        Example:
-            >>> PetastoreDataModule.with_options(shuffle=False, cache_type="local-disk").options.reader
-            {'cache_type': 'local-disk'}
-        """
-        return WithOptions(cls, Options(shuffle, reader, validation or {}, loader or {}))
 
     def __enter__(self) -> Self:
         # Epochs of full batches: as many as Horovod counts, whole number (rows / batch size / ranks).

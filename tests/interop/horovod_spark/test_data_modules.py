@@ -162,3 +162,10 @@ class TestKeras:
         assert [ids[len(own) :] for ids, own in zip(seen, first, strict=True)] == [
             ids[: len(ids) - len(own)] for ids, own in zip(seen, first, strict=True)
         ]
+
+    def test_options_of_loaders_are_refused(self, url: str) -> None:
+        from petastore.interop.horovod_spark.keras import PetastoreDataModule as KerasModule
+
+        asked = KerasModule.with_options(shuffle=False, loader={"device": "cpu"})
+        with pytest.raises(RequestError, match="makes its dataset itself, not a loader"):
+            asked(**told(url))

@@ -2,56 +2,39 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.pace import patience
+from tests.spark.programs import Programs, running
 from tests.spark.source.through_spark import PARTITIONS, ROWS
 
 KINDS = ["classic", "connect"]
-CHILD_SECONDS = 300
+OTHERS = ["hostile", "speculative"]
+SECONDS = 300
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(360)]
 
 
 @pytest.fixture(scope="module")
-def found(
-    tmp_path_factory: pytest.TempPathFactory, repository: Path
-) -> Iterator[dict[str, concurrent.futures.Future[Any]]]:
-    """What each kind of session saw; two run at once."""
-
-    def run(kind: str) -> Any:
-        folder = tmp_path_factory.mktemp(kind)
-        ran = subprocess.run(
-            [sys.executable, "-m", "tests.spark.source.through_spark", kind, str(folder)],
-            cwd=repository,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=patience(CHILD_SECONDS),
-        )
-        assert ran.returncode == 0, ran.stderr[-5000:]
-        return json.loads((folder / "facts.json").read_text())
-
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        yield {kind: pool.submit(run, kind) for kind in (*KINDS, "hostile", "speculative")}
+def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
+    """What each kind of session left; two run at once."""
+    with running(
+        "tests.spark.source.through_spark", [*KINDS, *OTHERS], tmp_path_factory, repository, seconds=SECONDS
+    ) as programs:
+        yield programs
 
 
 @pytest.fixture(params=KINDS)
-def facts(request: pytest.FixtureRequest, found: dict[str, concurrent.futures.Future[Any]]) -> Any:
-    return found[request.param].result()
+def facts(request: pytest.FixtureRequest, programs: Programs) -> Any:
+    return programs[request.param].result().facts
 
 
 @pytest.fixture
-def hostile(found: dict[str, concurrent.futures.Future[Any]]) -> Any:
-    return found["hostile"].result()
+def hostile(programs: Programs) -> Any:
+    return programs["hostile"].result().facts
 
 
 def test_raw_values_become_a_dataset_of_row_groups_as_asked(facts: Any) -> None:
@@ -117,9 +100,9 @@ def test_a_task_that_is_lost_for_good_fails_the_job_and_leaves_nothing_that_is_s
 
 
 def test_a_task_that_spark_runs_twice_at_a_time_gives_each_row_once(
-    found: dict[str, concurrent.futures.Future[Any]],
+    programs: Programs,
 ) -> None:
-    facts = found["speculative"].result()["run_twice"]
+    facts = programs["speculative"].result().facts["run_twice"]
     assert {"begun-0", "begun-1"} <= set(facts["attempts"])
     assert facts["whole"]
     assert facts["left"] == []

@@ -2,55 +2,35 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.pace import patience
+from tests.spark.programs import Programs, running
 
 KINDS = ["classic", "connect"]
-CHILD_SECONDS = 400
+SECONDS = 400
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 @pytest.fixture(scope="module")
-def found(
-    tmp_path_factory: pytest.TempPathFactory, repository: Path
-) -> Iterator[dict[str, concurrent.futures.Future[Any]]]:
-    """What each kind of session saw; two run at once."""
-
-    def run(kind: str) -> Any:
-        folder = tmp_path_factory.mktemp(kind)
-        ran = subprocess.run(
-            [sys.executable, "-m", "tests.spark.training.on_dataframe", kind, str(folder)],
-            cwd=repository,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=patience(CHILD_SECONDS),
-        )
-        assert ran.returncode == 0, ran.stderr[-5000:]
-        return json.loads((folder / "facts.json").read_text())
-
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        yield {kind: pool.submit(run, kind) for kind in KINDS}
+def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
+    """What each kind of session left; two run at once."""
+    with running("tests.spark.training.on_dataframe", KINDS, tmp_path_factory, repository, seconds=SECONDS) as programs:
+        yield programs
 
 
 @pytest.fixture(params=KINDS)
-def facts(request: pytest.FixtureRequest, found: dict[str, concurrent.futures.Future[Any]]) -> Any:
-    return found[request.param].result()
+def facts(request: pytest.FixtureRequest, programs: Programs) -> Any:
+    return programs[request.param].result().facts
 
 
 @pytest.fixture
-def classic(found: dict[str, concurrent.futures.Future[Any]]) -> Any:
-    return found["classic"].result()
+def classic(programs: Programs) -> Any:
+    return programs["classic"].result().facts
 
 
 def test_uneven_partitions_give_equal_steps_and_every_row_once_an_epoch(facts: Any) -> None:
