@@ -40,7 +40,9 @@ def pictures() -> np.ndarray[Any, Any]:
 
 def row(number: int) -> dict[str, Any]:
     """A row of a tensor."""
-    return {"id": number, "tensor": tensors(np.array([number]))[0]}
+    tensor = _pool()[number % _POOL].copy()
+    tensor[0, 0] = number
+    return {"id": number, "tensor": tensor}
 
 
 def _petastorms_rows(raw: str, target: str, rows: int) -> Callable[[], None]:
@@ -88,7 +90,7 @@ def _rows(raw: str, target: str, rows: int) -> Callable[[], None]:
     from petastore import dict_to_spark_row, materialize_dataset
     from petastore.spark import local_session
 
-    schema, spark = _schema(), local_session("local[2]")
+    schema, spark = _schema(), local_session()
 
     def write() -> None:
         with materialize_dataset(spark, target, schema, 32):
@@ -108,7 +110,7 @@ def _encoded(kind: str, raw: str, target: str, rows: int) -> Callable[[], None]:
     from petastore import encode_dataframe, materialize_dataset
     from petastore.spark import local_session
 
-    schema, spark = _schema(), local_session("local[2]")
+    schema, spark = _schema(), local_session()
 
     def write() -> None:
         with materialize_dataset(spark, target, schema, 32) as writer:
@@ -122,7 +124,7 @@ def _source(kind: str, raw: str, target: str, rows: int) -> Callable[[], None]:
     del rows
     from petastore.spark import local_session, register_data_source, write_options
 
-    spark, options = local_session("local[2]"), write_options(_schema(), row_group_size_mb=32)
+    spark, options = local_session(), write_options(_schema(), row_group_size_mb=32)
     register_data_source(spark)
 
     def write() -> None:
@@ -137,8 +139,26 @@ def _cells(raw: str, target: str, rows: int) -> Callable[[], None]:
     del rows
     from petastore.spark import local_session
 
-    spark = local_session("local[2]")
+    spark = local_session()
     return lambda: spark.read.parquet(f"{raw}/cells").write.parquet(target)
+
+
+def _handed_over(kind: str, raw: str, target: str, rows: int) -> Callable[[], None]:
+    """What Spark takes to read raw values and to hand them to Python, which counts them and writes nothing."""
+    del target, rows
+    import pyarrow as pa
+
+    from petastore.spark import local_session
+
+    spark = local_session()
+
+    def counted(batches: Iterator[Any]) -> Iterator[Any]:
+        yield pa.record_batch({"rows": [sum(batch.num_rows for batch in batches)]})
+
+    def read() -> None:
+        spark.read.parquet(f"{raw}/{kind}").mapInArrow(counted, "rows long").collect()
+
+    return read
 
 
 def _in_process(how: str, raw: str, target: str, rows: int) -> Callable[[], None]:
@@ -147,12 +167,10 @@ def _in_process(how: str, raw: str, target: str, rows: int) -> Callable[[], None
     from petastore import write_dataset
 
     schema = _schema()
-
-    def columns() -> dict[str, Any]:
-        return {"id": np.arange(rows), "tensor": tensors(np.arange(rows))}
+    columns = {"id": np.arange(rows), "tensor": tensors(np.arange(rows))} if how == "columns" else None
 
     def write() -> None:
-        write_dataset(target, schema, map(row, range(rows)) if how == "rows" else columns())
+        write_dataset(target, schema, map(row, range(rows)) if columns is None else columns)
 
     return write
 
@@ -195,6 +213,8 @@ WAYS: dict[str, Callable[[str, str, int], Callable[[], None]]] = {
     "data source, arrays": functools.partial(_source, "arrays"),
     "data source, bytes": functools.partial(_source, "bytes"),
     "Spark alone, encoded cells": _cells,
+    "Spark alone, arrays handed to Python": functools.partial(_handed_over, "arrays"),
+    "Spark alone, bytes handed to Python": functools.partial(_handed_over, "bytes"),
     "write_dataset, rows": functools.partial(_in_process, "rows"),
     "write_dataset, columns": functools.partial(_in_process, "columns"),
     "write_dataset, pictures": _pictures,

@@ -18,6 +18,8 @@ from petastore.codecs import NdarrayCodec
 from petastore.errors import EncodeError, RequestError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
+from petastore.work import InlinePool, Pool
+from petastore.work.futures import in_order
 from petastore.writers.encode import CHUNK_BYTES, CHUNK_ROWS, encode_column
 
 __all__ = ["Columns", "Tabular", "columns_of", "encode_columns", "infer_schema"]
@@ -111,33 +113,54 @@ def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
     return Unischema(name, columns.fields())
 
 
-def encode_columns(columns: Columns, schema: Unischema) -> Iterator[pa.RecordBatch]:
+def encode_columns(columns: Columns, schema: Unischema, pool: Pool | None = None) -> Iterator[pa.RecordBatch]:
     """Columns as they are stored, chunk by chunk.
 
     Args:
         columns: What is encoded; columns that the schema lacks are refused, nullable ones may be missing.
         schema: What they are to be.
+        pool: Encodes a chunk for each of its workers, and one more, ahead of who takes them; None is the caller's
+            thread.
 
     Raises:
-        EncodeError: A value does not fit; by `next`. Field and row are named.
+        EncodeError: A value does not fit; by `next`, where it would come. Field and row are named.
     """
     _check_fields(columns.names, schema)
-    stored, done = storage_schema(schema), 0
-    for chunk in columns.chunks(_rows_at_once(schema)):
-        rows = len(next(iter(chunk.values()))) if chunk else 0
-        cells = [_encoded(chunk.get(field.name), field, stored.field(field.name).type, rows, done) for field in schema]
-        yield pa.RecordBatch.from_arrays(cells, schema=stored)
-        done += rows
+    stored = storage_schema(schema)
+
+    def chunks() -> Iterator[_Chunk]:
+        done = 0
+        for chunk in columns.chunks(_rows_at_once(schema)):
+            rows = len(next(iter(chunk.values()))) if chunk else 0
+            yield _Chunk(chunk, done, rows)
+            done += rows
+
+    def encoded(chunk: _Chunk) -> pa.RecordBatch:
+        cells = [_encoded(chunk, field, stored.field(field.name).type) for field in schema]
+        return pa.RecordBatch.from_arrays(cells, schema=stored)
+
+    for _, batch in in_order(encoded, chunks(), pool or InlinePool()):
+        yield batch
 
 
-def _encoded(column: Column | None, field: UnischemaField, stored: pa.DataType, rows: int, first_row: int) -> pa.Array:
+@dataclasses.dataclass(frozen=True)
+class _Chunk:
+    """Some rows, and the number of the first of them in all the data."""
+
+    columns: Mapping[str, Column]
+    first_row: int
+    rows: int
+
+
+def _encoded(chunk: _Chunk, field: UnischemaField, stored: pa.DataType) -> pa.Array:
+    column = chunk.columns.get(field.name)
     if column is None:
-        return pa.nulls(rows, stored)
+        return pa.nulls(chunk.rows, stored)
     is_arrow = isinstance(column, (pa.Array, pa.ChunkedArray))
     is_stored_so = is_arrow and column.type == stored and field.codec is None and field.is_scalar
     if is_stored_so and (field.nullable or not column.null_count):
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return encode_column(_values(column) if is_arrow else column, field, stored, first_row=first_row)
+    return encode_column(_values(column) if is_arrow else column, field, stored, first_row=chunk.first_row)
 
 
 def _values(column: Any) -> Any:

@@ -13,10 +13,12 @@ from petastore.codecs.registry import codec_of
 from petastore.errors import EncodeError, RequestError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
+from petastore.work import InlinePool, Pool
+from petastore.work.futures import in_order
 
 __all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "check_rows", "encode_chunks", "encode_column", "encode_rows", "in_chunks"]
 
-CHUNK_BYTES = 16 * 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
 """Rows are encoded together up to about this many bytes of values, so that memory stays bounded."""
 
 CHUNK_ROWS = 4096
@@ -35,20 +37,31 @@ def check_rows(rows: Any) -> None:
         raise RequestError(f"rows is an iterable of dicts, one a row, but a {type(rows).__name__} was given")
 
 
-def encode_chunks(rows: Iterable[Any], schema: Unischema) -> Iterator[pa.RecordBatch]:
+def encode_chunks(rows: Iterable[Any], schema: Unischema, pool: Pool | None = None) -> Iterator[pa.RecordBatch]:
     """Encode any number of rows, `in_chunks`, so that memory stays bounded.
 
     Args:
-        rows: Dicts or named tuples.
+        rows: Dicts or named tuples; the caller's thread takes them.
         schema: What the rows are.
+        pool: Encodes a chunk for each of its workers, and one more, ahead of who takes them; None is the caller's
+            thread.
 
     Raises:
-        EncodeError: As `encode_rows`; by `next`.
+        EncodeError: As `encode_rows`; by `next`, where the first row that does not fit would come.
     """
-    done = 0
-    for chunk in in_chunks(rows, schema):
-        yield encode_rows(chunk, schema, first_row=done)
-        done += len(chunk)
+
+    def numbered() -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
+        done = 0
+        for chunk in in_chunks(rows, schema):
+            yield done, chunk
+            done += len(chunk)
+
+    def encoded(chunk: tuple[int, list[Mapping[str, Any]]]) -> pa.RecordBatch:
+        first_row, its_rows = chunk
+        return encode_rows(its_rows, schema, first_row=first_row)
+
+    for _, batch in in_order(encoded, numbered(), pool or InlinePool()):
+        yield batch
 
 
 def encode_rows(rows: Sequence[Mapping[str, Any]], schema: Unischema, *, first_row: int = 0) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ What a write leaves behind when it is interrupted:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import os
@@ -20,9 +21,12 @@ import pyarrow as pa
 
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
+from petastore.plan.request import whole_number
 from petastore.schema import Unischema
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footers import read_footers
+from petastore.work import InlinePool, Pool, ThreadPool
+from petastore.work.thread import available_cpus
 from petastore.writers.columns import Tabular, columns_of, encode_columns
 from petastore.writers.commit import publish
 from petastore.writers.encode import check_rows, encode_chunks
@@ -32,6 +36,9 @@ from petastore.writers.parquet import Compression, writer_options
 from petastore.writers.target import Mode, Target
 
 __all__ = ["write_cells", "write_dataset"]
+
+_MOST_THREADS = 8
+"""Unless asked otherwise: more of them mostly wait for the thread that writes, each with a chunk in its hands."""
 
 
 def write_dataset(
@@ -47,12 +54,15 @@ def write_dataset(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     progress: Callable[[int], object] | None = None,
+    workers_count: int | None = None,
 ) -> Inventory:
     """Write rows or columns as a dataset, in one process and without Spark.
 
-    They are encoded in chunks and written one row group at a time: memory holds a chunk and a row group, not the data.
-    Nothing changes for readers before the last step. `write_dataset(url, data)` writes a frame, a table or a dict of
-    columns under the schema that `infer_schema` gives it; `write_dataset(url, schema, data)` under one of your own.
+    They are encoded in chunks of some megabytes, by some threads, while row groups are written one after the other:
+    memory holds a chunk for each thread, one more, and a row group, not the data. Files are the same, however many
+    threads there are. Nothing changes for readers before the last step. `write_dataset(url, data)` writes a frame, a
+    table or a dict of columns under the schema that `infer_schema` gives it; `write_dataset(url, schema, data)` under
+    one of your own.
 
     Args:
         url: The dataset's directory: a URL of any fsspec scheme or a local path. It is made where it does not exist.
@@ -72,6 +82,8 @@ def write_dataset(
         storage_options: Keyword arguments of the fsspec filesystem.
         filesystem: A pyarrow or fsspec filesystem to use instead.
         progress: Called with the number of rows written so far, after each row group.
+        workers_count: Threads that encode, beside the caller's, which takes the rows and writes; None is one for each
+            CPU that the process may use, and at most 8; 0 is none: the caller's thread does it all.
 
     Returns:
         The inventory of the whole dataset.
@@ -96,14 +108,35 @@ def write_dataset(
     if rows is None and not isinstance(schema, Unischema):
         schema, rows = None, schema
     _check_url_and_mode(url, mode)
-    schema, batches = _encoded(schema, rows)
+    schema, encoded = _schema_and_encoding(schema, rows)
     layout = Layout.of(
         rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=rows_per_file
     )
+    threads = min(available_cpus(), _MOST_THREADS)
+    if workers_count is not None:
+        threads = whole_number(workers_count, name="workers_count", least=0)
     location = open_location(url, storage_options=storage_options, filesystem=filesystem)
-    return write_cells(
-        location, schema, batches, layout, mode=mode, compression=compression, writer=_writer(), progress=progress
-    )
+    with _encoders(threads) as pool:
+        return write_cells(
+            location,
+            schema,
+            encoded(pool),
+            layout,
+            mode=mode,
+            compression=compression,
+            writer=_writer(),
+            progress=progress,
+        )
+
+
+@contextlib.contextmanager
+def _encoders(threads: int) -> Iterator[Pool]:
+    pool = ThreadPool(threads) if threads else InlinePool()
+    try:
+        yield pool
+    finally:
+        pool.close()
+        pool.join()
 
 
 def write_cells(
@@ -159,8 +192,8 @@ def _check_url_and_mode(url: Any, mode: Any) -> None:
         raise RequestError(f"mode={mode!r} is not known; choose one of {', '.join(map(repr, get_args(Mode)))}")
 
 
-def _encoded(schema: Any, rows: Any) -> tuple[Unischema, Iterator[pa.RecordBatch]]:
-    """The schema that is written, and what is stored under it, in chunks that are encoded one by one."""
+def _schema_and_encoding(schema: Any, rows: Any) -> tuple[Unischema, Callable[[Pool], Iterator[pa.RecordBatch]]]:
+    """The schema that is written, and what gives stored cells of it, encoded by a pool."""
     columns = columns_of(rows)
     if schema is None and columns is not None:
         schema = Unischema("inferred", columns.fields())
@@ -170,9 +203,9 @@ def _encoded(schema: Any, rows: Any) -> tuple[Unischema, Iterator[pa.RecordBatch
             "columns: a pandas or Polars frame, an Arrow table, or a dict of arrays; see petastore.infer_schema"
         )
     if columns is not None:
-        return schema, encode_columns(columns, schema)
+        return schema, functools.partial(encode_columns, columns, schema)
     check_rows(rows)
-    return schema, encode_chunks(rows, schema)
+    return schema, functools.partial(encode_chunks, rows, schema)
 
 
 def _writer() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import threading
 import tracemalloc
 import uuid
 from collections.abc import Iterator
@@ -152,6 +153,51 @@ def test_memory_holds_a_chunk_and_a_row_group_and_not_the_data(tmp_path: Path) -
     _, python_peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak + python_peak < 90_000_000  # 120 MB of values; a chunk has 16, a row group 8
+
+
+@pytest.mark.parametrize("as_columns", [False, True])
+def test_files_are_the_same_however_many_threads_encode(tmp_path: Path, as_columns: bool) -> None:
+    ids = np.arange(2000)
+    arrays = np.random.default_rng(0).random((len(ids), 64, 64), np.float32)  # 32 MB: eight chunks
+    schema = Unischema("x", [UnischemaField("id", "int64"), UnischemaField("x", "float32", (64, 64), NdarrayCodec())])
+
+    def written(threads: int | None) -> list[pa.Table]:
+        url = tmp_path / str(threads)
+        data = {"id": ids, "x": arrays} if as_columns else [{"id": i, "x": arrays[i]} for i in ids]
+        write_dataset(url, schema, data, row_group_size_mb=5, workers_count=threads)
+        (file,) = map(pq.ParquetFile, url.glob("*.parquet"))
+        return [file.read_row_group(group) for group in range(file.num_row_groups)]
+
+    expected = written(0)
+    assert len(expected) > 5
+    assert written(1) == written(3) == written(None) == expected
+
+
+def test_the_callers_thread_takes_the_rows_and_no_other_thread_is_left(tmp_path: Path) -> None:
+    seen = set()
+
+    def watched() -> Iterator[dict[str, Any]]:
+        for row in rows(0, 10_000):
+            seen.add(threading.get_ident())
+            yield row
+
+    before = threading.active_count()
+    write_dataset(tmp_path / "x", SCHEMA, watched(), workers_count=2)
+    assert seen == {threading.get_ident()}
+    assert threading.active_count() == before
+
+
+def test_the_first_row_that_does_not_fit_is_named_whoever_encodes_it(tmp_path: Path) -> None:
+    wrong = [{**row, "id": "seven"} if number in (9_000, 17_000) else row for number, row in enumerate(rows(0, 20_000))]
+    for threads in (0, 3):
+        with pytest.raises(EncodeError, match="column 'id', row 9,000"):
+            write_dataset(tmp_path / "x", SCHEMA, wrong, workers_count=threads)
+        assert everything_in(open_location(tmp_path / "x")) == []
+
+
+def test_threads_are_a_whole_number(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="workers_count"):
+        write_dataset(tmp_path / "x", SCHEMA, rows(0, 1), workers_count=-1)
 
 
 def test_progress_is_told_the_rows_written(url: str) -> None:
