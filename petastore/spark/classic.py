@@ -1,4 +1,4 @@
-"""What only a classic Spark process can do: start a Spark Connect server inside itself.
+"""What only a classic Spark process can do: start a Spark Connect server inside itself, and see its tasks.
 
 The one file of this package that touches a `SparkContext`; everything else runs on classic and Connect sessions alike.
 """
@@ -6,10 +6,14 @@ The one file of this package that touches a `SparkContext`; everything else runs
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from petastore.errors import RequestError
 
-__all__ = ["start_connect_server"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["ActiveStages", "start_connect_server"]
 
 
 def start_connect_server(settings: Mapping[str, str]) -> str:
@@ -44,3 +48,28 @@ def start_connect_server(settings: Mapping[str, str]) -> str:
         )
     SparkSession(context)
     return str(port)
+
+
+class ActiveStages:
+    """Stages that begin from now on, and how far they are; stages that begin and end between two looks are missed.
+
+    Args:
+        spark: A classic session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._tracker = spark.sparkContext.statusTracker()
+        self._older = frozenset(self._tracker.getActiveStageIds())
+        self._open: set[int] = set()
+
+    def progress(self) -> list[tuple[int, int, int]]:
+        """Of each stage that was not complete at the last look: its number, tasks done, and all of its tasks."""
+        self._open.update(number for number in self._tracker.getActiveStageIds() if number not in self._older)
+        found = []
+        for number in sorted(self._open):
+            stage = self._tracker.getStageInfo(number)
+            if stage is not None:
+                found.append((number, stage.numCompletedTasks, stage.numTasks))
+            if stage is None or stage.numCompletedTasks >= stage.numTasks:
+                self._open.discard(number)
+        return found

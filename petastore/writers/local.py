@@ -14,12 +14,13 @@ import contextlib
 import functools
 import importlib.metadata
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 import pyarrow as pa
 
 from petastore.errors import RequestError
+from petastore.indexers import RowGroupIndexerBase
 from petastore.inventory import Inventory
 from petastore.plan.request import whole_number
 from petastore.schema import Unischema
@@ -33,6 +34,7 @@ from petastore.writers.encode import check_rows, encode_chunks
 from petastore.writers.files import DataFiles
 from petastore.writers.layout import Layout, row_groups
 from petastore.writers.parquet import Compression, writer_options
+from petastore.writers.row_group_index import build_rowgroup_index, check_indexers
 from petastore.writers.target import Mode, Target
 
 __all__ = ["write_cells", "write_dataset"]
@@ -55,6 +57,7 @@ def write_dataset(
     filesystem: Any = None,
     progress: Callable[[int], object] | None = None,
     workers_count: int | None = None,
+    indexers: Sequence[RowGroupIndexerBase] = (),
 ) -> Inventory:
     """Write rows or columns as a dataset, in one process and without Spark.
 
@@ -84,12 +87,15 @@ def write_dataset(
         progress: Called with the number of rows written so far, after each row group.
         workers_count: Threads that encode, beside the caller's, which takes the rows and writes; None is one for each
             CPU that the process may use, and at most 8; 0 is none: the caller's thread does it all.
+        indexers: What row-group indexes look for, as `petastore.indexing.build_rowgroup_index` takes them: that is
+            called once the rows are committed, and reads the columns that they look at.
 
     Returns:
         The inventory of the whole dataset.
 
     Raises:
-        RequestError: The parameters contradict each other, or nothing tells the schema.
+        RequestError: The parameters contradict each other, nothing tells the schema, or indexers look at fields that
+            there are not.
         DatasetExistsError: Something is there, and the mode is `"error"`.
         SchemaError: A field cannot be stored, or the dataset to append to has another schema.
         EncodeError: A row does not fit the schema; field and row are named. Nothing is changed.
@@ -109,15 +115,13 @@ def write_dataset(
         schema, rows = None, schema
     _check_url_and_mode(url, mode)
     schema, encoded = _schema_and_encoding(schema, rows)
+    check_indexers(indexers, schema, os.fspath(url))
     layout = Layout.of(
         rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=rows_per_file
     )
-    threads = min(available_cpus(), _MOST_THREADS)
-    if workers_count is not None:
-        threads = whole_number(workers_count, name="workers_count", least=0)
     location = open_location(url, storage_options=storage_options, filesystem=filesystem)
-    with _encoders(threads) as pool:
-        return write_cells(
+    with _encoders(workers_count) as pool:
+        inventory = write_cells(
             location,
             schema,
             encoded(pool),
@@ -127,11 +131,23 @@ def write_dataset(
             writer=_writer(),
             progress=progress,
         )
+    if indexers:
+        build_rowgroup_index(
+            url,
+            indexers=indexers,
+            workers_count=workers_count or None,
+            storage_options=storage_options,
+            filesystem=filesystem,
+        )
+    return inventory
 
 
 @contextlib.contextmanager
-def _encoders(threads: int) -> Iterator[Pool]:
-    pool = ThreadPool(threads) if threads else InlinePool()
+def _encoders(workers_count: int | None) -> Iterator[Pool]:
+    threads = min(available_cpus(), _MOST_THREADS)
+    if workers_count is not None:
+        threads = whole_number(workers_count, name="workers_count", least=0)
+    pool: Pool = ThreadPool(threads) if threads else InlinePool()
     try:
         yield pool
     finally:

@@ -18,10 +18,11 @@ from petastore.errors import PetastoreError, RequestError, TransformError
 from petastore.indexers import FieldNotNullIndexer, RowGroupIndex, RowGroupIndexerBase
 from petastore.predicates.column import each_value
 from petastore.readers.by_number.random_access import RandomAccess
+from petastore.schema import Unischema
 from petastore.storage.metadata.row_group_index import write_indexes
 from petastore.work.workers import Workers
 
-__all__ = ["build_rowgroup_index"]
+__all__ = ["build_rowgroup_index", "check_indexers"]
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +73,12 @@ def build_rowgroup_index(
     """
     del spark_context, hdfs_driver
     dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
-    given = _checked(indexers, dataset)
+    if dataset.location.paths is not None:
+        raise RequestError(f"row-group indexes belong to whole datasets, but {dataset.url} names single files")
+    check_indexers(indexers, dataset.schema, dataset.url)
+    if not indexers:
+        raise RequestError("indexers is empty; give at least one, such as SingleFieldIndexer('by_id', 'id')")
+    given: list[Any] = copy.deepcopy(list(indexers))
     found = list(given)
     for of_group in _built(dataset, given, Workers(count=workers_count)):
         found = [_called(total, operator.add, total, part) for total, part in zip(found, of_group, strict=True)]
@@ -81,27 +87,25 @@ def build_rowgroup_index(
     _log.info("stored %r of %s", indexes, dataset.url)
 
 
-def _checked(indexers: Iterable[Any], dataset: Dataset) -> list[Any]:
-    """Copies of the indexers, which can be filled."""
+def check_indexers(indexers: Iterable[Any], schema: Unischema, url: str) -> None:
+    """Refuses indexers that cannot look at a dataset.
+
+    Raises:
+        RequestError: One is none, two share a name, or one looks at a field that there is not.
+    """
     if isinstance(indexers, RowGroupIndexerBase) or not isinstance(indexers, Iterable):
         raise RequestError(f"indexers is a list of indexers, not {indexers!r:.80}")
-    if dataset.location.paths is not None:
-        raise RequestError(f"row-group indexes belong to whole datasets, but {dataset.url} names single files")
-    given = list(indexers)
-    if not given:
-        raise RequestError("indexers is empty; give at least one, such as SingleFieldIndexer('by_id', 'id')")
     names = set()
-    for indexer in given:
+    for indexer in indexers:
         if isinstance(indexer, type) or not callable(getattr(indexer, "build_index", None)):
             raise RequestError(f"{indexer!r:.80} is no indexer; derive it from RowGroupIndexerBase")
         if indexer.index_name in names:
             raise RequestError(f"two of the indexers are named {indexer.index_name!r}; names tell indexes apart")
         names.add(indexer.index_name)
         for column in indexer.column_names:
-            if column not in dataset.schema:
-                known = ", ".join(map(repr, dataset.schema.fields))
-                raise RequestError(f"{indexer!r:.80} looks at the field {column!r}, but {dataset.url} has {known}")
-    return copy.deepcopy(given)
+            if column not in schema:
+                known = ", ".join(map(repr, schema.fields))
+                raise RequestError(f"{indexer!r:.80} looks at the field {column!r}, but {url} has {known}")
 
 
 def _built(dataset: Dataset, indexers: list[Any], workers: Workers) -> Iterator[list[Any]]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -19,8 +21,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+import petastore
 from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 from petastore.errors import PetastoreError
+from petastore.indexing import SingleFieldIndexer, get_row_group_indexes
 from petastore.schema import Unischema, UnischemaField
 from petastore.spark import (
     connect_session,
@@ -151,6 +155,28 @@ def raw_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def raw_dataframe(spark: Any, rows: int = ROWS, partitions: int = 2) -> Any:
     return spark.range(0, rows, 1, partitions).mapInArrow(raw_batches, RAW_SCHEMA)
+
+
+class Kept(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self, records: list[logging.LogRecord]) -> None:
+        super().__init__()
+        self._records = records
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._records.append(record)
+
+
+def slow_ids(spark: Any) -> Any:
+    """Twenty ids in four tasks, which take long enough to be seen."""
+
+    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(1)
+            yield batch
+
+    return spark.range(0, 20, 1, 4).mapInArrow(wait, "id long")
 
 
 def session_of(kind: str) -> Any:
@@ -294,6 +320,38 @@ class Scenario:
             writer.write(rows_to_dataframe(self.spark, schema, rows).coalesce(1))
         return {"rows": writer.inventory.rows.tolist() if writer.inventory else None}
 
+    def tell_and_index(self) -> dict[str, Any]:
+        """Progress while Spark writes, and an index with the data."""
+        told: list[tuple[int, int]] = []
+        asked: dict[str, Any] = {
+            "progress": lambda done, tasks: told.append((done, tasks)),
+            "indexers": [SingleFieldIndexer("by", "id")],
+        }
+        schema = Unischema("ids", [UnischemaField("id", np.int64)])
+        with materialize_dataset(self.spark, self.url("told"), schema, rows_per_row_group=5, **asked) as writer:
+            writer.write(encode_dataframe(slow_ids(self.spark), schema))
+        logged: list[logging.LogRecord] = []
+        log = logging.getLogger("petastore.spark.writing.progress")
+        log.propagate, log.handlers = False, [Kept(logged)]
+        (index,) = get_row_group_indexes(petastore.open_dataset(self.url("told"))).values()
+        with materialize_dataset(
+            self.spark, self.url("not told"), schema, progress=lambda done, tasks: (done + tasks) / 0
+        ) as writer:
+            writer.write(encode_dataframe(slow_ids(self.spark), schema))
+        return {
+            "last": told[-1],
+            "grows": sorted(told) == told,
+            "index": {number: sorted(index.get_row_group_indexes(number)) for number in (0, 19)},
+            "rows in spite of a bar that fails": writer.inventory.num_rows if writer.inventory else None,
+            "logged": [record.getMessage().partition(" raised; ")[2] for record in logged],
+            "unknown field": problem_of(
+                lambda: materialize_dataset(
+                    self.spark, self.url("x"), schema, indexers=[SingleFieldIndexer("by", "name")]
+                )
+            ),
+            "threads": [thread.name for thread in threading.enumerate() if "progress" in thread.name],
+        }
+
     def hive_partitions(self) -> dict[str, Any]:
         schema = Unischema("days", [UnischemaField("id", np.int64), UnischemaField("day", np.str_)])
         rows = [{"id": number, "day": f"day {number % 3}"} for number in range(9)]
@@ -359,7 +417,7 @@ class Scenario:
         if kind != "connect-without-java":
             steps += [self.raise_inside, self.take_turns, self.write_at_once]
         if kind in ("classic", "connect"):
-            steps += [self.small_blocks, self.hive_partitions, self.bad_values, self.refusals]
+            steps += [self.small_blocks, self.tell_and_index, self.hive_partitions, self.bad_values, self.refusals]
         return {"session": type(self.spark).__module__, **{step.__name__: step() for step in steps}}
 
 

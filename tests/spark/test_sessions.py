@@ -243,6 +243,18 @@ def test_two_writers_without_session_settings_write_at_once_and_both_are_honoure
 
 
 @of_each_api
+def test_progress_is_told_while_spark_writes_and_an_index_is_written_with_the_data(facts: Any) -> None:
+    told = facts["tell_and_index"]
+    assert told["last"][0] == told["last"][1] >= 4
+    assert told["grows"]
+    assert told["index"] == {"0": [0], "19": [3]}
+    assert told["rows in spite of a bar that fails"] == 20
+    assert told["logged"] == ["it is not called any more, and Spark goes on"]
+    assert "looks at the field 'name'" in told["unknown field"]
+    assert told["threads"] == []
+
+
+@of_each_api
 def test_hive_partitions_are_committed(folder: Path, facts: Any) -> None:
     assert facts["hive_partitions"] == {"files": 3}
     dataset = petastore.open_dataset(folder / "days")

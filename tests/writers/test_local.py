@@ -21,6 +21,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.dataset import open_dataset
 from petastore.errors import (
     DatasetChangedError,
     DatasetExistsError,
@@ -31,6 +32,7 @@ from petastore.errors import (
     SchemaError,
     StorageError,
 )
+from petastore.indexing import SingleFieldIndexer, get_row_group_indexes
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
 from petastore.schema.document import dump_document
@@ -198,6 +200,20 @@ def test_the_first_row_that_does_not_fit_is_named_whoever_encodes_it(tmp_path: P
 def test_threads_are_a_whole_number(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="workers_count"):
         write_dataset(tmp_path / "x", SCHEMA, rows(0, 1), workers_count=-1)
+
+
+def test_indexes_are_written_with_the_data(url: str) -> None:
+    by_id = [SingleFieldIndexer("by_id", "id")]
+    write_dataset(url, SCHEMA, rows(0, 10), rows_per_row_group=4, indexers=by_id)
+    write_dataset(url, SCHEMA, rows(10, 14), rows_per_row_group=4, mode="append", indexers=by_id)
+    index = get_row_group_indexes(open_dataset(url))["by_id"]
+    assert [sorted(index.get_row_group_indexes(number)) for number in (0, 4, 9, 13)] == [[0], [1], [2], [3]]
+
+
+def test_an_indexer_of_a_field_that_there_is_not_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match="looks at the field 'name'"):
+        write_dataset(tmp_path / "x", SCHEMA, rows(0, 10), indexers=[SingleFieldIndexer("by", "name")])
+    assert not (tmp_path / "x").exists()
 
 
 def test_progress_is_told_the_rows_written(url: str) -> None:

@@ -12,6 +12,7 @@ leaving by raise the session gets its settings back; nothing is committed, and r
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from petastore.errors import DatasetExistsError, RequestError
+from petastore.indexers import RowGroupIndexerBase
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.spark.settings import TIMESTAMP_TYPE, parquet_settings
@@ -26,9 +28,11 @@ from petastore.spark.turns import settings_held
 from petastore.spark.urls import spark_url
 from petastore.spark.workers_python import warn_of_another_python
 from petastore.spark.writing.additions import BlockCommit
+from petastore.spark.writing.progress import Progress, progress_told
 from petastore.spark.writing.writable import check_writable
 from petastore.storage.files.location import open_location
 from petastore.storage.requests.shown import shown_url
+from petastore.writers.row_group_index import build_rowgroup_index, check_indexers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +52,8 @@ def materialize_dataset(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     session_settings: bool = True,
+    indexers: Sequence[RowGroupIndexerBase] = (),
+    progress: Progress | None = None,
 ) -> AbstractContextManager[DatasetWriter]:
     """A block in which Spark writes a dataset; when it ends well, the files are checked and committed.
 
@@ -73,12 +79,17 @@ def materialize_dataset(
         session_settings: True sets `spark.conf` for the length of the block, so that any write in it has them. One
             session has one configuration: blocks of several threads with other settings take turns. False leaves it
             alone: write through `writer.write`, which gives the settings with the write, and nobody waits.
+        indexers: What row-group indexes look for, as `petastore.indexing.build_rowgroup_index` takes them: that is
+            called once the rows are committed, by this process.
+        progress: Called with the tasks of Spark that are done and all that are known so far, as they change, by any
+            thread, though never by two at once: for notebooks and Connect sessions, where Spark's own bar is not seen.
 
     Returns:
         A context manager that yields a `DatasetWriter`; its `inventory` is there once the block has ended.
 
     Raises:
-        RequestError: At the call: sizes that cannot be, or a URL that no one understands.
+        RequestError: At the call: sizes that cannot be, a URL that no one understands, or indexers of fields that there
+            are not.
         SchemaError: At the call: Spark cannot write such a schema. At the end: a file does not keep it.
         DatasetExistsError: At the call: the URL is a file.
         DatasetNotFoundError: At the end: nothing was written there.
@@ -103,10 +114,18 @@ def materialize_dataset(
     location = open_location(dataset_url, storage_options=storage_options, filesystem=opened)
     if location.paths is not None:
         raise DatasetExistsError(f"{location.url} is a file; a dataset is a directory, so choose another URL")
+    check_indexers(indexers, schema, location.url)
     warn_of_another_python(spark)
     writer = DatasetWriter(spark_url(os.fspath(dataset_url), location), settings)
     commit = BlockCommit(location, schema, f"Spark {spark.version} via materialize_dataset", rows_per_row_group)
-    return _block(spark, writer, commit, session_settings=session_settings)
+    during = [progress_told(spark, progress)]
+    if session_settings:
+        held = {**settings, TIMESTAMP_TYPE: "TIMESTAMP_MICROS"}
+        during.append(settings_held(spark, held, reason=writer.url))
+    index = functools.partial(
+        build_rowgroup_index, dataset_url, indexers=indexers, storage_options=storage_options, filesystem=opened
+    )
+    return _block(writer, commit, during, index if indexers else None)
 
 
 class DatasetWriter:
@@ -136,10 +155,16 @@ class DatasetWriter:
 
 @contextlib.contextmanager
 def _block(
-    spark: SparkSession, writer: DatasetWriter, commit: BlockCommit, *, session_settings: bool
+    writer: DatasetWriter,
+    commit: BlockCommit,
+    during: Sequence[AbstractContextManager[None]],
+    afterwards: Callable[[], None] | None,
 ) -> Iterator[DatasetWriter]:
-    held = {**writer.settings, TIMESTAMP_TYPE: "TIMESTAMP_MICROS"}
     commit.begin()
-    with settings_held(spark, held, reason=writer.url) if session_settings else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        for context in during:
+            stack.enter_context(context)
         yield writer
     writer.inventory = commit.finish()
+    if afterwards is not None:
+        afterwards()
