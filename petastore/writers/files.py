@@ -79,8 +79,10 @@ class DataFiles:
         """
         if self._writer is None:
             self._open()
+        # Arrow looks anew at each chunk when a page is full; pages of one size take half of the memory to read.
+        whole = group.combine_chunks()
         with asking(self._location, "write", self._names[-1]):
-            self._writer.write_table(group, row_group_size=max(1, group.num_rows))
+            self._writer.write_table(whole, row_group_size=max(1, group.num_rows))
             self._rows += group.num_rows
             is_full = self._is_full()
         if is_full:

@@ -40,6 +40,7 @@ from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.metadata.manifest import read_manifest, read_schema_document, unlisted_files
+from petastore.storage.row_groups.page_headers import PageWindow, data_pages
 from petastore.writers import local
 from petastore.writers.commit import commit_dataset, publish
 from petastore.writers.layout import Layout
@@ -133,6 +134,16 @@ def test_not_nullable_is_required_in_the_file(tmp_path: Path) -> None:
     write_dataset(tmp_path / "x", SCHEMA, rows(0, 10))
     (file,) = (tmp_path / "x").glob("*.parquet")
     assert "required int64 field_id=-1 id" in str(pq.ParquetFile(file).schema)
+
+
+def test_pages_are_alike_in_all_row_groups_wherever_chunks_end(tmp_path: Path) -> None:
+    schema = Unischema("x", [UnischemaField("x", "float32", (64, 32), NdarrayCodec())])
+    write_dataset(tmp_path / "x", schema, {"x": np.zeros((2000, 64, 32), np.float32)}, rows_per_row_group=500)
+    (path,) = (tmp_path / "x").glob("*.parquet")
+    data, groups = path.read_bytes(), pq.read_metadata(path)
+    window = PageWindow(lambda length, at: data[at : at + length])
+    for group in range(groups.num_row_groups):
+        assert [page.values for page in data_pages(window, groups.row_group(group).column(0))] == [128, 128, 128, 116]
 
 
 def test_other_tools_read_the_rows_and_nothing_else(tmp_path: Path) -> None:
