@@ -70,8 +70,7 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 
 .PHONY: test
 test: $(ALL) ## run all tests on all processors, at most four (T=tests/plan runs some)
-	@# One more at a time than there are processors: some tests wait, for lines that fail or for clocks.
-	@$(BIN)/python -m pytest -n "$$(($$(nproc) + 1))" --maxprocesses 4 --dist loadfile $(T)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(T)
 
 .PHONY: pythons
 pythons: $(ALL) ## the core's tests on each Python of this machine, from the wheel (PYTHONS='3.12 /path/to/python3.14' names some)
