@@ -16,7 +16,8 @@ The ways of writing, beside Petastorm's and beside what Spark takes for itself. 
 installs Petastorm into an environment of its own in `.bench`.
 
 * **Each way is a process of its own**, that lives for all rounds: Spark has started before the clock does, and has
-  written the same once. Ways run in turns, ratios are taken within a round, figures are medians.
+  written the same once. Ways run in turns, ratios are taken within a round, figures are medians. "Once, from the
+  start" is what a program takes that begins, writes the same once, and has no round besides: one measurement.
 * **No two tensors are alike**; what repeats, Parquet's dictionaries would store once. `encode_dataframe` and the data
   source read them from plain Parquet, as lists of numbers ("arrays") or as their bytes.
 * **Rows** are an RDD of dicts through `dict_to_spark_row`: the program that Petastorm's documentation has, which runs
