@@ -82,11 +82,14 @@ class Unischema:
         """The schema of some of the columns, in this schema's order, named `<name>_view`.
 
         Args:
-            fields: Names, regular expressions over whole names, or fields of this schema.
+            fields: Names, regular expressions over whole names, or fields of this schema. An empty list
+                gives a schema of no fields.
 
         Raises:
             RequestError: Something that was asked for matches no field.
         """
+        if isinstance(fields, (list, tuple)) and not fields:
+            return Unischema(f"{self.name}_view", ())
         return Unischema(f"{self.name}_view", select_fields(self, fields, among=f"schema {self.name!r}"))
 
     def as_spark_schema(self) -> Any:

@@ -99,6 +99,11 @@ def test_a_view_keeps_the_order_of_the_schema() -> None:
         USER.create_schema_view(["nobody"])
 
 
+def test_a_view_of_nothing_has_no_fields() -> None:
+    view = USER.create_schema_view([])
+    assert (view.name, len(view)) == (f"{USER.name}_view", 0)
+
+
 def test_rows_hold_every_field_and_missing_nullable_ones_are_none() -> None:
     row = USER.make_namedtuple(**{"id": 1, "face": b"", "a-b": "x"})
     assert row == (1, None, b"", "x")

@@ -16,6 +16,7 @@ import torch
 
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions
+from petastore.adapters.torch.ragged import ragged_columns
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
@@ -76,6 +77,7 @@ class BatchedDataLoader(DataLoader[dict[str, Any]]):
 class InMemBatchedDataLoader:
     """All rows of one epoch of a reader, read at once and kept; each epoch gives them anew, in an order of its own.
 
+    Columns whose shapes have None are one tensor where all rows that are kept have one shape, else lists of tensors.
     The reader is stopped when its rows are there. Ranks that give the same batch size have the same number of batches.
     One `for` gives all epochs, and the next `for` goes on with further ones. Without `shuffle` rows stay in the order
     in which the reader gave them; with it, epoch e has them in the order
@@ -126,7 +128,7 @@ class InMemBatchedDataLoader:
         self._shuffle = bool(shuffle)
         refuse_dtypes(reader)
         _refuse_more_rows(reader, size, rows_capacity)
-        make = BatchTensors(nulls=nulls_of_reader(nulls, reader))
+        make = BatchTensors(ragged_columns(reader, "auto"), nulls_of_reader(nulls, reader))
         self._asked = {"seed": self._seed, "shuffle": self._shuffle, "batch_size": size, "reader": reader.state_dict()}
         batches = itertools.islice(reader.batches(size), int(reader.steps_per_epoch(size)))
         function = _worth_calling(transform_fn)
@@ -237,7 +239,8 @@ def _copied(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _joined(parts: list[Any]) -> Any:
-    if all(isinstance(part, torch.Tensor) for part in parts) and parts:
+    """One tensor, unless cells of some rows have other shapes: then a list of each row's."""
+    if all(isinstance(part, torch.Tensor) for part in parts) and len({part.shape[1:] for part in parts}) == 1:
         return torch.cat(parts)
     return [value for part in parts for value in part]
 

@@ -21,13 +21,14 @@ __all__ = ["DecodedRows", "decimal_friendly_collate", "rows_as_dicts"]
 def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
     """One batch from a list of rows: Petastorm's collate function.
 
-    Text, bytes and `Decimal` stay lists; dicts are collated key by key, and tuples place by place, to a list, or to a
-    named tuple where they are named; everything else is what `torch.utils.data.default_collate` makes of it. Arrays
-    whose shapes differ become a list of tensors. The rows that a `MapDataset` decoded together are handed over as the
-    columns that they are, as `DataLoader` has them.
+    Text, bytes and `Decimal` stay as they are; dicts are collated key by key, and tuples and lists place by place, to a
+    list, or to a named tuple where they are named; everything else is what `torch.utils.data.default_collate` makes of
+    it. Arrays whose shapes differ become a list of tensors, and values that are lists stay lists: only rows are taken
+    apart. The rows that a `MapDataset` decoded together are handed over as the columns that they are, as `DataLoader`
+    has them.
 
     Args:
-        batch: Rows, each a dict from column name to value or a tuple; or the values of one column. Not empty.
+        batch: Rows, each a dict from column name to value, a tuple or a list; or the values of one column. Not empty.
 
     Raises:
         DecodeError: A value is None.
@@ -39,23 +40,34 @@ def decimal_friendly_collate(batch: Sequence[Any]) -> Any:
     """
     if isinstance(batch, DecodedRows):
         return batch.tensors()
-    first = batch[0]
+    if isinstance(batch[0], list):
+        return _by_place(batch)
+    return _collated(batch)
+
+
+def _collated(values: Sequence[Any]) -> Any:
+    """The values of one place of the rows."""
+    first = values[0]
     if isinstance(first, Mapping):
-        return {key: _collated_column(key, [row[key] for row in batch]) for key in first}
+        return {key: _collated_column(key, [row[key] for row in values]) for key in first}
     if isinstance(first, (str, bytes, Decimal, list)):
-        return list(batch)
+        return values
     if isinstance(first, tuple):
-        parts = [decimal_friendly_collate(values) for values in zip(*batch, strict=True)]
+        parts = _by_place(values)
         return type(first)(*parts) if hasattr(first, "_fields") else parts
-    if isinstance(first, (np.ndarray, torch.Tensor)) and len({value.shape for value in batch}) > 1:
-        return [torch.as_tensor(value) for value in batch]
-    return torch.utils.data.default_collate(list(batch))
+    if isinstance(first, (np.ndarray, torch.Tensor)) and len({value.shape for value in values}) > 1:
+        return [torch.as_tensor(value) for value in values]
+    return torch.utils.data.default_collate(list(values))
+
+
+def _by_place(rows: Sequence[Any]) -> list[Any]:
+    return [_collated(values) for values in zip(*rows, strict=True)]
 
 
 def _collated_column(key: Any, values: list[Any]) -> Any:
     if any(value is None for value in values):
         present(str(key), np.array([value is not None or None for value in values], dtype=object))
-    return decimal_friendly_collate(values)
+    return _collated(values)
 
 
 class DecodedRows(Sequence[dict[str, Any]]):

@@ -71,8 +71,9 @@ class TakesOptions:
             **reader: Parameters of `make_reader`, such as `cache_type`, `decode` or `memory_budget`.
 
         Example:
-            >>> from petastore.interop.horovod_spark.torch import PetastoreDataModule
-            >>> PetastoreDataModule.with_options(shuffle=False, cache_type="local-disk").options.reader
+            >>> class DataModule(TakesOptions):
+            ...     pass
+            >>> DataModule.with_options(shuffle=False, cache_type="local-disk").options.reader
             {'cache_type': 'local-disk'}
         """
         return WithOptions(cls, Options(shuffle, reader, validation or {}, loader or {}))

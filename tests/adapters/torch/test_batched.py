@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -81,6 +84,15 @@ def test_all_rows_are_kept_and_come_in_each_epoch(url: str) -> None:
         assert batch["xy"][:, 1].tolist() == batch["id"].tolist()
         assert batch["word"] == [f"w{number}" for number in batch["id"].tolist()]
         assert [len(value) for value in batch["free"]] == [number % 3 for number in batch["id"].tolist()]
+
+
+def test_lists_of_one_length_are_one_tensor_and_others_lists_of_tensors(tmp_path: Path) -> None:
+    even, uneven = [[float(i), 0.0, 1.0] for i in range(10)], [[i] * (1 + i // 4) for i in range(10)]
+    pq.write_table(pa.table({"even": even, "uneven": uneven}), tmp_path / "part-0.parquet")
+    with petastore.make_batch_reader(tmp_path, shuffle_row_groups=False) as reader:
+        batches = list(InMemBatchedDataLoader(reader, 4))
+    assert [tuple(batch["even"].shape) for batch in batches] == [(4, 3), (4, 3), (2, 3)]
+    assert [value.tolist() for batch in batches for value in batch["uneven"]] == uneven
 
 
 def test_equal_seeds_give_equal_orders_and_another_for_goes_on(url: str) -> None:

@@ -97,6 +97,12 @@ def test_tuples_are_collated_place_by_place() -> None:
 
     rows = [(np.int32(1), Decimal("1.5")), (np.int32(2), Decimal(2))]
     numbers, prices = decimal_friendly_collate(rows)
-    assert (numbers.tolist(), prices) == ([1, 2], [Decimal("1.5"), Decimal(2)])
+    assert (numbers.tolist(), prices) == ([1, 2], (Decimal("1.5"), Decimal(2)))
     named = decimal_friendly_collate([Pair(*row) for row in rows])
     assert (type(named), named.number.tolist(), named.price) == (Pair, [1, 2], prices)
+
+
+def test_rows_that_are_lists_are_collated_place_by_place_and_lists_in_them_stay() -> None:
+    numbers, prices, words = decimal_friendly_collate([[1, Decimal(1), ["a"]], [2, Decimal(2), ["b", "c"]]])
+    assert (numbers.tolist(), prices, words) == ([1, 2], (Decimal(1), Decimal(2)), (["a"], ["b", "c"]))
+    assert decimal_friendly_collate([{"words": ["a"]}, {"words": ["b", "c"]}]) == {"words": [["a"], ["b", "c"]]}
