@@ -64,12 +64,14 @@ def as_named_tuples(dataset: Any, name: str) -> Any:
 def as_windows(dataset: Any, ngram: NGram, rows: Unischema) -> Any:
     """The dataset of windows with dicts in place of those of stacked columns: offset to named tuple of a row.
 
+    As in windows of readers, an offset between others at which nothing is asked for has a named tuple of nothing.
+
     Args:
         dataset: Of columns; each has an axis of the offsets at which it is asked for.
         ngram: What a window is.
         rows: What rows are, all fields of all offsets.
     """
-    at_offsets = {offset: ngram.get_schema_at_timestep(rows, offset) for offset in ngram.fields}
+    at_offsets = {offset: ngram.get_schema_at_timestep(rows, offset) for offset in ngram.offsets}
 
     def window(columns: dict[str, Any]) -> dict[int, Any]:
         return {
@@ -77,7 +79,6 @@ def as_windows(dataset: Any, ngram: NGram, rows: Unischema) -> Any:
                 *(_in_shape(columns[field.name][ngram.offsets_of(field.name).index(offset)], field) for field in fields)
             )
             for offset, fields in at_offsets.items()
-            if len(fields)
         }
 
     return dataset.map(window)

@@ -136,7 +136,8 @@ def test_petastorms_function_gives_named_tuples_by_offset(url: str) -> None:
     asked = NGram({-1: ["time", "name"], 1: ["pose"]}, 1, "time")
     with petastore.make_reader(url, asked, shuffle_row_groups=False) as reader:
         windows = list(make_petastorm_dataset(reader).take(3))
-        assert [list(window) for window in windows] == [[-1, 1]] * 3
+        assert [list(window) for window in windows] == [[-1, 0, 1]] * 3
+        assert windows[0][0] == ()
         assert [int(window[-1].time) for window in windows] == [0, 1, 2]
         assert windows[2][-1].name.numpy() == b"n2"
         assert windows[2][1].pose.numpy().tolist() == [4.0, 4.0]
