@@ -20,6 +20,9 @@ from petastore import Unischema, UnischemaField, write_dataset
 from tests.pace import patience
 from tests.time_limits import pytest_runtest_protocol as pytest_runtest_protocol
 
+# As in tests/conftest.py: sessions of Spark live for a minute or so.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 UNEVEN = (1, 97, 5, 40, 2, 60, 14)

@@ -17,6 +17,8 @@ from tests.time_limits import pytest_runtest_protocol as pytest_runtest_protocol
 
 # gcsfs would ask Google by gRPC for the kind of each bucket, also where another address was given.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+# Java's second compiler and its collector for servers take half of the processor time of sessions that live a minute.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("dev", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -17,6 +17,10 @@ import pytest
 from tests.pace import patience
 
 
+_OF_JAVA_ITSELF = "NOTE: Picked up JDK_JAVA_OPTIONS:"
+"""What it says where tests give it options, and to nobody else."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Left:
     """What a program left when it ended."""
@@ -56,7 +60,8 @@ def running(
             timeout=patience(seconds),
         )
         assert ran.returncode == 0, ran.stderr[-5000:]
-        return Left(folder, json.loads((folder / "facts.json").read_text()), ran.stderr)
+        said = "".join(line for line in ran.stderr.splitlines(keepends=True) if not line.startswith(_OF_JAVA_ITSELF))
+        return Left(folder, json.loads((folder / "facts.json").read_text()), said)
 
     with ThreadPoolExecutor(2) as pool:
         yield {kind: pool.submit(run, kind) for kind in kinds}
