@@ -16,7 +16,6 @@ import pytest
 
 from tests.pace import patience
 
-
 _OF_JAVA_ITSELF = "NOTE: Picked up JDK_JAVA_OPTIONS:"
 """What it says where tests give it options, and to nobody else."""
 
