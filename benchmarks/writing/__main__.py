@@ -56,11 +56,11 @@ class Way:
 
     def __init__(self, name: str, raw: Path, target: Path, rows: int, venvs: Path) -> None:
         self.name, self.rows = name, rows
-        began = time.perf_counter()
         python = python_of("petastorm" if name == PETASTORM else "own", venvs)
         environment = environment_of(ROOT) | {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
         use_java(environment)
         command = [str(python), "-m", "benchmarks.writing.writer", name, str(raw), str(target), str(rows)]
+        began = time.perf_counter()
         self._process = subprocess.Popen(
             command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True,

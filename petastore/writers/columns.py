@@ -7,6 +7,7 @@ no cell of it is touched by Python.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -18,9 +19,8 @@ from petastore.codecs import NdarrayCodec
 from petastore.errors import EncodeError, RequestError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
-from petastore.work import InlinePool, Pool
-from petastore.work.futures import in_order
-from petastore.writers.encode import CHUNK_BYTES, CHUNK_ROWS, encode_column
+from petastore.work import Pool
+from petastore.writers.encode import CHUNK_BYTES, CHUNK_ROWS, encode_column, encoded_ahead
 
 __all__ = ["Columns", "Tabular", "columns_of", "encode_columns", "infer_schema"]
 
@@ -119,48 +119,38 @@ def encode_columns(columns: Columns, schema: Unischema, pool: Pool | None = None
     Args:
         columns: What is encoded; columns that the schema lacks are refused, nullable ones may be missing.
         schema: What they are to be.
-        pool: Encodes a chunk for each of its workers, and one more, ahead of who takes them; None is the caller's
-            thread.
+        pool: Who encodes; see `petastore.writers.encode.encoded_ahead`.
 
     Raises:
         EncodeError: A value does not fit; by `next`, where it would come. Field and row are named.
     """
     _check_fields(columns.names, schema)
+    yield from encoded_ahead(_tasks(columns, schema), pool)
+
+
+def _tasks(columns: Columns, schema: Unischema) -> Iterator[Callable[[], pa.RecordBatch]]:
+    done = 0
+    for chunk in columns.chunks(_rows_at_once(schema)):
+        rows = len(next(iter(chunk.values()))) if chunk else 0
+        yield functools.partial(_encoded_chunk, chunk, schema, rows, done)
+        done += rows
+
+
+def _encoded_chunk(chunk: Mapping[str, Column], schema: Unischema, rows: int, first_row: int) -> pa.RecordBatch:
     stored = storage_schema(schema)
-
-    def chunks() -> Iterator[_Chunk]:
-        done = 0
-        for chunk in columns.chunks(_rows_at_once(schema)):
-            rows = len(next(iter(chunk.values()))) if chunk else 0
-            yield _Chunk(chunk, done, rows)
-            done += rows
-
-    def encoded(chunk: _Chunk) -> pa.RecordBatch:
-        cells = [_encoded(chunk, field, stored.field(field.name).type) for field in schema]
-        return pa.RecordBatch.from_arrays(cells, schema=stored)
-
-    for _, batch in in_order(encoded, chunks(), pool or InlinePool()):
-        yield batch
+    columns = ((chunk.get(field.name), field, stored.field(field.name).type) for field in schema)
+    cells = [_encoded(column, field, kind, rows, first_row) for column, field, kind in columns]
+    return pa.RecordBatch.from_arrays(cells, schema=stored)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Chunk:
-    """Some rows, and the number of the first of them in all the data."""
-
-    columns: Mapping[str, Column]
-    first_row: int
-    rows: int
-
-
-def _encoded(chunk: _Chunk, field: UnischemaField, stored: pa.DataType) -> pa.Array:
-    column = chunk.columns.get(field.name)
+def _encoded(column: Column | None, field: UnischemaField, stored: pa.DataType, rows: int, first_row: int) -> pa.Array:
     if column is None:
-        return pa.nulls(chunk.rows, stored)
+        return pa.nulls(rows, stored)
     is_arrow = isinstance(column, (pa.Array, pa.ChunkedArray))
     is_stored_so = is_arrow and column.type == stored and field.codec is None and field.is_scalar
     if is_stored_so and (field.nullable or not column.null_count):
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return encode_column(_values(column) if is_arrow else column, field, stored, first_row=chunk.first_row)
+    return encode_column(_values(column) if is_arrow else column, field, stored, first_row=first_row)
 
 
 def _values(column: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,16 @@ from petastore.schema.arrow import storage_schema
 from petastore.work import InlinePool, Pool
 from petastore.work.futures import in_order
 
-__all__ = ["CHUNK_BYTES", "CHUNK_ROWS", "check_rows", "encode_chunks", "encode_column", "encode_rows", "in_chunks"]
+__all__ = [
+    "CHUNK_BYTES",
+    "CHUNK_ROWS",
+    "check_rows",
+    "encode_chunks",
+    "encode_column",
+    "encode_rows",
+    "encoded_ahead",
+    "in_chunks",
+]
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Rows are encoded together up to about this many bytes of values, so that memory stays bounded."""
@@ -43,25 +53,31 @@ def encode_chunks(rows: Iterable[Any], schema: Unischema, pool: Pool | None = No
     Args:
         rows: Dicts or named tuples; the caller's thread takes them.
         schema: What the rows are.
-        pool: Encodes a chunk for each of its workers, and one more, ahead of who takes them; None is the caller's
-            thread.
+        pool: Who encodes; see `encoded_ahead`.
 
     Raises:
         EncodeError: As `encode_rows`; by `next`, where the first row that does not fit would come.
     """
+    yield from encoded_ahead(_tasks(rows, schema), pool)
 
-    def numbered() -> Iterator[tuple[int, list[Mapping[str, Any]]]]:
-        done = 0
-        for chunk in in_chunks(rows, schema):
-            yield done, chunk
-            done += len(chunk)
 
-    def encoded(chunk: tuple[int, list[Mapping[str, Any]]]) -> pa.RecordBatch:
-        first_row, its_rows = chunk
-        return encode_rows(its_rows, schema, first_row=first_row)
+def encoded_ahead(tasks: Iterable[Callable[[], pa.RecordBatch]], pool: Pool | None) -> Iterator[pa.RecordBatch]:
+    """What tasks encode, in their order.
 
-    for _, batch in in_order(encoded, numbered(), pool or InlinePool()):
+    Args:
+        tasks: Each encodes a chunk; the caller's thread takes them.
+        pool: Runs as many as it has workers, and one more, ahead of who takes what they give; None is the caller's
+            thread.
+    """
+    for _, batch in in_order(lambda task: task(), tasks, pool or InlinePool()):
         yield batch
+
+
+def _tasks(rows: Iterable[Any], schema: Unischema) -> Iterator[Callable[[], pa.RecordBatch]]:
+    done = 0
+    for chunk in in_chunks(rows, schema):
+        yield functools.partial(encode_rows, chunk, schema, first_row=done)
+        done += len(chunk)
 
 
 def encode_rows(rows: Sequence[Mapping[str, Any]], schema: Unischema, *, first_row: int = 0) -> pa.RecordBatch:

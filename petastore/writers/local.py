@@ -34,7 +34,7 @@ from petastore.writers.encode import check_rows, encode_chunks
 from petastore.writers.files import DataFiles
 from petastore.writers.layout import Layout, row_groups
 from petastore.writers.parquet import Compression, writer_options
-from petastore.writers.row_group_index import build_rowgroup_index, check_indexers
+from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 from petastore.writers.target import Mode, Target
 
 __all__ = ["write_cells", "write_dataset"]
@@ -62,9 +62,9 @@ def write_dataset(
     """Write rows or columns as a dataset, in one process and without Spark.
 
     They are encoded in chunks of some megabytes, by some threads, while row groups are written one after the other:
-    memory holds a chunk for each thread, one more, and a row group, not the data. Files are the same, however many
-    threads there are. Nothing changes for readers before the last step. `write_dataset(url, data)` writes a frame, a
-    table or a dict of columns under the schema that `infer_schema` gives it; `write_dataset(url, schema, data)` under
+    memory holds a chunk for each thread, one more, and a row group twice, not the data. Files are the same, however
+    many threads there are. Nothing changes for readers before the last step. `write_dataset(url, data)` writes a frame,
+    a table or a dict of columns under the schema that `infer_schema` gives it; `write_dataset(url, schema, data)` under
     one of your own.
 
     Args:
@@ -115,7 +115,7 @@ def write_dataset(
         schema, rows = None, schema
     _check_url_and_mode(url, mode)
     schema, encoded = _schema_and_encoding(schema, rows)
-    check_indexers(indexers, schema, os.fspath(url))
+    indexers = checked_indexers(indexers, schema, os.fspath(url))
     layout = Layout.of(
         rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=rows_per_file
     )

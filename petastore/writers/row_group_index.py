@@ -22,7 +22,7 @@ from petastore.schema import Unischema
 from petastore.storage.metadata.row_group_index import write_indexes
 from petastore.work.workers import Workers
 
-__all__ = ["build_rowgroup_index", "check_indexers"]
+__all__ = ["build_rowgroup_index", "checked_indexers"]
 
 _log = logging.getLogger(__name__)
 
@@ -75,10 +75,9 @@ def build_rowgroup_index(
     dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
     if dataset.location.paths is not None:
         raise RequestError(f"row-group indexes belong to whole datasets, but {dataset.url} names single files")
-    check_indexers(indexers, dataset.schema, dataset.url)
-    if not indexers:
+    given = copy.deepcopy(checked_indexers(indexers, dataset.schema, dataset.url))
+    if not given:
         raise RequestError("indexers is empty; give at least one, such as SingleFieldIndexer('by_id', 'id')")
-    given: list[Any] = copy.deepcopy(list(indexers))
     found = list(given)
     for of_group in _built(dataset, given, Workers(count=workers_count)):
         found = [_called(total, operator.add, total, part) for total, part in zip(found, of_group, strict=True)]
@@ -87,16 +86,16 @@ def build_rowgroup_index(
     _log.info("stored %r of %s", indexes, dataset.url)
 
 
-def check_indexers(indexers: Iterable[Any], schema: Unischema, url: str) -> None:
-    """Refuses indexers that cannot look at a dataset.
+def checked_indexers(indexers: Iterable[Any], schema: Unischema, url: str) -> list[Any]:
+    """The indexers, all of which can look at a dataset.
 
     Raises:
         RequestError: One is none, two share a name, or one looks at a field that there is not.
     """
     if isinstance(indexers, RowGroupIndexerBase) or not isinstance(indexers, Iterable):
         raise RequestError(f"indexers is a list of indexers, not {indexers!r:.80}")
-    names = set()
-    for indexer in indexers:
+    given, names = list(indexers), set()
+    for indexer in given:
         if isinstance(indexer, type) or not callable(getattr(indexer, "build_index", None)):
             raise RequestError(f"{indexer!r:.80} is no indexer; derive it from RowGroupIndexerBase")
         if indexer.index_name in names:
@@ -106,6 +105,7 @@ def check_indexers(indexers: Iterable[Any], schema: Unischema, url: str) -> None
             if column not in schema:
                 known = ", ".join(map(repr, schema.fields))
                 raise RequestError(f"{indexer!r:.80} looks at the field {column!r}, but {url} has {known}")
+    return given
 
 
 def _built(dataset: Dataset, indexers: list[Any], workers: Workers) -> Iterator[list[Any]]:

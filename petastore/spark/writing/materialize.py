@@ -32,7 +32,7 @@ from petastore.spark.writing.progress import Progress, progress_told
 from petastore.spark.writing.writable import check_writable
 from petastore.storage.files.location import open_location
 from petastore.storage.requests.shown import shown_url
-from petastore.writers.row_group_index import build_rowgroup_index, check_indexers
+from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,7 +114,7 @@ def materialize_dataset(
     location = open_location(dataset_url, storage_options=storage_options, filesystem=opened)
     if location.paths is not None:
         raise DatasetExistsError(f"{location.url} is a file; a dataset is a directory, so choose another URL")
-    check_indexers(indexers, schema, location.url)
+    indexers = checked_indexers(indexers, schema, location.url)
     warn_of_another_python(spark)
     writer = DatasetWriter(spark_url(os.fspath(dataset_url), location), settings)
     commit = BlockCommit(location, schema, f"Spark {spark.version} via materialize_dataset", rows_per_row_group)

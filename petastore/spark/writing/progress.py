@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def progress_told(spark: SparkSession, progress: Progress | None) -> Iterator[None]:
-    """A block in which tasks of the session are counted; those of stages that began before it are not.
+    """A block in which tasks of the session are counted; on classic ones not those of stages that began before it.
 
     Args:
         spark: A classic or Connect session.
@@ -55,14 +55,21 @@ class _Told:
         self._progress: Progress | None = progress
         self._stages: dict[int, tuple[int, int]] = {}
         self._said = (0, 0)
+        self._lock = threading.Lock()  # on Connect each thread that runs something tells of it
 
     def note(self, stages: Iterable[tuple[int, int, int]]) -> None:
         """Of each stage: its number, tasks done, and all of its tasks."""
-        self._stages.update((number, (done, tasks)) for number, done, tasks in stages)
-        sums = (sum(done for done, _ in self._stages.values()), sum(tasks for _, tasks in self._stages.values()))
-        if sums == self._said or self._progress is None:
+        with self._lock:
+            self._stages.update((number, (done, tasks)) for number, done, tasks in stages)
+            found = self._stages.values()
+            sums = (sum(done for done, _ in found), sum(tasks for _, tasks in found))
+            if sums != self._said:
+                self._said = sums
+                self._tell(sums)
+
+    def _tell(self, sums: tuple[int, int]) -> None:
+        if self._progress is None:
             return
-        self._said = sums
         try:
             self._progress(*sums)
         except Exception:  # noqa: BLE001 - a bar that fails is no reason to give up a write
