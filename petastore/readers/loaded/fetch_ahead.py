@@ -73,6 +73,8 @@ class FetchAhead:
         if not followed.loads + position:
             return
         with self._lock:
+            # Who tells may have been overtaken: a load that has begun meanwhile fetches for itself.
+            begun = followed.begun = max(followed.begun, begun)
             self._drop(followed.dropped(position))
             while followed.has_room(self._most_bytes):
                 load, group = followed.following()
@@ -135,6 +137,8 @@ class _Followed:
         self._held_bytes = 0
         self.place = 0
         """The first one that was not looked at."""
+        self.begun = 0
+        """Loads at places before this have begun, as far as anybody has told."""
 
     def dropped(self, position: int) -> Iterator[int]:
         """Row groups that were taken, of loads before a place: they are over."""

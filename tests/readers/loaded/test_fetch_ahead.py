@@ -124,6 +124,16 @@ def test_a_row_group_is_fetched_for_each_of_its_loads() -> None:
     assert noted.held == set()
 
 
+def test_what_has_begun_is_not_fetched_again_by_who_tells_late() -> None:
+    noted, ahead = following([10] * 4, most_bytes=10)
+    progress = ahead.announced(order_of([0, 1, 2, 3]))
+    progress.move_to(1, 1)
+    progress.move_to(1, 3)  # there is no room, and load 2 fetches for itself
+    progress.move_to(2, 2)  # by who ended load 1, and looked before load 2 began
+    assert noted.fetched == [1, 3]
+    progress.close()
+
+
 def test_an_order_that_is_over_takes_nothing_when_its_last_loads_end() -> None:
     noted, ahead = following([10] * 4, most_bytes=10)
     before = ahead.announced(dataclasses.replace(order_of([0, 1, 2, 3]), first=2))
@@ -218,7 +228,7 @@ def test_rows_and_bytes_are_those_of_reading_without(
     # Two loads of a row group that come at the same time may share what was fetched; none is fetched for nobody.
     epochs = asked.get("num_epochs", 1)
     whole = bytes_of_chunks(folder)
-    assert all(whole <= cost <= epochs * whole for cost in costs)
+    assert all(whole <= cost <= epochs * whole for cost in costs), (whole, costs)
 
 
 @servers
