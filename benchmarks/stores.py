@@ -315,7 +315,7 @@ def _ways(data: pa.Buffer, metadata: Any, leaves: list[int]) -> dict[str, Callab
     from petastore.storage.ranges.column_chunks import chunk_ranges
     from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
 
-    chunks = chunk_ranges(metadata, 0, leaves, DataFile("x", data.size))
+    chunks = chunk_ranges(metadata, 0, leaves, DataFile("x", data.size)).values()
     pieces = [(one.offset, pa.py_buffer(data.slice(*one).to_pybytes())) for one in chunks]
 
     def of(source: Any) -> Any:

@@ -22,7 +22,6 @@ from petastore.cache.entry_file import (
     DamagedEntryError,
     Key,
     MappedEntry,
-    Room,
     digest_of,
     map_entry,
     size_on_disk,
@@ -185,7 +184,7 @@ class DiskCache:
         fetch: FetchSeveral,
         *,
         sizes: Sequence[int | None],
-        room: Room | None = None,
+        into: Sequence[memoryview | None] = (),
     ) -> Iterator[list[memoryview]]:
         """Several entries, each as `entry` gives it; those that are not there are fetched by one call.
 
@@ -193,11 +192,12 @@ class DiskCache:
             keys: Each once.
             fetch: Given the numbers of keys, ascending, gives their bytes in that order; not asked for none.
             sizes: Of each key: how many bytes there will be, or None.
-            room: Makes memory into which small entries are read, given its bytes; where it gives the same memory again
-                and again, that is faster than to map them. None maps all.
+            into: Of each key: writable memory into which an entry of just as many bytes is read, where it is there, or
+                None; empty for none. Memory that was in use before is faster than mapping, if the entry is small.
 
         Returns:
-            A context with a view for each key. Of more than 64 the memory is not mapped, but copied.
+            A context with a view for each key: of that memory, or of that of the entry's file. Of more than 64 it is
+            not mapped, but copied.
 
         Example:
             >>> import tempfile
@@ -209,7 +209,7 @@ class DiskCache:
             [b'a of [0, 1]', b'b of [0, 1]']
             [b'a of [0, 1]', b'c of [1, 2]', b'd of [1, 2]']
         """
-        entries = self._several(keys, fetch, sizes, room)
+        entries = self._several(keys, fetch, sizes, into)
         try:
             yield [entry.view for entry in entries]
         finally:
@@ -217,11 +217,15 @@ class DiskCache:
                 entry.close()
 
     def _several(
-        self, keys: Sequence[str | Key], fetch: FetchSeveral, sizes: Sequence[int | None], room: Room | None = None
+        self,
+        keys: Sequence[str | Key],
+        fetch: FetchSeveral,
+        sizes: Sequence[int | None],
+        into: Sequence[memoryview | None] = (),
     ) -> list[MappedEntry | FetchedEntry]:
-        asked = _Asked([digest_of(key) for key in keys], sizes, room)
-        for number, digest in enumerate(asked.digests):
-            found, is_damaged = self._found(digest, asked)
+        asked = _Asked([digest_of(key) for key in keys], sizes, into or [None] * len(keys))
+        for number in range(len(keys)):
+            found, is_damaged = self._found(asked, number)
             if found is not None:
                 asked.entries[number] = found
             elif is_damaged:
@@ -235,12 +239,12 @@ class DiskCache:
                 raise
         return [asked.entries[number] for number in range(len(asked.digests))]
 
-    def _found(self, digest: bytes, asked: _Asked) -> tuple[MappedEntry | None, bool]:
-        """The entry, if it is there and right; and whether it is there and damaged."""
-        most = sys.maxsize if self._ledger is None else self._ledger.most
+    def _found(self, asked: _Asked, number: int) -> tuple[MappedEntry | None, bool]:
+        """An entry, if it is there and right; and whether it is there and damaged."""
+        digest, most = asked.digests[number], sys.maxsize if self._ledger is None else self._ledger.most
         try:
             path = self._folder.entry(digest.hex())
-            entry = map_entry(path, digest, most, mapped=asked.are_mapped, room=asked.room)
+            entry = map_entry(path, digest, most, mapped=asked.are_mapped, into=asked.into[number])
         except DamagedEntryError:
             return None, True
         except OSError as problem:
@@ -315,7 +319,7 @@ class DiskCache:
     def _find_or_remove(self, asked: _Asked, number: int) -> None:
         """Takes the entry that somebody made meanwhile; one that is damaged is removed. The caller holds its name."""
         digest = asked.digests[number]
-        entry, is_damaged = self._found(digest, asked)
+        entry, is_damaged = self._found(asked, number)
         asked.damaged.discard(number)
         if entry is not None:
             asked.entries[number] = entry
@@ -502,7 +506,7 @@ class _Asked:
 
     digests: list[bytes]
     sizes: Sequence[int | None]
-    room: Room | None = None
+    into: Sequence[memoryview | None]
     entries: dict[int, MappedEntry | FetchedEntry] = dataclasses.field(default_factory=dict)
     damaged: set[int] = dataclasses.field(default_factory=set)
 

@@ -20,9 +20,8 @@ import mmap
 import os
 import stat
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from petastore.cache.checksum import SIZE, checksum
 
@@ -32,7 +31,6 @@ __all__ = [
     "DamagedEntryError",
     "Key",
     "MappedEntry",
-    "Room",
     "digest_of",
     "map_entry",
     "size_on_disk",
@@ -48,13 +46,6 @@ _MAGIC = b"petacch1"
 _ZEROS = bytes(16)
 _PAGES_AT_ONCE = mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)
 """One by one, as they are touched, takes longer, and so does a mapping for writers; the memory is the page cache."""
-
-Room: TypeAlias = Callable[[int], Any]
-"""Makes memory of so many bytes, writable and C-contiguous; best such as was in use before."""
-
-_MAPPED_BYTES = 512 * 1024
-"""Smaller entries are copied, into memory that is used again. To map one takes the lock of the interpreter and that
-of all memory of the process: threads that map small ones wait for each other more than they work."""
 
 HEADER = _HEAD.size + SIZE
 """Bytes before the payload, which is aligned to as many."""
@@ -114,23 +105,23 @@ class MappedEntry:
 
     __slots__ = ("_mapped", "slot", "view")
 
-    def __init__(self, mapped: mmap.mmap | memoryview, slot: int) -> None:
+    def __init__(self, view: memoryview, mapped: mmap.mmap | None = None, *, slot: int = 0) -> None:
         self._mapped = mapped
-        self.view = memoryview(mapped)[HEADER:]
+        self.view = view
         self.slot = slot
 
     def close(self) -> None:
         """Gives the memory back, or leaves that to whoever still has a view of it."""
         try:
             self.view.release()
-            if isinstance(self._mapped, mmap.mmap):
+            if self._mapped is not None:
                 self._mapped.close()
         except BufferError:
             pass
 
 
 def map_entry(
-    path: Path | str, digest: bytes, most: int, *, mapped: bool = True, room: Room | None = None
+    path: Path | str, digest: bytes, most: int, *, mapped: bool = True, into: memoryview | None = None
 ) -> MappedEntry | None:
     """The entry of that name, verified; None where there is no file.
 
@@ -139,7 +130,8 @@ def map_entry(
         digest: That of the key.
         most: Bytes that a file may have; larger ones are damaged, and no memory is taken for them.
         mapped: Memory may be mapped, which keeps the file open; or else it is a copy.
-        room: Makes memory for copies, and for small entries, which are copied then; None maps these, too.
+        into: Memory into which a payload of just as many bytes is read, which the entry lends then; it is written to
+            even where that turns out to be damaged.
 
     Raises:
         DamagedEntryError: It is not what was written under the key.
@@ -158,28 +150,31 @@ def map_entry(
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode) or not HEADER <= found.st_size <= most:
             raise DamagedEntryError(f"it has {found.st_size:,} bytes")
-        size = found.st_size
-        is_mapped = mapped and (room is None or size >= _MAPPED_BYTES)
-        data = (
-            mmap.mmap(fd, size, _PAGES_AT_ONCE, mmap.PROT_READ) if is_mapped else _copied(fd, size, room or bytearray)
-        )
+        fits = into is not None and found.st_size == HEADER + len(into)
+        if fits or not mapped:
+            entry, head = _copied(fd, found.st_size, into if fits else None)
+        else:
+            entry, head = _mapped(fd, found.st_size)
     finally:
         os.close(fd)
-    magic, length, of_key, slot, _ = _HEAD.unpack_from(data)
-    entry = MappedEntry(data, slot)
-    if magic == _MAGIC and of_key == digest and length == len(entry.view):
-        head = bytes(data[:HEADER])
-        if checksum(head[: _HEAD.size], entry.view) == head[_HEAD.size :]:
-            return entry
+    magic, length, of_key, entry.slot, _ = _HEAD.unpack_from(head)
+    is_meant = magic == _MAGIC and of_key == digest and length == len(entry.view)
+    if is_meant and checksum(head[: _HEAD.size], entry.view) == head[_HEAD.size :]:
+        return entry
     entry.close()
     raise DamagedEntryError("it is not what was written under the key")
 
 
-def _copied(fd: int, size: int, room: Room) -> memoryview:
-    data = memoryview(room(size))
-    if os.preadv(fd, [data], 0) != size:
+def _mapped(fd: int, size: int) -> tuple[MappedEntry, bytes]:
+    mapped = mmap.mmap(fd, size, _PAGES_AT_ONCE, mmap.PROT_READ)
+    return MappedEntry(memoryview(mapped)[HEADER:], mapped), mapped[:HEADER]
+
+
+def _copied(fd: int, size: int, into: memoryview | None) -> tuple[MappedEntry, bytes]:
+    head, payload = bytearray(HEADER), memoryview(bytearray(size - HEADER)) if into is None else into
+    if os.preadv(fd, [head, payload], 0) != size:
         raise DamagedEntryError(f"it had {size:,} bytes, and has fewer by now")
-    return data.toreadonly()
+    return MappedEntry(payload.toreadonly()), bytes(head)
 
 
 def write_entry(fd: int, digest: bytes, slot: int, payload: memoryview) -> None:

@@ -65,7 +65,7 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
         raise RequestError(
             f"nothing of {dataset.url} is kept in a cache: it is on the local disk already, or is not read by ranges"
         )
-    columns = [name for name in plan.request.columns if name not in dataset.partition_names]
+    columns = tuple(name for name in plan.request.columns if name not in dataset.partition_names)
     wanted = plan.row_groups(0)
     fitting = wanted[: _that_fit(fetches_of(dataset, columns).kept_bytes[wanted], cache)]
     files, inventory = OpenFiles(), plan.inventory
@@ -76,7 +76,7 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
 
     def fetch(group: int) -> None:
         footer = dataset.footers.get(dataset.location, inventory.files[inventory.file[group]])
-        chunks = planned_chunks(dataset.location, footer, int(inventory.ordinal[group]), columns, dataset.kept)
+        chunks = planned_chunks(dataset.location, footer, int(inventory.ordinal[group]), (columns,), dataset.kept)
         pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     try:

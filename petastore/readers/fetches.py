@@ -76,12 +76,12 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
 
 def _of_row_group(footer: Footer, ordinal: int, columns: list[str], line: Line) -> tuple[int, int, int, int]:
     leaves = dict.fromkeys(leaf for name in columns for leaf in footer.leaves[name])
-    chunks: list[ByteRange] = sorted(set(chunk_ranges(footer.metadata, ordinal, leaves, footer.file)))
+    of_leaf = chunk_ranges(footer.metadata, ordinal, leaves, footer.file)
+    chunks: list[ByteRange] = sorted(set(of_leaf.values()))
     requests = divided(coalesced(chunks, line), line, MOST_UNDER_WAY)
     decoded = decoded_columns(footer, ordinal)
     known = {footer.leaves[name][0]: decoded[name] for name in columns if name in decoded}
-    of_leaf = {leaf: chunk_ranges(footer.metadata, ordinal, [leaf], footer.file) for leaf in known}
-    lengths = {one: one.length for one in chunks} | {of_leaf[leaf][0]: size for leaf, size in known.items()}
+    lengths = {one: one.length for one in chunks} | {of_leaf[leaf]: size for leaf, size in known.items()}
     on_disk = sum(map(size_on_disk, lengths.values()))
     return len(requests), sum(one.length for one in requests), len(chunks), on_disk
 

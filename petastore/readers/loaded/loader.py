@@ -330,12 +330,13 @@ class RowGroupLoader:
             self.known_as_one[stack] = table.schema
         if table.num_rows == 0:
             return None
-        (batch,) = table.to_batches()
-        try:
-            tensor = batch.to_tensor(row_major=False)
-        except pa.ArrowException:  # values are missing
-            return None
-        values: NDArray[Any] = tensor.to_numpy().T
+        values = _lying_as_one(stack, table)
+        if values is None:
+            (batch,) = table.to_batches()
+            try:
+                values = batch.to_tensor(row_major=False).to_numpy().T
+            except pa.ArrowException:  # values are missing
+                return None
         return values
 
     def _found(
@@ -363,6 +364,24 @@ def _lay(values: NDArray[Any] | None, read_order: NDArray[np.int64] | None, out:
         np.copyto(out, values if read_order is None else values[read_order])
     else:
         np.take(values, read_order, axis=0, out=out, mode="clip")
+
+
+def _lying_as_one(stack: Stack, table: pa.Table) -> NDArray[Any] | None:
+    """The values of numbers where they are, shape (columns, rows); None where they do not lie column after column."""
+    first, size = _address(table.column(0)), table.num_rows * stack.dtype.itemsize
+    if first is None:
+        return None
+    for number in range(1, table.num_columns):  # of a file that is decoded, the second one lies elsewhere
+        if _address(table.column(number)) != first + number * size:
+            return None
+    whole = pa.foreign_buffer(first, table.num_columns * size, base=table)
+    return np.frombuffer(whole, stack.dtype).reshape(table.num_columns, table.num_rows)
+
+
+def _address(column: Any) -> int | None:
+    """Where the values of numbers begin that are of one chunk; None where some are missing, or others come before."""
+    chunk = column.chunk(0)
+    return None if chunk.offset or chunk.null_count else int(chunk.buffers()[1].address)
 
 
 def _is_one(stack: Stack, schema: pa.Schema, columns: Mapping[str, _Column]) -> bool:

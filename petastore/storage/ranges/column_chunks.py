@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from petastore.errors import DecodeError
@@ -22,15 +22,15 @@ _MOST_TIMES = 2
 """Chunks may share bytes, where a writer made one of two that were alike; all of them together hardly do."""
 
 
-def chunk_ranges(metadata: Any, ordinal: int, leaves: Iterable[int], file: DataFile) -> list[ByteRange]:
-    """The bytes of some column chunks of a row group, in the order of the leaves; empty chunks are left out.
+def chunk_ranges(metadata: Any, ordinal: int, leaves: Iterable[int], file: DataFile) -> dict[int, ByteRange]:
+    """The bytes of some column chunks of a row group, by leaf and in their order; empty chunks are left out.
 
     A little more than the chunk where its writer may have counted too few.
 
     Args:
         metadata: The `pyarrow.parquet.FileMetaData`.
         ordinal: The row group, from 0.
-        leaves: Numbers of leaf columns that can be read.
+        leaves: Numbers of leaf columns that can be read, each once.
         file: The file, for its size and for messages.
 
     Raises:
@@ -39,7 +39,7 @@ def chunk_ranges(metadata: Any, ordinal: int, leaves: Iterable[int], file: DataF
     group = metadata.row_group(ordinal)
     slack = _UNCOUNTED_BYTES if _may_miscount(metadata) else 0
     last = file.size - END_BYTES
-    found: list[ByteRange] = []
+    found: dict[int, ByteRange] = {}
     for leaf in leaves:
         column = group.column(leaf)
         first, stored = _first_page(column), column.total_compressed_size
@@ -53,8 +53,8 @@ def chunk_ranges(metadata: Any, ordinal: int, leaves: Iterable[int], file: DataF
                 file=file.path,
                 row_group=ordinal,
             )
-        found.append(ByteRange(first, min(stored + slack, file.size - first)))
-    _check_sum(found, file, ordinal)
+        found[leaf] = ByteRange(first, min(stored + slack, file.size - first))
+    _check_sum(found.values(), file, ordinal)
     return found
 
 
@@ -73,7 +73,7 @@ def _may_miscount(metadata: Any) -> bool:
     return writer.startswith("parquet-mr") or not writer
 
 
-def _check_sum(found: Sequence[ByteRange], file: DataFile, ordinal: int) -> None:
+def _check_sum(found: Collection[ByteRange], file: DataFile, ordinal: int) -> None:
     wanted = sum(one.length for one in found)
     if wanted > _MOST_TIMES * file.size:
         raise DecodeError(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
+import operator
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +30,36 @@ if TYPE_CHECKING:
     from petastore.cache import Announcement, DiskCache, Key
     from petastore.storage.ranges.fetched_ranges import FetchedRanges
 
-__all__ = ["Decode", "KeptFiles", "PlannedChunks", "announced_keys", "cache_for", "footer_key", "keys_of", "words_of"]
+__all__ = [
+    "Decode",
+    "DecodedForm",
+    "KeptFiles",
+    "PlannedChunks",
+    "announced_keys",
+    "cache_for",
+    "footer_key",
+    "keys_of",
+    "words_of",
+]
 
 _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 Decode: TypeAlias = Callable[["FetchedRanges", Sequence[ByteRange]], Sequence[pa.Buffer]]
 """Given what was fetched, and which ranges of it are meant: what a cache keeps of each."""
+
+
+class DecodedForm(NamedTuple):
+    """How a cache keeps a column chunk decoded."""
+
+    name: str
+    """What its key says of the form."""
+
+    size: int
+    """Bytes that it takes, if the footer is right."""
+
+    width: int
+    """Bytes of a value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,8 +72,11 @@ class PlannedChunks:
     columns: Mapping[ByteRange, str]
     """Of each range: the column that it is of."""
 
-    decoded: Mapping[ByteRange, str] = dataclasses.field(default_factory=dict)
-    """Of ranges that a cache keeps decoded: what their keys say of the form."""
+    decoded: Mapping[ByteRange, DecodedForm] = dataclasses.field(default_factory=dict)
+    """Of ranges that a cache keeps decoded: how."""
+
+    together: Sequence[Sequence[ByteRange]] = ()
+    """Of what is read in one go: such ranges, whose values come to lie side by side in this order."""
 
     decode: Decode | None = None
     """Makes that form of some of these ranges."""
@@ -142,7 +170,8 @@ def keys_of(location: Location, file: DataFile, version: FileVersion, ranges: Se
     if not told:
         return None
     of_file = (server_of(location.store), _path(location, file.path), version.size, told, file.digest)
-    return [repr((*of_file, *one)) for one in ranges]
+    begin = repr(of_file)[:-1]
+    return [f"{begin}, {one.offset!r}, {one.length!r})" for one in ranges]
 
 
 def footer_key(location: Location, path: str, version: FileVersion) -> str | None:
@@ -173,7 +202,8 @@ def announced_keys(
 
     columns = [planned.columns[one] for one in ranges]
     words = words_of(location, [file], np.zeros(1, np.int32), np.array([planned.ordinal]), columns)
-    told = [name + planned.decoded.get(one, "") for name, one in zip(names, ranges, strict=True)]
+    forms = [planned.decoded[one].name if one in planned.decoded else "" for one in ranges]
+    told = map(operator.add, names, forms)
     return [Key(*each) for each in zip(words[0].tolist(), told, strict=True)]
 
 
@@ -206,6 +236,7 @@ def words_of(
     return _mixed(of_groups[:, None] + np.array([_word(name) for name in columns], np.uint64))
 
 
+@functools.lru_cache(4096)
 def _word(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PinnedFiles"]
 
+_MAPPED_BYTES = 512 * 1024
+"""Entries of so many bytes that are kept as they are stored are looked at where they lie."""
+
+_MOST_TIMES = 3
+"""What is kept decoded takes twice the bytes that are stored, and bits that say what is missing."""
+
 
 class PinnedFiles:
     """Fetches ranges of files, each of the version that was found to have the footer by which it is read. Thread-safe.
@@ -183,9 +189,11 @@ class PinnedFiles:
                 decoded.update(zip(meant, planned.decode(fetched, meant) if meant else (), strict=True))
             return [decoded[one] if one in decoded else fetched.read(*one) for one in wanted]
 
+        places = _memory_for(file, ranges, planned)
+        into = [places.get(one) for one in ranges]
         are_decoded = {} if planned is None else planned.decoded
         sizes = [None if one in are_decoded else one.length for one in ranges]
-        with cache.entries(keys, fetch, sizes=sizes, room=pa.allocate_buffer) as views:
+        with cache.entries(keys, fetch, sizes=sizes, into=into) as views:
             # The memory of a view stays as long as a buffer refers to it.
             found = {one: pa.py_buffer(view) for one, view in zip(ranges, views, strict=True)}
         return found, bool(asked)
@@ -230,3 +238,29 @@ class PinnedFiles:
                 "again"
             )
         return now.version
+
+
+def _memory_for(
+    file: DataFile, ranges: Sequence[ByteRange], planned: PlannedChunks | None
+) -> dict[ByteRange, memoryview]:
+    """Into which memory of Arrow's ranges are read from a cache; the large ones that are kept as stored into none.
+
+    Decoded columns that are read in one go lie side by side, those of one width without a gap: a stack of them takes no
+    copy. Arrow's memory is used again. Small entries are copied, too: to map one takes the lock of the interpreter and
+    that of all memory of the process, so that threads that map small ones wait for each other more than they work.
+    """
+    decoded = {} if planned is None else planned.decoded
+    places = {one: _allocated(one.length) for one in ranges if one not in decoded and one.length < _MAPPED_BYTES}
+    for together in () if planned is None else planned.together:
+        starts, end = dict[ByteRange, int](), 0
+        for one in together:
+            starts[one] = -(-end // decoded[one].width) * decoded[one].width
+            end = starts[one] + decoded[one].size
+        if end <= _MOST_TIMES * file.size:  # or the footer is wrong
+            block = _allocated(end)
+            places |= {one: block[start : start + decoded[one].size] for one, start in starts.items()}
+    return places
+
+
+def _allocated(size: int) -> memoryview:
+    return memoryview(pa.allocate_buffer(size))

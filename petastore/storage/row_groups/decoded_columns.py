@@ -23,7 +23,7 @@ _MOST_TIMES = 2
 
 
 def decoded_columns(footer: Footer, ordinal: int) -> Mapping[str, int]:
-    """Which columns of a row group a cache keeps decoded, and how many bytes that takes, where no value is missing.
+    """Which columns of a row group a cache keeps decoded, and how many bytes that takes, if the footer is right.
 
     All columns of one width, if they take no more than twice the bytes together; else each that does so by itself.
 
@@ -40,16 +40,25 @@ def decoded_columns(footer: Footer, ordinal: int) -> Mapping[str, int]:
 def _chosen(footer: Footer, ordinal: int) -> dict[str, int]:
     group, schema, stored = footer.metadata.row_group(ordinal), footer.arrow_schema, footer.columns.stored
     rows = group.num_rows
-    sizes: dict[str, tuple[int, int]] = {}
+    sizes: dict[str, tuple[int, int, int]] = {}
     for name, leaves in footer.leaves.items() if rows else ():
         kind, leaf = schema.field(name).type, leaves[0]
         # 96-bit times, numbers in text and others do not lie in the file as one would read them.
         is_plain = len(leaves) == 1 and _has_one_width(kind) and stored.column(leaf).max_repetition_level == 0
-        if is_plain and group.column(leaf).num_values == rows:
-            sizes[name] = rows * kind.bit_width // 8, group.column(leaf).total_compressed_size
-    decoded, as_stored = (sum(column) for column in zip(*sizes.values(), strict=True)) if sizes else (0, 0)
+        chunk = group.column(leaf)
+        if is_plain and chunk.num_values == rows:
+            bits = -(-rows // 8) if _says_that_some_are_missing(chunk) else 0
+            sizes[name] = rows * kind.bit_width // 8, bits, chunk.total_compressed_size
+    decoded, as_stored = (sum(one[column] for one in sizes.values()) for column in (0, 2))
     are_all = decoded <= _MOST_TIMES * as_stored
-    return {name: size for name, (size, of_chunk) in sizes.items() if are_all or size <= _MOST_TIMES * of_chunk}
+    return {
+        name: size + bits for name, (size, bits, stored) in sizes.items() if are_all or size <= _MOST_TIMES * stored
+    }
+
+
+def _says_that_some_are_missing(chunk: Any) -> bool:
+    said = chunk.statistics if chunk.is_stats_set else None
+    return said is not None and said.has_null_count and said.null_count > 0
 
 
 def _has_one_width(kind: Any) -> bool:

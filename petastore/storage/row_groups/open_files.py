@@ -29,7 +29,7 @@ from petastore.storage.footers.tails import read_tail
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
-from petastore.storage.ranges.kept_files import KeptFiles, PlannedChunks
+from petastore.storage.ranges.kept_files import DecodedForm, KeptFiles, PlannedChunks
 from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.row_groups.asked_columns import check_rows
@@ -286,8 +286,7 @@ class Reading:
         return ahead or pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     def _chunks(self) -> PlannedChunks:
-        names = dict.fromkeys(name for columns in self._asked for name in columns)
-        return planned_chunks(self._file.location, self._file.footer, self._ordinal, names, self._file.kept)
+        return planned_chunks(self._file.location, self._file.footer, self._ordinal, self._asked, self._file.kept)
 
     @property
     def reader(self) -> Any:
@@ -348,7 +347,7 @@ class Reading:
 
 
 def planned_chunks(
-    location: Location, footer: Footer, ordinal: int, names: Iterable[str], kept: KeptFiles | None
+    location: Location, footer: Footer, ordinal: int, asked: Asked, kept: KeptFiles | None
 ) -> PlannedChunks:
     """The column chunks of some stored columns of a row group.
 
@@ -356,26 +355,33 @@ def planned_chunks(
         location: Where the dataset lies.
         footer: Of the file.
         ordinal: The row group's number in it, from 0.
-        names: The columns, each once.
+        asked: The columns, by what of them is read in one go.
         kept: Where they are kept; whose column each is, is told for that alone.
 
     Raises:
         DecodeError: The footer says what cannot be.
     """
-    ranges = functools.partial(chunk_ranges, footer.metadata, ordinal, file=footer.file)
-    columns = list(names)
-    found = dict.fromkeys(ranges(leaves=[leaf for name in columns for leaf in footer.leaves[name]]), "")
+    names = dict.fromkeys(name for columns in asked for name in columns)
+    columns_of = {leaf: name for name in names for leaf in footer.leaves[name]}
+    ranges = chunk_ranges(footer.metadata, ordinal, columns_of, footer.file)
+    found = {one: columns_of[leaf] for leaf, one in ranges.items()}
     if kept is None or kept.cache is None:
         return PlannedChunks(ordinal, found)
-    decoded, forms = decoded_columns(footer, ordinal), dict[ByteRange, str]()
-    for name in columns:
-        of_column = ranges(leaves=footer.leaves[name])
-        if any(found[one] for one in of_column):
-            forms.pop(of_column[0], None)  # a writer made one chunk of two that are alike: it is kept as it is stored
-        elif name in decoded:
-            forms[of_column[0]] = f" as {footer.arrow_schema.field(name).type}"
-        found.update(dict.fromkeys(of_column, name))
-    return PlannedChunks(ordinal, found, forms, functools.partial(_decoded, location, footer, ordinal, found))
+    # Where a writer made one chunk of two that are alike, it is kept as it is stored.
+    times = collections.Counter(ranges.values())
+    decoded = {
+        name: (ranges[footer.leaves[name][0]], size)
+        for name, size in decoded_columns(footer, ordinal).items()
+        if name in names and times[ranges[footer.leaves[name][0]]] == 1
+    }
+    kinds = {name: footer.arrow_schema.field(name).type for name in decoded}
+    forms = {
+        one: DecodedForm(f" as {kinds[name]}", size, kinds[name].bit_width // 8)
+        for name, (one, size) in decoded.items()
+    }
+    together = [[decoded[name][0] for name in columns if name in decoded] for columns in asked]
+    decode = functools.partial(_decoded, location, footer, ordinal, found)
+    return PlannedChunks(ordinal, found, forms, together, decode)
 
 
 def _decoded(

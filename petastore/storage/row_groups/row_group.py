@@ -184,7 +184,7 @@ def fetch_ahead(
 
     def fetch() -> tuple[frozenset[ByteRange], FetchedRanges]:
         footer = files.footer_of(location, file) or footers.get(location, file, pinned)
-        chunks = planned_chunks(location, footer, ordinal, columns, kept)
+        chunks = planned_chunks(location, footer, ordinal, (tuple(columns),), kept)
         fetched = pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
         return frozenset(chunks.columns), fetched
 

@@ -102,6 +102,42 @@ def test_every_row_is_what_its_cell_decodes_to(rows: int, seed: int, in_read_ord
             np.testing.assert_array_equal(found, value(field, row), err_msg=f"{field.name} of row {row}")
 
 
+@given(
+    rows=st.integers(1, 60),
+    gap=st.sampled_from([0, 4, 64]),
+    swapped=st.booleans(),
+    missing=st.booleans(),
+    first=st.integers(0, 3),
+    in_read_order=st.booleans(),
+)
+def test_columns_that_lie_side_by_side_are_stacked_where_they_lie(
+    rows: int, gap: int, swapped: bool, missing: bool, first: int, in_read_order: bool
+) -> None:
+    """And those that nearly do are copied; the values are those of columns anywhere."""
+    view = Unischema("s", [UnischemaField(f"c{number}", np.float32, (), None, True) for number in range(5)])
+    size = 4 * (rows + first)
+    block = pa.py_buffer(np.arange(5 * (size + gap) // 4, dtype=np.float32).tobytes())
+    columns = [
+        pa.Array.from_buffers(pa.float32(), rows + first, [None, block.slice(number * (size + gap), size)])[first:]
+        for number in range(5)
+    ]
+    if swapped:
+        columns[1:3] = columns[2:0:-1]
+    if missing:
+        columns[4] = pa.array([None, *columns[4].to_pylist()[1:]], pa.float32())
+    lying = pa.Table.from_arrays(columns, names=list(view.fields))
+    anywhere = pa.table({name: lying[name].to_pylist() for name in view.fields}, schema=lying.schema)
+    order = np.arange(rows)[::-1] if in_read_order else None
+    taken = loader(view, rows)
+    found = taken.load(rows, order, lambda _: iter([lying]))
+    right = taken.load(rows, order, lambda _: iter([anywhere]))
+    assert [stack.tolist() for stack in found.stacks] == [stack.tolist() for stack in right.stacks]
+    assert found.missing.keys() == right.missing.keys()
+    (stack,) = found.stacks
+    lies_there = not (gap or swapped or missing or first or in_read_order)
+    assert (stack.ctypes.data == block.address) == lies_there
+
+
 def test_what_is_stored_as_values_is_stacked_and_the_rest_stays_as_it_is() -> None:
     taken = loader()
     row_group = taken.load(50, None, reading(table(50)))

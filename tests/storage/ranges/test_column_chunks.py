@@ -37,7 +37,7 @@ USUAL = {
 
 def found(*columns: dict[str, Any], **of_footer: Any) -> list[tuple[int, int]]:
     footer = Footer(list(columns), **of_footer)
-    return [tuple(one) for one in chunk_ranges(footer, 0, range(len(columns)), FILE)]  # type: ignore[misc]
+    return [tuple(one) for one in chunk_ranges(footer, 0, range(len(columns)), FILE).values()]  # type: ignore[misc]
 
 
 def test_a_chunk_begins_with_its_dictionary() -> None:
@@ -76,7 +76,7 @@ def test_chunks_of_real_files_cover_all_but_the_footer() -> None:
     data = sink.getvalue()
     metadata = pq.read_metadata(pa.BufferReader(data))
     file = DataFile("a.parquet", data.size)
-    ranges = [one for group in range(4) for one in chunk_ranges(metadata, group, range(3), file)]
+    ranges = [one for group in range(4) for one in chunk_ranges(metadata, group, range(3), file).values()]
     assert ranges[0].offset == 4
     assert all(one.end == other.offset for one, other in itertools.pairwise(ranges))
     assert ranges[-1].end == data.size - 8 - metadata.serialized_size

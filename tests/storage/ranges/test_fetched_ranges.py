@@ -69,7 +69,7 @@ def reader_of(fetched: FetchedRanges, metadata: Any) -> Any:
 def test_rows_are_those_of_the_file(name: str, group: int, leaves: list[int], hole: float, pieces: bool) -> None:
     data = FILES[name]
     metadata = pq.read_metadata(pa.BufferReader(data))
-    chunks = chunk_ranges(metadata, group, leaves, DataFile("a.parquet", data.size))
+    chunks = chunk_ranges(metadata, group, leaves, DataFile("a.parquet", data.size)).values()
     requests = coalesced(chunks, Line(1e-3, hole))
     if pieces:  # as of long requests that were divided
         requests = [
@@ -83,7 +83,7 @@ def test_rows_are_those_of_the_file(name: str, group: int, leaves: list[int], ho
 def test_arrow_asks_once_for_each_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     data = FILES["usual"]
     metadata = pq.read_metadata(pa.BufferReader(data))
-    chunks = chunk_ranges(metadata, 1, range(5), DataFile("a.parquet", data.size))
+    chunks = list(chunk_ranges(metadata, 1, range(5), DataFile("a.parquet", data.size)).values())
     fetched, asked = fetched_of(data, chunks), []
 
     def read(offset: int, length: int) -> pa.Buffer:
@@ -98,7 +98,7 @@ def test_arrow_asks_once_for_each_chunk(monkeypatch: pytest.MonkeyPatch) -> None
 def test_bytes_that_were_not_fetched_are_an_error_and_no_zeros() -> None:
     data = FILES["usual"]
     metadata = pq.read_metadata(pa.BufferReader(data))
-    fetched = fetched_of(data, chunk_ranges(metadata, 0, [0], DataFile("a.parquet", data.size)))
+    fetched = fetched_of(data, [*chunk_ranges(metadata, 0, [0], DataFile("a.parquet", data.size)).values()])
     with pytest.raises(OSError, match="not fetched"):
         reader_of(fetched, metadata).read_row_group(0, column_indices=[2], use_threads=False)
 
@@ -106,7 +106,7 @@ def test_bytes_that_were_not_fetched_are_an_error_and_no_zeros() -> None:
 def test_a_flipped_bit_is_found_by_the_checksum_of_its_page() -> None:
     data = bytearray(FILES["usual"])
     metadata = pq.read_metadata(pa.BufferReader(bytes(data)))
-    (chunk,) = chunk_ranges(metadata, 0, [2], DataFile("a.parquet", len(data)))
+    chunk = chunk_ranges(metadata, 0, [2], DataFile("a.parquet", len(data)))[2]
     data[chunk.offset + chunk.length // 2] ^= 1
     reader = reader_of(fetched_of(pa.py_buffer(data), [chunk]), metadata)
     with pytest.raises((OSError, pa.ArrowException), match=r"(?i)crc|checksum"):

@@ -72,6 +72,13 @@ def test_columns_of_one_width_are_decoded_if_all_together_take_no_more_than_twic
     assert dict(decoded_columns(footer, 0)) == {"x": 8 * ROWS}
 
 
+def test_where_values_are_missing_a_bit_is_kept_of_each(tmp_path: Path) -> None:
+    values = {"gaps": pa.array([1.5, None] * 4), "x": np.arange(8)}
+    assert dict(decoded_columns(footer_of(tmp_path, pa.table(values)), 0)) == {"gaps": 8 * 8 + 1, "x": 8 * 8}
+    unsaid = footer_of(tmp_path, pa.table(values), write_statistics=False)
+    assert dict(decoded_columns(unsaid, 0)) == {"gaps": 8 * 8, "x": 8 * 8}
+
+
 def mixed() -> pa.Table:
     random = np.random.default_rng(1)
     floats, missing = random.random(2 * ROWS), random.random(2 * ROWS) < 0.2
@@ -89,6 +96,7 @@ def mixed() -> pa.Table:
 
 
 PARTS = [
+    [Part(("small", "gaps", "x", "when"))],
     [Part(("x", "small", "gaps", "when", "text", "flag", "list"))],
     [Part(("gaps",)), Part(("x", "when")), Part(("text",))],
     [Part(("x",), rows_at_once=700), Part(("text", "gaps"), rows_at_once=999)],
@@ -125,7 +133,20 @@ def test_tables_are_those_of_reading_without_a_cache(parts: list[Part], served: 
                     assert all(table.num_rows == part.rows_at_once for table in tables[:-1])
                     assert sum(table.num_rows for table in tables) == rows
                     if part.columns:
+                        assert not hits or _lie_side_by_side(tables, part)
                         assert pa.concat_tables(tables).equals(wanted.select(part.columns).slice(0, rows))
                 assert not found
             files.close()
             assert (cache.metrics.hits > before) == bool(hits and parts[0].columns)
+
+
+def _lie_side_by_side(tables: list[pa.Table], part: Part) -> bool:
+    """Whether decoded columns of a part that follow each other do so in memory, but for what their widths ask."""
+    decoded = [tables[0].column(name).chunk(0) for name in part.columns if name in {"x", "small", "gaps", "when"}]
+    starts = [array.buffers()[1].address for array in decoded]
+    widths = [array.type.bit_width // 8 for array in decoded]
+    ends = [
+        start + ROWS * width + (-(-ROWS // 8) if array.null_count else 0)
+        for start, width, array in zip(starts, widths, decoded, strict=True)
+    ]
+    return starts[1:] == [-(-end // width) * width for end, width in zip(ends[:-1], widths[1:], strict=True)]
