@@ -304,13 +304,13 @@ class Reader:
         self.stop()
         self.join()
 
-    def __del__(self) -> None:
+    def __del__(
+        self, _warn: Callable[..., None] = warnings.warn
+    ) -> None:  # the module may be gone at the program's end
         this = getattr(self, "_pass", None)
         if this is not None and this.is_running:
             this.close()
-            warnings.warn(
-                f"{self!r} was not stopped; use it in a `with` block", ResourceWarning, stacklevel=1, source=self
-            )
+            _warn(f"{self!r} was not stopped; use it in a `with` block", ResourceWarning, stacklevel=1, source=self)
 
     def __repr__(self) -> str:
         return f"Reader({self._execution})"
