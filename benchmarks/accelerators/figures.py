@@ -57,6 +57,7 @@ def _cell(demand: str, rounds: Sequence[Mapping[str, Any]], batch: int, own: str
     figures = [
         Figure(f"{asked}: the limit could reach", _percent(reach), "%"),
         Figure("petastore", _percent(_all(rounds, "petastore")), "%", least=BUSY if could else None),
+        Figure("petastore, the first epoch", _percent(_all(rounds, "petastore", "first_epoch")), "%"),
     ]
     if not could:
         figures.append(Figure("petastore / limit, steady", _shares(rounds, "petastore", reach), "×", least=SHARE))

@@ -8,6 +8,7 @@ DLIO makes a loader, calls `read` once, and iterates `next` in each epoch. Its s
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,29 +41,38 @@ class _Loader(BaseDataLoader):  # type: ignore[misc]
 class PetastoreLoader(_Loader):
     """Batches of decoded tensors from the folder `petastore` of the data folder, shuffled by rows, anew in each epoch.
 
-    Each simulated accelerator is a rank. Everything else is as `make_reader` and the torch `DataLoader` have it.
+    Each simulated accelerator is a rank. One reader lasts for all epochs, each of which is a loop over its loader.
+    Everything else is as `make_reader` and the torch `DataLoader` have it.
     """
 
-    _reader: petastore.Reader | None = None
+    _loader: DataLoader | None = None
+    _batches: Iterator[dict[str, torch.Tensor]] = iter(())
 
     def next(self) -> Iterator[dict[str, torch.Tensor]]:
         """The batches of one epoch."""
         super().next()
-        epoch, self.epoch_number = self.epoch_number, self.epoch_number + 1
-        self._reader = petastore.make_reader(
-            Path(self._args.data_folder, DATASET),
-            seed=self._args.seed + epoch,
-            shuffle_rows=True,
-            cur_shard=self._args.my_rank,
-            shard_count=self._args.comm_size,
-        )
-        yield from DataLoader(self._reader, batch_size=self.batch_size)
+        if self._loader is None:
+            reader = petastore.make_reader(
+                Path(self._args.data_folder, DATASET),
+                seed=self._args.seed,
+                shuffle_rows=True,
+                cur_shard=self._args.my_rank,
+                shard_count=self._args.comm_size,
+            )
+            atexit.register(_end, reader)  # DLIO does not say which epoch is the last one
+            self._loader = DataLoader(reader, batch_size=self.batch_size)
+        self._batches = iter(self._loader)
+        yield from self._batches
 
     def finalize(self) -> None:
-        """Gives back what the epoch had; DLIO calls it after each, once its time is taken."""
-        if self._reader is not None:
-            self._reader.stop()
-            self._reader.join()
+        """Ends the epoch, which DLIO leaves when it has taken its steps, and its time: there may be more batches."""
+        for _ in self._batches:
+            pass
+
+
+def _end(reader: petastore.Reader) -> None:
+    reader.stop()
+    reader.join()
 
 
 class ReadyLoader(_Loader):

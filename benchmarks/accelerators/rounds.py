@@ -51,7 +51,7 @@ def measure(workload: Workload, data: Path, rounds: int, say: Say) -> dict[str, 
 
     limit()  # the first pass brings the files into memory
     eager = step_of(workload, DEMANDS["1.5"], limit())
-    threads = {count: train(workload, data, OWN(count), eager).rate for count in _workers()}
+    threads = {count: train(workload, data, OWN(count), eager, epochs=1).rate for count in _workers()}
     best = max(threads, key=threads.__getitem__)
     released = _released(workload, data, best, eager)
     say(f"{workload.name}: DLIO's own readers, rows/s by workers: {threads}; as released: {released}")
@@ -86,7 +86,9 @@ def _released(workload: Workload, data: Path, workers: int, step_s: float) -> fl
     """Its steps are long, so fewer are taken, but several for each worker."""
     if not workload.released:
         return None
-    return train(workload, data, (*OWN(workers), *RELEASED), step_s, min(workload.steps, _RELEASED_STEPS)).rate
+    return train(
+        workload, data, (*OWN(workers), *RELEASED), step_s, min(workload.steps, _RELEASED_STEPS), epochs=1
+    ).rate
 
 
 def _turned(contenders: Mapping[str, Sequence[str]], number: int) -> Iterator[tuple[str, Sequence[str]]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.accelerators.processes import RunFailedError, alone
-from benchmarks.accelerators.workloads import Workload
+from benchmarks.accelerators.workloads import EPOCHS, Workload
 
 __all__ = ["OWN", "PETASTORE", "READY", "RELEASED", "Training", "dlio", "train"]
 
@@ -38,28 +39,33 @@ class Training:
     """What DLIO found.
 
     Args:
-        utilisation: Time of computing over time, from the end of the first step on: its accelerator utilisation (AU),
-            as a share.
-        steady: The same over the second half of the steps, when what was read ahead during the first is used up.
+        utilisation: Time of computing over time, from the end of an epoch's first step on: its accelerator utilisation
+            (AU), as a share, the mean of all epochs.
+        first_epoch: The same of the first epoch.
+        steady: The same over the second half of an epoch's steps, when what was read ahead during the first is used up.
         rate: Rows a second, over the second half.
         first_step_s: Seconds of the first step, which opens, starts and fills everything.
     """
 
     utilisation: float
+    first_epoch: float
     steady: float
     rate: float
     first_step_s: float
 
 
-def train(workload: Workload, data: Path, loader: Sequence[str], step_s: float, steps: int = -1) -> Training:
-    """Trains for an epoch, or fewer steps, in a process of its own.
+def train(
+    workload: Workload, data: Path, loader: Sequence[str], step_s: float, steps: int = -1, *, epochs: int = EPOCHS
+) -> Training:
+    """Trains in a process of its own.
 
     Args:
         workload: What is read.
         data: Where all data lie.
         loader: Words of DLIO's command line that choose the loader.
         step_s: Seconds that the accelerator computes in a step.
-        steps: Of the run; -1 is an epoch.
+        steps: Of an epoch; -1 is all there are.
+        epochs: How many.
 
     Raises:
         RunFailedError: It failed, or took much longer than it may.
@@ -73,9 +79,10 @@ def train(workload: Workload, data: Path, loader: Sequence[str], step_s: float, 
             f"++workload.reader.batch_size={workload.batch}",
             f"++workload.train.computation_time={step_s}",
             f"++workload.train.total_training_steps={steps}",
+            f"++workload.train.epochs={epochs}",
             *loader,
         ]
-        dlio(words, Path(output), 60 + 10 * workload.steps * step_s)
+        dlio(words, Path(output), 60 + 10 * epochs * workload.steps * step_s)
         return _told(Path(output), workload.batch, step_s)
 
 
@@ -106,8 +113,10 @@ def _command(words: list[str], said: Path) -> None:
 
 def _told(output: Path, batch: int, step_s: float) -> Training:
     summary = json.loads((output / "summary.json").read_text(encoding="utf-8"))
-    steps = json.loads((output / "0_output.json").read_text(encoding="utf-8"))["1"]["proc"]["block1"]
-    (utilisation,) = summary["metric"]["train_au_percentage"]
-    half = steps[len(steps) // 2 :]
-    a_step = sum(half) / len(half)
-    return Training(utilisation / 100, step_s / a_step, batch / a_step, steps[0])
+    told = json.loads((output / "0_output.json").read_text(encoding="utf-8"))
+    utilisation = summary["metric"]["train_au_percentage"]
+    epochs = [told[str(number)]["proc"]["block1"] for number in range(1, len(utilisation) + 1)]
+    a_step = statistics.mean(step for steps in epochs for step in steps[len(steps) // 2 :])
+    return Training(
+        statistics.mean(utilisation) / 100, utilisation[0] / 100, step_s / a_step, batch / a_step, epochs[0][0]
+    )

@@ -6,10 +6,13 @@ import dataclasses
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DATASET", "TENSORS", "WORKLOADS", "Workload"]
+__all__ = ["DATASET", "EPOCHS", "TENSORS", "WORKLOADS", "Workload"]
 
 DATASET: Final = "petastore"
 """The folder of Parquet files, beside the folder `train` of what DLIO is shown."""
+
+EPOCHS: Final = 5
+"""Of a run: what MLPerf Storage has for pictures. For tensors it has one, of 25,776 steps."""
 
 TENSORS: Final = {"t5_encodings": 524_328, "clip_encodings": 409, "mean": 8_232, "logvar": 8_232, "timestamp": 7}
 """Columns of a row of Flux: float32 in each."""
@@ -27,7 +30,7 @@ class Workload:
         files: Files that DLIO is shown.
         rows_a_file: Rows of each.
         rows_a_group: Rows of a row group of the Parquet files.
-        configured_steps: Steps of a run with `step_s`, which may be long.
+        configured_steps: Steps of an epoch with `step_s`, which may be long.
         released: Whether DLIO's release has a reader for it.
     """
 

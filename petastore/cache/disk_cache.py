@@ -30,7 +30,7 @@ from petastore.cache.entry_file import (
 from petastore.cache.folder import Folder
 from petastore.cache.ledger import Ledger
 from petastore.cache.location import cache_location, verified_limit
-from petastore.cache.metrics import CacheContents, CacheMetrics
+from petastore.cache.metrics import CacheContents, CacheMetrics, Counts
 from petastore.cache.writing import Writing
 from petastore.errors import CacheBypassWarning, RequestError, StorageError
 from petastore.forks import Lock
@@ -72,6 +72,62 @@ class Entry:
         self._found.close()
 
 
+class _Disk:
+    """The files of a cache, and whether they take part; shared by all who count by themselves what they ask of it.
+
+    Args:
+        location: A directory.
+        limit: As asked for.
+    """
+
+    def __init__(self, location: Path, limit: int | None) -> None:
+        self.location, self.limit = location, limit
+        self.folder = Folder(location / _FOLDER)
+        self.ledger: Ledger | None = None
+        """None where it cannot be opened."""
+        self.rests_until = 0.0
+        """Until when it is left alone."""
+        self._has_warned = False
+        self._lock = Lock()
+        try:
+            self.ledger = Ledger(self.folder, limit)
+        except OSError as problem:
+            self.bypass(problem)
+
+    @property
+    def most(self) -> int:
+        """Bytes that one file may have."""
+        return sys.maxsize if self.ledger is None else self.ledger.most
+
+    def asked_of_ledger(self, ask: Callable[[Ledger], _Answer]) -> _Answer:
+        """What the ledger answers; it is opened, if it could not be before.
+
+        Raises:
+            StorageError: It cannot be opened, or does not answer.
+        """
+        try:
+            self.ledger = self.ledger or Ledger(self.folder, self.limit)
+            return ask(self.ledger)
+        except OSError as problem:
+            raise StorageError(
+                f"the cache at {self.folder.root} cannot be used: {problem}", errno=problem.errno
+            ) from problem
+
+    def bypass(self, problem: OSError) -> None:
+        """Goes on without the disk, and says so once."""
+        if isinstance(problem, TimeoutError):
+            self.rests_until = time.monotonic() + _REST_S
+        with self._lock:
+            has_warned, self._has_warned = self._has_warned, True
+        if not has_warned:
+            warnings.warn(
+                f"the cache at {self.folder.root} is bypassed where its disk does not take part: {problem}. What is "
+                "read is right, and is fetched again each time; free disk space, or choose another location or limit",
+                CacheBypassWarning,
+                stacklevel=2,
+            )
+
+
 class DiskCache:
     """Bytes by key, fetched once for all processes of a host, and never more than a limit.
 
@@ -100,21 +156,11 @@ class DiskCache:
     """
 
     def __init__(self, location: str | os.PathLike[str] | None = None, *, limit: int | None = None) -> None:
-        self.location = cache_location(location)
-        self._asked = verified_limit(limit)
-        self._folder = Folder(self.location / _FOLDER)
-        self._lock = Lock()
-        self._counted = dict.fromkeys((field.name for field in dataclasses.fields(CacheMetrics)), 0)
-        self._has_warned = False
-        self._rests_until = 0.0
-        self._ledger: Ledger | None = None
-        try:
-            self._ledger = Ledger(self._folder, self._asked)
-        except OSError as problem:
-            self._bypass(problem)
+        self._disk = _Disk(cache_location(location), verified_limit(limit))
+        self._counts = Counts()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, (str(self.location), self._asked)
+        return _opened, (str(self.location), self._disk.limit)
 
     def __enter__(self) -> Self:
         return self
@@ -126,8 +172,13 @@ class DiskCache:
 
     def close(self) -> None:
         """Gives open files back. Views that are in use stay valid; a cache that is used again opens them again."""
-        if self._ledger is not None:
-            self._ledger.close()
+        if self._disk.ledger is not None:
+            self._disk.ledger.close()
+
+    @property
+    def location(self) -> Path:
+        """The directory in which the cache has its folder."""
+        return self._disk.location
 
     def counting_apart(self) -> DiskCache:
         """The same cache, whose metrics count by themselves what is asked of it here.
@@ -141,17 +192,14 @@ class DiskCache:
             ...     footers.metrics.misses, cache.metrics.misses
             (1, 0)
         """
-        other = object.__new__(DiskCache)  # not `copy.copy`, which opens it again
-        other.__dict__.update(self.__dict__)
-        other._lock = Lock()
-        other._counted = dict.fromkeys(self._counted, 0)
+        other = object.__new__(DiskCache)
+        other._disk, other._counts = self._disk, Counts()
         return other
 
     @property
     def metrics(self) -> CacheMetrics:
         """What this cache did in this process so far."""
-        with self._lock:
-            return CacheMetrics(**self._counted)
+        return self._counts.told()
 
     # One entry
 
@@ -241,28 +289,26 @@ class DiskCache:
 
     def _found(self, asked: _Asked, number: int) -> tuple[MappedEntry | None, bool]:
         """An entry, if it is there and right; and whether it is there and damaged."""
-        digest, most = asked.digests[number], sys.maxsize if self._ledger is None else self._ledger.most
+        digest, disk = asked.digests[number], self._disk
         try:
-            path = self._folder.entry(digest.hex())
-            entry = map_entry(path, digest, most, mapped=asked.are_mapped, into=asked.into[number])
+            path = disk.folder.entry(digest.hex())
+            entry = map_entry(path, digest, disk.most, mapped=asked.are_mapped, into=asked.into[number])
         except DamagedEntryError:
             return None, True
         except OSError as problem:
-            self._bypass(problem)
+            self._disk.bypass(problem)
             return None, False
         if entry is not None:
             self._note_hit(entry, digest)
         return entry, False
 
     def _note_hit(self, entry: MappedEntry, digest: bytes) -> None:
-        with self._lock:
-            self._counted["hits"] += 1
-            self._counted["bytes_read"] += len(entry.view)
+        self._counts.add(hits=1, bytes_read=len(entry.view))
         try:
-            if self._ledger is not None:
-                self._ledger.note_use(entry.slot, digest)
+            if self._disk.ledger is not None:
+                self._disk.ledger.note_use(entry.slot, digest)
         except OSError as problem:
-            self._bypass(problem)
+            self._disk.bypass(problem)
 
     def _make(self, asked: _Asked, fetch: FetchSeveral) -> None:
         """Has the missing entries as they were fetched: by us, or by who did it while we waited."""
@@ -291,7 +337,7 @@ class DiskCache:
             with writing:
                 is_kept = self._keep(writing, digest, view)
             evicted = writing.evicted
-        self._count(
+        self._counts.add(
             misses=1,
             bytes_written=len(view) if is_kept else 0,
             bytes_evicted=evicted,
@@ -301,19 +347,20 @@ class DiskCache:
 
     def _begun(self, asked: _Asked, number: int) -> Writing | None:
         """The right to make an entry, once nobody else has it; None where it cannot be kept."""
-        ledger, size = self._ledger, asked.sizes[number]
+        ledger, size = self._disk.ledger, asked.sizes[number]
         if ledger is None or (size is not None and size_on_disk(size) > ledger.most):
             return None
         return self._held(asked.digests[number])
 
     def _held(self, digest: bytes) -> Writing | None:
         """A name, once nobody else holds it; None where it cannot be held."""
-        if self._ledger is None or time.monotonic() < self._rests_until:
+        disk = self._disk
+        if disk.ledger is None or time.monotonic() < disk.rests_until:
             return None
         try:
-            return Writing(self._folder, self._ledger, digest)
+            return Writing(disk.folder, disk.ledger, digest)
         except OSError as problem:
-            self._bypass(problem)
+            self._disk.bypass(problem)
             return None
 
     def _find_or_remove(self, asked: _Asked, number: int) -> None:
@@ -324,17 +371,17 @@ class DiskCache:
         if entry is not None:
             asked.entries[number] = entry
         elif is_damaged:
-            self._count(damaged=1)
+            self._counts.add(damaged=1)
             self._remove(digest)
 
     def _remove(self, digest: bytes) -> None:
         """Removes an entry; the caller holds its name."""
         try:
-            self._folder.remove_entry(digest.hex())
-            if self._ledger is not None:
-                self._ledger.release(digest)
+            self._disk.folder.remove_entry(digest.hex())
+            if self._disk.ledger is not None:
+                self._disk.ledger.release(digest)
         except OSError as problem:
-            self._bypass(problem)
+            self._disk.bypass(problem)
 
     def discard(self, keys: Iterable[str | Key]) -> None:
         """Removes entries that were kept as they were fetched, and turned out to be of no use. Views stay valid.
@@ -362,9 +409,9 @@ class DiskCache:
         try:
             if not writing.write(HEADER + len(payload), write):
                 return False
-            writing.place(Path(self._folder.entry(digest.hex()))).close()
+            writing.place(Path(self._disk.folder.entry(digest.hex()))).close()
         except OSError as problem:
-            self._bypass(problem)
+            self._disk.bypass(problem)
             return False
         return True
 
@@ -407,12 +454,12 @@ class DiskCache:
             raise RequestError(
                 f"an order of {len(keys):,} keys has numbers from 0 to {len(keys) - 1:,} in one dimension, or -1"
             )
-        if self._ledger is None:
+        if self._disk.ledger is None:
             return Announcement()
         try:
-            return announced(self._folder, self._ledger, keys, numbers)
+            return announced(self._disk.folder, self._disk.ledger, keys, numbers)
         except OSError as problem:
-            self._bypass(problem)
+            self._disk.bypass(problem)
             return Announcement()
 
     def info(self) -> CacheContents:
@@ -429,9 +476,9 @@ class DiskCache:
             ...     (cache.info().entries, cache.info().entry_bytes), cache.prune(), cache.clear(), cache.info().entries
             ((1, 8192), 0, 8192, 0)
         """
-        totals = self._asked_of_ledger(Ledger.totals)
+        totals = self._disk.asked_of_ledger(Ledger.totals)
         return CacheContents(
-            self._folder.root, totals.limit, totals.entries, totals.bytes, totals.ledger_bytes, totals.readers
+            self._disk.folder.root, totals.limit, totals.entries, totals.bytes, totals.ledger_bytes, totals.readers
         )
 
     def prune(self) -> int:
@@ -443,7 +490,7 @@ class DiskCache:
         Raises:
             StorageError: There is no cache that can be used at this location.
         """
-        return self._asked_of_ledger(Ledger.rebuild)
+        return self._disk.asked_of_ledger(Ledger.rebuild)
 
     def clear(self) -> int:
         """Removes all entries. Views that are in use stay valid.
@@ -454,37 +501,7 @@ class DiskCache:
         Raises:
             StorageError: There is no cache that can be used at this location.
         """
-        return self._asked_of_ledger(Ledger.clear)
-
-    def _asked_of_ledger(self, ask: Callable[[Ledger], _Answer]) -> _Answer:
-        try:
-            self._ledger = self._ledger or Ledger(self._folder, self._asked)
-            return ask(self._ledger)
-        except OSError as problem:
-            raise StorageError(
-                f"the cache at {self._folder.root} cannot be used: {problem}", errno=problem.errno
-            ) from problem
-
-    # What is told
-
-    def _count(self, **more: int) -> None:
-        with self._lock:
-            for name, number in more.items():
-                self._counted[name] += number
-
-    def _bypass(self, problem: OSError) -> None:
-        """Goes on without the disk, and says so once."""
-        if isinstance(problem, TimeoutError):
-            self._rests_until = time.monotonic() + _REST_S
-        with self._lock:
-            has_warned, self._has_warned = self._has_warned, True
-        if not has_warned:
-            warnings.warn(
-                f"the cache at {self._folder.root} is bypassed where its disk does not take part: {problem}. What is "
-                "read is right, and is fetched again each time; free disk space, or choose another location or limit",
-                CacheBypassWarning,
-                stacklevel=2,
-            )
+        return self._disk.asked_of_ledger(Ledger.clear)
 
 
 def has_cache(location: str | os.PathLike[str] | None = None) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-__all__ = ["CacheContents", "CacheMetrics"]
+from petastore.forks import Lock
+
+__all__ = ["CacheContents", "CacheMetrics", "Counts"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,32 @@ class CacheMetrics:
 
     bypassed: int = 0
     """Misses that were not kept: too large, needed later than what is there, or the disk did not take them."""
+
+
+class Counts:
+    """Counts what a cache does. Thread-safe.
+
+    Example:
+        >>> counts = Counts()
+        >>> counts.add(hits=2, bytes_read=7)
+        >>> counts.told().hits, counts.told().misses
+        (2, 0)
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counted = dataclasses.asdict(CacheMetrics())
+
+    def add(self, **more: int) -> None:
+        """Counts so much more of what `CacheMetrics` names."""
+        with self._lock:
+            for name, number in more.items():
+                self._counted[name] += number
+
+    def told(self) -> CacheMetrics:
+        """All that was counted."""
+        with self._lock:
+            return CacheMetrics(**self._counted)
 
 
 @dataclasses.dataclass(frozen=True)

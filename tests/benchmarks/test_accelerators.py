@@ -130,7 +130,10 @@ def _runs(pid: int) -> bool:
 
 
 def training(utilisation: float) -> dict[str, float]:
-    return {"utilisation": utilisation, "steady": utilisation - 0.01, "rate": 1.0, "first_step_s": 0.5}
+    return {
+        "utilisation": utilisation, "first_epoch": utilisation - 0.02, "steady": utilisation - 0.01, "rate": 1.0,
+        "first_step_s": 0.5,
+    }  # fmt: skip
 
 
 def rounds_of(step_s: float, *utilisations: float, **more: dict[str, float]) -> list[dict[str, Any]]:

@@ -207,7 +207,7 @@ def test_an_entry_in_the_place_of_another_is_not_given(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "one", b"1" * 100)
         ask(cache, "two", b"2" * 100)
-        paths = [Path(cache._folder.entry(digest_of(key).hex())) for key in ("one", "two")]
+        paths = [Path(cache._disk.folder.entry(digest_of(key).hex())) for key in ("one", "two")]
         paths[1].write_bytes(paths[0].read_bytes())
         assert ask(cache, "two", b"2" * 100) == b"2" * 100
         assert cache.metrics.damaged == 1
@@ -282,7 +282,7 @@ def test_a_ledger_that_others_hold_for_long_is_let_alone_for_a_while(
             assert ask(cache, "two") == b"right"  # does not wait again
             assert ask(cache, "kept", b"wrong") == b"kept"
         assert cache.metrics.bypassed == 2
-        cache._rests_until = time.monotonic()
+        cache._disk.rests_until = time.monotonic()
         assert ask(cache, "two", b"now") == ask(cache, "two") == b"now"
 
 
@@ -346,7 +346,7 @@ def test_entries_that_somebody_removed_are_fetched_again_and_count_once(tmp_path
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         for _ in range(5):
             ask(cache, "key", bytes(10_000))
-            Path(cache._folder.entry(digest_of("key").hex())).unlink()
+            Path(cache._disk.folder.entry(digest_of("key").hex())).unlink()
         ask(cache, "key", bytes(10_000))
         assert cache.info().entries == 1
 
@@ -356,7 +356,7 @@ def test_what_is_nobodys_is_pruned(tmp_path: Path) -> None:
         ask(cache, "key")
         ask(cache, "gone", bytes(10_000))
         root = tmp_path / "petastore-cache-1"
-        Path(cache._folder.entry(digest_of("gone").hex())).unlink()
+        Path(cache._disk.folder.entry(digest_of("gone").hex())).unlink()
         (root / "entries/ab").mkdir(exist_ok=True)
         for name in ("entries/ab/nonsense", "entries/ab/cd" + "0" * 30, "entries/file", "writing/0", "futures/1"):
             (root / name).write_bytes(bytes(5_000))
