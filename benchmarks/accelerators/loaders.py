@@ -9,6 +9,7 @@ DLIO makes a loader, calls `read` once, and iterates `next` in each epoch. Its s
 from __future__ import annotations
 
 import atexit
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,33 +42,29 @@ class _Loader(BaseDataLoader):  # type: ignore[misc]
 class PetastoreLoader(_Loader):
     """Batches of decoded tensors from the folder `petastore` of the data folder, shuffled by rows, anew in each epoch.
 
-    Each simulated accelerator is a rank. One reader lasts for all epochs, each of which is a loop over its loader.
-    Everything else is as `make_reader` and the torch `DataLoader` have it.
+    Each simulated accelerator is a rank. One reader gives all epochs, one after the other. Everything else is as
+    `make_reader` and the torch `DataLoader` have it.
     """
 
-    _loader: DataLoader | None = None
-    _batches: Iterator[dict[str, torch.Tensor]] = iter(())
+    _batches: Iterator[dict[str, torch.Tensor]] | None = None
+    _steps = 0
 
     def next(self) -> Iterator[dict[str, torch.Tensor]]:
-        """The batches of one epoch."""
+        """The batches of the next epoch."""
         super().next()
-        if self._loader is None:
+        if self._batches is None:
             reader = petastore.make_reader(
                 Path(self._args.data_folder, DATASET),
                 seed=self._args.seed,
+                num_epochs=self._args.epochs,
                 shuffle_rows=True,
                 cur_shard=self._args.my_rank,
                 shard_count=self._args.comm_size,
             )
             atexit.register(_end, reader)  # DLIO does not say which epoch is the last one
-            self._loader = DataLoader(reader, batch_size=self.batch_size)
-        self._batches = iter(self._loader)
-        yield from self._batches
-
-    def finalize(self) -> None:
-        """Ends the epoch, which DLIO leaves when it has taken its steps, and its time: there may be more batches."""
-        for _ in self._batches:
-            pass
+            loader = DataLoader(reader, batch_size=self.batch_size)
+            self._batches, self._steps = iter(loader), len(loader) // self._args.epochs
+        yield from itertools.islice(self._batches, self._steps)
 
 
 def _end(reader: petastore.Reader) -> None:

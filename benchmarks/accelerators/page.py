@@ -41,7 +41,7 @@ runs some; `A=--publish` writes this page. `python -m benchmarks.busy` asks a re
   and 1.5 times what the limit decodes.
 * **petastore** is a data loader for DLIO (`benchmarks/accelerators/loaders.py`): `make_reader(..., shuffle_rows=True)`
   and the torch `DataLoader`, with their defaults. It hands over what is in the data, shuffled by rows. One reader
-  lasts for all epochs, each of which is a loop over its loader.
+  gives all epochs, one after the other (`num_epochs=`), and reads on from one to the next.
 * **DLIO's own readers** run in its torch loader, with as many worker processes as were fastest. They read in the order
   of the files, which is less work; and for each sample they hand over one array made beforehand, whatever was read.
   Pictures are read and decoded by its `ImageReader`, but for a message that names all files, which the release puts
