@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
@@ -206,14 +207,7 @@ class LongLists:
             at = 4 + len(repetition)
             definition = read(at + 4, _few(int.from_bytes(read(at, 4), "little"))) if self.highest else b""
             end = at + 4 + len(definition) if self.highest else at
-        size = self._size
-        begins = [begin + np.flatnonzero(levels == 0) for begin, levels in _runs(repetition, 1, page.values)]
-        if not np.array_equal(np.concatenate(begins), np.arange(-page.first % size, page.values, size)):
-            raise NotPlainError("lists begin elsewhere")
-        if self.highest and not all(
-            (levels == self.highest).all() for _, levels in _runs(definition, self.highest.bit_length(), page.values)
-        ):
-            raise NotPlainError("a value is missing")
+        _refuse_levels(repetition, definition, self.highest, page.values, -page.first % self._size, self._size)
         return end
 
     def _check_length(self, page: DataPage, length: int) -> None:
@@ -224,6 +218,28 @@ class LongLists:
 def _stored(kind: Any) -> Any:
     """The type as which a column is stored: that of its lists, where it is one of tensors."""
     return kind.storage_type if isinstance(kind, pa.FixedShapeTensorType) else kind
+
+
+@functools.lru_cache(512)
+def _refuse_levels(repetition: bytes, definition: bytes, highest: int, values: int, first: int, size: int) -> None:
+    """Remembers levels that are as they have to be: those of one row group are often those of the next.
+
+    Args:
+        repetition: Says where lists begin.
+        definition: Says which numbers are there.
+        highest: The definition level of those that are.
+        values: How many numbers there are.
+        first: How many come before the first list that begins among them.
+        size: Numbers of a list.
+
+    Raises:
+        NotPlainError: Lists begin elsewhere, or a number is missing.
+    """
+    begins = [begin + np.flatnonzero(levels == 0) for begin, levels in _runs(repetition, 1, values)]
+    if not np.array_equal(np.concatenate(begins), np.arange(first, values, size)):
+        raise NotPlainError("lists begin elsewhere")
+    if highest and not all((levels == highest).all() for _, levels in _runs(definition, highest.bit_length(), values)):
+        raise NotPlainError("a value is missing")
 
 
 def _few(length: int) -> int:
