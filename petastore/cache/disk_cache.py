@@ -296,7 +296,7 @@ class DiskCache:
         except DamagedEntryError:
             return None, True
         except OSError as problem:
-            self._disk.bypass(problem)
+            disk.bypass(problem)
             return None, False
         if entry is not None:
             self._note_hit(entry, digest)

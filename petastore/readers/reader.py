@@ -304,9 +304,8 @@ class Reader:
         self.stop()
         self.join()
 
-    def __del__(
-        self, _warn: Callable[..., None] = warnings.warn
-    ) -> None:  # the module may be gone at the program's end
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        # Bound above: at the program's end, modules may be empty already.
         this = getattr(self, "_pass", None)
         if this is not None and this.is_running:
             this.close()

@@ -29,6 +29,9 @@ __all__ = ["LongLists", "NotPlainError"]
 _LEAST_ROW_BYTES: Final = 32 * 1024
 """Where lists are shorter, a page has so many runs that Arrow is as fast."""
 
+_REMEMBERED_BYTES: Final = 1024
+"""Levels of a page that are remembered; long lists have some dozens, and those of many pages are kept at a time."""
+
 _MOST_LEVEL_BYTES: Final = 64 * 1024
 """Levels of a page that take more than this are no few runs."""
 
@@ -207,7 +210,9 @@ class LongLists:
             at = 4 + len(repetition)
             definition = read(at + 4, _few(int.from_bytes(read(at, 4), "little"))) if self.highest else b""
             end = at + 4 + len(definition) if self.highest else at
-        _refuse_levels(repetition, definition, self.highest, page.values, -page.first % self._size, self._size)
+        is_short = len(repetition) + len(definition) <= _REMEMBERED_BYTES
+        refuse = _refuse_levels if is_short else _refuse_levels.__wrapped__
+        refuse(repetition, definition, self.highest, page.values, -page.first % self._size, self._size)
         return end
 
     def _check_length(self, page: DataPage, length: int) -> None:

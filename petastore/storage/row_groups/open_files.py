@@ -368,11 +368,11 @@ def planned_chunks(
     if kept is None or kept.cache is None:
         return PlannedChunks(ordinal, found)
     # Where a writer made one chunk of two that are alike, it is kept as it is stored.
-    times = collections.Counter(ranges.values())
+    times, sizes = collections.Counter(ranges.values()), decoded_columns(footer, ordinal)
     decoded = {
-        name: (ranges[footer.leaves[name][0]], size)
-        for name, size in decoded_columns(footer, ordinal).items()
-        if name in names and times[ranges[footer.leaves[name][0]]] == 1
+        name: (ranges[footer.leaves[name][0]], sizes[name])
+        for name in names
+        if name in sizes and times[ranges[footer.leaves[name][0]]] == 1
     }
     kinds = {name: footer.arrow_schema.field(name).type for name in decoded}
     forms = {
