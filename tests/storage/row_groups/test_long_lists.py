@@ -19,6 +19,7 @@ from petastore.errors import DecodeError, PetastoreError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
+from petastore.storage.row_groups import long_lists as long_lists_module
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.long_lists import LongLists, NotPlainError
 from petastore.storage.row_groups.open_files import OpenFiles
@@ -209,3 +210,11 @@ def test_a_page_that_says_that_it_becomes_huge_is_left_to_arrow(tmp_path: Path) 
         assert lists is not None
         with pytest.raises(NotPlainError, match="is said to have"):
             next(lists.arrays(0, 1))
+
+
+def test_long_levels_are_checked_and_not_remembered(tmp_path: Path) -> None:
+    """Of a page of many lists, where each takes a few bytes of them."""
+    table = written(tmp_path, lists_of(600), data_page_size=2**25, use_dictionary=False, compression="none")
+    before = long_lists_module._refuse_levels.cache_info()
+    assert pa.concat_tables(in_parts(tmp_path, 100)).equals(table)
+    assert long_lists_module._refuse_levels.cache_info() == before
