@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from petastore.forks import made_anew_in_children
 
-__all__ = ["Daemon", "Threads", "interpreter_ends", "is_daemon_of_ours", "working"]
+__all__ = ["Daemon", "Threads", "give_way", "interpreter_ends", "is_daemon_of_ours", "working"]
 
 _MOMENT_S = 2.0
 """How long calls under way are waited for when the interpreter ends."""
@@ -81,6 +81,7 @@ class Threads:
 
     Args:
         name: What their names begin with.
+        give_way: They do not interrupt the threads that have the processors when they wake; see `give_way`.
 
     Example:
         >>> threads, done = Threads("example"), threading.Event()
@@ -91,8 +92,10 @@ class Threads:
         >>> threads.end(); threads.join()
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, give_way: bool = False) -> None:
         self._name = name
+        self.give_way = give_way
+        """Whether they give way when they wake."""
         self.make_anew()
         made_anew_in_children(self)
         _alive.add(self)
@@ -168,12 +171,27 @@ class _Thread(Daemon):
         self.calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     def run(self) -> None:
+        if self._home.give_way:
+            give_way()
         while (call := self.calls.get()) is not None:
             call()
             del call  # or a thread that waits for work would keep what it holds alive
             if not self._home._is_free(self):  # noqa: SLF001 - threads and their home are one thing
                 break
         self._home._has_ended(self)  # noqa: SLF001
+
+
+def give_way() -> None:
+    """The calling thread, and those that it starts, are of Linux's class for batches, where that is to be had.
+
+    They get as much of the processors as before. But a thread that wakes may take a processor away from the one that
+    has it, and workers wake at every span, when the trainer's thread asks for it, while it holds the interpreter lock:
+    one of thirty steps came late by 1 to 5 ms. Threads of this class wait until a processor is free, or their turn.
+    A class that somebody chose for the process is left as it is.
+    """
+    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        with contextlib.suppress(OSError):  # a sandbox may not let us
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 _alive: weakref.WeakSet[Threads] = weakref.WeakSet()

@@ -61,7 +61,7 @@ class _SharedThreads:
     def lease(self) -> Threads:
         with self._lock:
             if self._threads is None:
-                self._threads = Threads("petastore")
+                self._threads = Threads("petastore", give_way=True)
             self._leases += 1
             return self._threads
 

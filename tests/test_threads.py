@@ -1,0 +1,69 @@
+"""Threads that others wait for: how they stand beside the trainer's."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import pytest
+
+from petastore.threads import Threads, give_way
+from petastore.work import ThreadPool
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux alone has a class for batches")
+
+
+def _class_of_the_calling_thread() -> int:
+    return os.sched_getscheduler(0)
+
+
+def _of_a_new_thread(ask: Callable[[], int]) -> int:
+    said: Future[int] = Future()
+    thread = threading.Thread(target=lambda: said.set_result(ask()))
+    thread.start()
+    thread.join()
+    return said.result()
+
+
+def test_workers_give_way_to_the_trainers_thread_when_they_wake_and_it_stays_as_it_was() -> None:
+    before = _class_of_the_calling_thread()
+    pool = ThreadPool(1)
+    try:
+        assert pool.submit(_class_of_the_calling_thread, priority=0).result() == os.SCHED_BATCH
+    finally:
+        pool.close()
+        pool.join()
+    assert _class_of_the_calling_thread() == before == os.SCHED_OTHER
+
+
+def test_other_threads_of_ours_do_not() -> None:
+    threads, said = Threads("test"), Future[int]()
+    threads.run(lambda: said.set_result(_class_of_the_calling_thread()))
+    try:
+        assert said.result(timeout=10) == os.SCHED_OTHER
+    finally:
+        threads.end()
+        threads.join()
+
+
+def test_a_class_that_somebody_chose_is_left_as_it_is() -> None:
+    def ask() -> int:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        give_way()
+        return _class_of_the_calling_thread()
+
+    assert _of_a_new_thread(ask) == os.SCHED_IDLE
+
+
+def test_where_a_sandbox_forbids_it_threads_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError("not here")
+
+    def ask() -> int:
+        give_way()
+        return _class_of_the_calling_thread()
+
+    monkeypatch.setattr(os, "sched_setscheduler", forbidden)
+    assert _of_a_new_thread(ask) == os.SCHED_OTHER
