@@ -65,7 +65,7 @@ def _measured(workload: Workload, data: Path, rounds: int) -> dict[str, Any]:
     make(workload, data, to_stderr)
     load, began = os.getloadavg()[0], time.monotonic()
     print(f"\n{workload.name}: {workload.what}", flush=True)
-    figures = figures_of(measure(workload, data, rounds, to_stderr), workload.batch)
+    figures = figures_of(measure(workload, data, rounds, to_stderr))
     load_after = os.getloadavg()[0]
     print(aligned([HEADER, *map(line_of, figures)]), f"\nload before {load:.1f}, after {load_after:.1f}", flush=True)
     return {

@@ -1,4 +1,4 @@
-r"""Data loaders for dlio-benchmark: petastore's, and one that never waits.
+r"""Data loaders for dlio-benchmark: petastore's, the limit's, and one that never waits.
 
     dlio_benchmark ++workload.reader.data_loader_classname=benchmarks.accelerators.loaders.PetastoreLoader \
         ++workload.reader.data_loader_sampler=iterative …
@@ -19,10 +19,11 @@ from dlio_benchmark.common.enumerations import DataLoaderType
 from dlio_benchmark.data_loader.base_data_loader import BaseDataLoader
 
 import petastore
+from benchmarks.accelerators.limit import PlainFolder
 from benchmarks.accelerators.workloads import DATASET
 from petastore.adapters.torch import DataLoader
 
-__all__ = ["PetastoreLoader", "ReadyLoader"]
+__all__ = ["LimitLoader", "PetastoreLoader", "ReadyLoader"]
 
 
 class _Loader(BaseDataLoader):  # type: ignore[misc]
@@ -70,6 +71,23 @@ class PetastoreLoader(_Loader):
 def _end(reader: petastore.Reader) -> None:
     reader.stop()
     reader.join()
+
+
+class LimitLoader(_Loader):
+    """Row groups as the limit decodes them, in the order of the files, as many in a step as have a batch's rows."""
+
+    def next(self) -> Iterator[list[Any]]:
+        """The steps of the next epoch."""
+        super().next()
+        step: list[Any] = []
+        at_hand = 0
+        for rows, decoded in PlainFolder(Path(self._args.data_folder, DATASET)).decoded():
+            step.append(decoded)
+            at_hand += rows
+            while at_hand >= self.batch_size:
+                at_hand -= self.batch_size
+                yield step
+                step = []
 
 
 class ReadyLoader(_Loader):

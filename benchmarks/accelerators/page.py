@@ -31,12 +31,12 @@ runs some; `A=--publish` writes this page. `python -m benchmarks.busy` asks a re
   Data of a laptop's size have 16 and 24 steps, and in the first epoch memory is touched for the first time; it is shown
   by itself, too. *Steady* is the same over the second half of an epoch's steps; what was read ahead during its first
   step is used up by then.
-* **The limit** is one process that reads the same Parquet files with pyarrow, in their order, decodes what is in them,
-  on a thread for each CPU, and drops it: no batches, no hand-over, no loop. It is measured before and after each
-  setting, and the mean of both says what utilisation it could reach. Ratios are taken within a round, figures are
-  medians over rounds.
-* **Where the limit could keep an accelerator busy** (99 % and more), petastore has to reach 99 %. Where it could not,
-  petastore has to reach .95 of what the limit would.
+* **The limit** is one process that reads the same Parquet files with pyarrow, in their order, and decodes what is in
+  them, on a thread for each CPU, some row groups ahead: no batches, no order, no tensors. It is a data loader for DLIO,
+  too, which hands over as many row groups in a step as have a batch's rows. How fast it decodes where nobody asks for
+  steps is measured before each setting. Ratios are taken within a round, figures are medians over rounds.
+* **Where the limit keeps an accelerator busy** (99 % and more), petastore has to. Where it does not, petastore has to
+  reach .95 of what the limit does.
 * **Demands**: the step's time as MLPerf Storage configures it, and steps so short that accelerators ask for 0.5, 0.9
   and 1.5 times what the limit decodes.
 * **petastore** is a data loader for DLIO (`benchmarks/accelerators/loaders.py`): `make_reader(..., shuffle_rows=True)`

@@ -1,4 +1,4 @@
-"""Measures a workload: the limit before and after each demand, and between them each contender, in turns."""
+"""Measures a workload: how fast the limit decodes, which says how long a step is, and then all in turns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from benchmarks.accelerators.limit import rate_of
 from benchmarks.accelerators.processes import alone
-from benchmarks.accelerators.training import OWN, PETASTORE, READY, RELEASED, train
+from benchmarks.accelerators.training import LIMIT, OWN, PETASTORE, READY, RELEASED, train
 from benchmarks.accelerators.workloads import DATASET, Workload
 
 __all__ = ["CONFIGURED", "DEMANDS", "measure", "step_of"]
@@ -42,25 +42,25 @@ def measure(workload: Workload, data: Path, rounds: int, say: Say) -> dict[str, 
     Returns:
         `read_threads`: rows a second of DLIO's own readers with so many workers, tried once; `best`: how many of them
         take part; `released`: the same of the reader as it was released, None where there is none. `cells`: for each
-        demand a list of rounds, each with the limit's rate `before` and `after`, `step_s`, and by contender what
-        `Training` holds.
+        demand a list of rounds, each with the `rate` at which the limit decoded just before, `step_s`, and by
+        contender what `Training` holds.
     """
 
-    def limit() -> float:
+    def rate() -> float:
         return alone(_PASS_SECONDS, rate_of, workload.folder(data) / DATASET)
 
-    limit()  # the first pass brings the files into memory
-    eager = step_of(workload, DEMANDS["1.5"], limit())
+    rate()  # the first pass brings the files into memory
+    eager = step_of(workload, DEMANDS["1.5"], rate())
     threads = {count: train(workload, data, OWN(count), eager, epochs=1).rate for count in _workers()}
     best = max(threads, key=threads.__getitem__)
     released = _released(workload, data, best, eager)
     say(f"{workload.name}: DLIO's own readers, rows/s by workers: {threads}; as released: {released}")
-    contenders = {"petastore": PETASTORE, "own": OWN(best)}
+    contenders = {"limit": LIMIT, "petastore": PETASTORE, "own": OWN(best)}
     cells: dict[str, list[dict[str, Any]]] = {name: [] for name in DEMANDS}
-    before = limit()
     for number in range(rounds):
         for name, demand in DEMANDS.items():
-            step_s = step_of(workload, demand, before)
+            decoded = rate()
+            step_s = step_of(workload, demand, decoded)
             steps = workload.configured_steps if demand is None else -1
             found = {
                 who: dataclasses.asdict(train(workload, data, loader, step_s, steps))
@@ -68,10 +68,8 @@ def measure(workload: Workload, data: Path, rounds: int, say: Say) -> dict[str, 
             }
             if demand == 0.9:  # the shortest steps that all could keep up with
                 found["ready"] = dataclasses.asdict(train(workload, data, READY, step_s, steps))
-            after = limit()
-            cells[name].append({"before": before, "after": after, "step_s": step_s, **found})
-            say(f"{workload.name}, {name}: limit {before:,.0f}/s, {step_s:.3f} s a step: " + _line(found))
-            before = after
+            cells[name].append({"rate": decoded, "step_s": step_s, **found})
+            say(f"{workload.name}, {name}: limit {decoded:,.0f}/s, {step_s:.3f} s a step: " + _line(found))
     by_workers = {str(count): rate for count, rate in threads.items()}
     return {"read_threads": by_workers, "best": best, "released": released, "cells": cells}
 

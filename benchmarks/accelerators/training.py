@@ -15,13 +15,14 @@ from typing import Final
 from benchmarks.accelerators.processes import RunFailedError, alone
 from benchmarks.accelerators.workloads import EPOCHS, Workload
 
-__all__ = ["OWN", "PETASTORE", "READY", "RELEASED", "Training", "dlio", "train"]
+__all__ = ["LIMIT", "OWN", "PETASTORE", "READY", "RELEASED", "Training", "dlio", "train"]
 
 CONFIGS: Final = Path(__file__).with_name("configs")
 
 _LOADERS: Final = "benchmarks.accelerators.loaders"
 _CUSTOM: Final = "++workload.reader.data_loader_sampler=iterative"
 PETASTORE: Final = (f"++workload.reader.data_loader_classname={_LOADERS}.PetastoreLoader", _CUSTOM)
+LIMIT: Final = (f"++workload.reader.data_loader_classname={_LOADERS}.LimitLoader", _CUSTOM)
 READY: Final = (f"++workload.reader.data_loader_classname={_LOADERS}.ReadyLoader", _CUSTOM)
 
 

@@ -19,7 +19,7 @@ from benchmarks.accelerators.data import make
 from benchmarks.accelerators.figures import figures_of
 from benchmarks.accelerators.processes import RunFailedError
 from benchmarks.accelerators.rounds import DEMANDS, measure
-from benchmarks.accelerators.training import OWN, PETASTORE, READY, train
+from benchmarks.accelerators.training import LIMIT, OWN, PETASTORE, READY, train
 from benchmarks.accelerators.workloads import DATASET, WORKLOADS, Workload
 
 FEW = {
@@ -53,7 +53,11 @@ def first_column(workload: Workload, data: Path) -> pa.ChunkedArray:
 
 
 @pytest.mark.parametrize("name", FEW)
-@pytest.mark.parametrize("loader", [PETASTORE, OWN(1), OWN(2), READY], ids=["petastore", "own-1", "own-2", "ready"])
+@pytest.mark.parametrize(
+    "loader",
+    [PETASTORE, LIMIT, OWN(1), OWN(2), READY],
+    ids=["petastore", "limit", "own-1", "own-2", "ready"],
+)
 def test_a_simulated_accelerator_is_fed(name: str, loader: tuple[str, ...], made: Made) -> None:
     workload, data = made(name)
     found = train(workload, data, loader, step_s=0.05)
@@ -104,5 +108,5 @@ def test_all_is_measured_in_turns_and_has_its_figure(made: Made) -> None:
     assert all(len(rounds) == 1 for rounds in measured["cells"].values())
     assert measured["released"] > 0
     assert len(said) == 1 + len(DEMANDS)
-    bounds = [figure for figure in figures_of(measured, workload.batch) if figure.least is not None]
+    bounds = [figure for figure in figures_of(measured) if figure.least is not None]
     assert len(bounds) == len(DEMANDS)
