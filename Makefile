@@ -135,7 +135,7 @@ bench-writing: $(ALL) ## each way of writing beside Petastorm's, in turns; five 
 	@$(BIN)/python -m benchmarks.writing $(A)
 
 .PHONY: accelerators
-accelerators: $(NEIGHBOURS_BUT_HOROVOD) ## simulated accelerators of MLPerf Storage: do they wait? 20 minutes (A=--publish writes the page)
+accelerators: $(NEIGHBOURS_BUT_HOROVOD) ## simulated accelerators of MLPerf Storage: do they wait? 25 minutes (A=--publish writes the page)
 	@$(NEIGHBOURS)/bin/python -m benchmarks.accelerators $(A)
 
 .PHONY: against
