@@ -189,8 +189,10 @@ def give_way() -> None:
     one of thirty steps came late by 1 to 5 ms. Threads of this class wait until a processor is free, or their turn.
     A class that somebody chose for the process is left as it is.
     """
-    if hasattr(os, "SCHED_BATCH") and os.sched_getscheduler(0) == os.SCHED_OTHER:
-        with contextlib.suppress(OSError):  # a sandbox may not let us
+    if not hasattr(os, "SCHED_BATCH"):
+        return
+    with contextlib.suppress(OSError):  # a sandbox may not let us; the C library musl does not even tell the class
+        if os.sched_getscheduler(0) == os.SCHED_OTHER:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 

@@ -57,13 +57,15 @@ def test_a_class_that_somebody_chose_is_left_as_it_is() -> None:
     assert _of_a_new_thread(ask) == os.SCHED_IDLE
 
 
-def test_where_a_sandbox_forbids_it_threads_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["sched_getscheduler", "sched_setscheduler"])
+def test_where_the_system_forbids_it_threads_stay_as_they_are(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(*_: object) -> None:
         raise PermissionError("not here")
 
     def ask() -> int:
-        give_way()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, forbidden)
+            give_way()
         return _class_of_the_calling_thread()
 
-    monkeypatch.setattr(os, "sched_setscheduler", forbidden)
     assert _of_a_new_thread(ask) == os.SCHED_OTHER

@@ -39,6 +39,9 @@ _TAIL = """\
 * `write_dataset` needs no Spark. It encodes in threads, which is what pictures need; tensors wait for one thread that
   writes. For 8 KiB it takes 3 µs to cut pages and see whether they shrink, 2.2 µs for their checksums, and 1.5 µs for
   a copy that makes all pages of a size, which halves what reading takes of memory.
+* Row groups that several threads make in memory, and one puts together with a footer of its own, have the same bytes.
+  That was tried: with two CPUs tables of numbers were written 1.3 × as fast, but cells of bytes .7 – .9 ×, as they are
+  copied once more, into memory that the system has to clear first. It was put back.
 """
 
 
