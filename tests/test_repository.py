@@ -61,7 +61,9 @@ def plan_in_a_fresh_clone(verb: str, repository: Path, folder: Path) -> str:
     builder = Path("neighbours", "horovod", "build_wheel.py")
     (folder / builder).parent.mkdir(parents=True)
     shutil.copy(repository / builder, folder / builder)
-    return subprocess.run(["make", "-n", verb], cwd=folder, capture_output=True, text=True, check=True).stdout
+    # The first Python on PATH may be that of an environment: tests run with one that is activated, too.
+    planned = ["make", "-n", verb, "PYTHON=/a/python3"]
+    return subprocess.run(planned, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.parametrize("verb", ["demo", "test", "check"])
