@@ -76,6 +76,8 @@ def main(url: str) -> None:
             stepped.append(accelerator.sync_gradients)
     tell("stepped", stepped)
     tell("under way after the loop", accelerator.gradient_state.in_dataloader)
+    # A model that outlives its process group has torch abort the process as it ends: often, on a busy machine.
+    accelerator.free_memory()
     accelerator.end_training()
 
 
