@@ -74,14 +74,24 @@ def _end(reader: petastore.Reader) -> None:
 
 
 class LimitLoader(_Loader):
-    """Row groups as the limit decodes them, in the order of the files, as many in a step as have a batch's rows."""
+    """Row groups as the limit decodes them, in the order of the files, as many in a step as have a batch's rows.
+
+    One pass gives all epochs, as petastore's reader does.
+    """
+
+    _all_steps: Iterator[list[Any]] | None = None
 
     def next(self) -> Iterator[list[Any]]:
         """The steps of the next epoch."""
         super().next()
+        if self._all_steps is None:
+            self._all_steps = self._steps_of(PlainFolder(Path(self._args.data_folder, DATASET)))
+        yield from itertools.islice(self._all_steps, self._args.training_steps)
+
+    def _steps_of(self, plain: PlainFolder) -> Iterator[list[Any]]:
         step: list[Any] = []
         at_hand = 0
-        for rows, decoded in PlainFolder(Path(self._args.data_folder, DATASET)).decoded():
+        for rows, decoded in plain.decoded(self._args.epochs):
             step.append(decoded)
             at_hand += rows
             while at_hand >= self.batch_size:
