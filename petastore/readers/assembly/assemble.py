@@ -23,7 +23,7 @@ from petastore.inventory import Inventory
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.readers.assembly.encoded import EncodedCells, EncodedColumn, Origin
-from petastore.readers.assembly.gather import Picks
+from petastore.readers.assembly.gather import Laying, Picks
 from petastore.readers.batch import Batch, Columns
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.layout import Layout
@@ -156,7 +156,7 @@ class Assembler:
         names = set().union(*(row_group.sizes for row_group in loaded.values()))
         sizes = {name: np.zeros(span.num_rows, np.int64) for name in names}
         if names:
-            for group, where in Picks(GroupedRows(span.groups, span.rows, None)).by_group:
+            for group, where in Picks(GroupedRows(span.groups, span.rows, None)).by_group():
                 for name, of_group in loaded[group].sizes.items():
                     sizes[name][where] = of_group[span.rows[where]]
         return sizes
@@ -263,16 +263,19 @@ def _tasks_of_stacks(picks: Picks, loaded: LoadedRowGroups, layout: Layout) -> C
     if arena is not None and not picks.are_few_runs:
         return _from_arena(picks, loaded, layout, arena)
     in_file = picks.placed({}) if all(row_group.read_order is None for row_group in loaded.values()) else picks
-    in_read_order = in_file
-    if layout.reorders_rows:
+
+    @functools.cache
+    def laying(in_read_order: bool) -> Laying:
+        if not in_read_order:
+            return Laying(in_file)
         known = picks.come_in_long_runs
-        in_read_order = picks.placed({} if known else {group: row_group.places for group, row_group in loaded.items()})
+        places = {} if known else {group: row_group.places for group, row_group in loaded.items()}
+        return Laying(picks.placed(places))
 
     def task(number: int, out: NDArray[Any]) -> Task:
-        stacks = {group: row_group.stacks[number] for group, row_group in loaded.items()}
-        return functools.partial(
-            (in_read_order if layout.stacks[number].in_read_order else in_file).values, stacks, out
-        )
+        stack = layout.stacks[number]
+        laid = laying(stack.in_read_order).of_values(stack.row_bytes)
+        return functools.partial(laid.values, {group: one.stacks[number] for group, one in loaded.items()}, out)
 
     return task
 

@@ -109,7 +109,7 @@ class EncodedCells:
         Raises:
             DecodeError: `row` is the position among the rows that are wanted.
         """
-        groups = picks.distinct
+        groups = picks.distinct()
         found = [column.way_of(group, self.loaded[group]) for group in groups]
         if all(way == found[0] for way in found):  # Arrow types are compared faster than hashed
             self._decode(found[0], picks, out)
@@ -142,7 +142,7 @@ class EncodedCells:
         if way.stored is None:
             self._take_stacked(field.name, picks, out)
             return
-        of_groups = {group: self.loaded[group] for group in picks.distinct}
+        of_groups = {group: self.loaded[group] for group in picks.distinct()}
         self._refuse_large(field, picks, of_groups)
         if not all(field.name in row_group.files for row_group in of_groups.values()):
             cells = picks.cells({group: row_group.cells[field.name] for group, row_group in of_groups.items()})
@@ -162,7 +162,7 @@ class EncodedCells:
         if most is None or all(row_group.largest.get(name, 0) <= most for row_group in of_groups.values()):
             return
         sizes = np.zeros(picks.picked.num_rows, np.int64)
-        for group, where in picks.by_group:
+        for group, where in picks.by_group():
             if name in of_groups[group].sizes:
                 sizes[where] = of_groups[group].sizes[name][picks.rows[where]]
         refuse_large_cells(sizes, field, most)
@@ -170,7 +170,7 @@ class EncodedCells:
     def _take_stacked(self, name: str, picks: Picks, out: Decoded) -> None:
         """Rows of row groups that have the column stacked."""
         number, place = self.layout.places[name]
-        for group, where in picks.by_group:
+        for group, where in picks.by_group():
             rows, row_group = picks.rows[where], self.loaded[group]
             moved = row_group.places if self.layout.stacks[number].in_read_order else None
             out.values[where] = row_group.stacks[number][place][rows if moved is None else moved[rows]]

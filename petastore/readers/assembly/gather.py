@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from petastore.arrow_memory import arrow_numbers
 from petastore.decoding.buffers import Buffers
-from petastore.once import once
 from petastore.plan.batches.spans import each_once
 from petastore.plan.order.grouped_rows import GroupedRows, Runs, inverse
 
-__all__ = ["Picks"]
+__all__ = ["Laying", "Picks"]
 
 _Where: TypeAlias = slice | NDArray[np.int64]
 
@@ -42,14 +41,16 @@ _ROW_BYTES = 512
 """From so many bytes a row, rows are put where they belong one by one, and not gathered first."""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Picks:
-    """Which rows of which row groups are taken, in what order; worked out once for all columns.
+    """Which rows of which row groups are taken, in what order. Thread-safe.
 
     Example:
         >>> picks = Picks(GroupedRows(np.array([7, 2, 7], np.int32), np.array([0, 5, 1]), None))
-        >>> picks.segments
-        [(2, slice(5, 6, None), slice(0, 1, None)), (7, slice(0, 2, None), slice(1, 3, None))]
+        >>> picks.distinct()
+        [2, 7]
+        >>> [(group, where.tolist()) for group, where in picks.by_group()]
+        [(2, [1]), (7, [0, 2])]
     """
 
     picked: GroupedRows
@@ -58,6 +59,9 @@ class Picks:
     runs: Runs | None = None
     """The same rows where they lie in their row groups, if that is known, and of long runs."""
 
+    buffers: Buffers = dataclasses.field(default_factory=Buffers)
+    """Where memory comes from that is needed meanwhile."""
+
     @property
     def groups(self) -> NDArray[np.int32]:
         """Row group of each row, shape (rows,)."""
@@ -65,89 +69,8 @@ class Picks:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """Row inside its row group, shape (rows,)."""
+        """Row inside its row group of each row, shape (rows,)."""
         return self.picked.rows
-
-    @property
-    def targets(self) -> NDArray[np.int64] | None:
-        """Where each row comes, shape (rows,); None where they are in order."""
-        return None if self.picked.permutation is None else self.picked.permutation.targets
-
-    buffers: Buffers = dataclasses.field(default_factory=Buffers)
-    """Where memory comes from that is needed meanwhile."""
-
-    @once
-    def distinct(self) -> list[int]:
-        """The row groups, each once, ascending."""
-        found: list[int] = each_once(self.picked).tolist()
-        return found
-
-    @once
-    def _num_runs(self) -> int:
-        """How often another row group comes, or rows that do not follow, where that is known."""
-        return len(self._borders) if self.runs is None else len(self.runs.groups)
-
-    @once
-    def _borders(self) -> NDArray[np.int64]:
-        """Where runs of one row group begin."""
-        return _borders(self.groups[1:] != self.groups[:-1], len(self.groups))
-
-    @once
-    def by_group(self) -> list[tuple[int, NDArray[np.int64]]]:
-        """Row group after row group, each once: where its rows stand in `groups` and `rows`."""
-        ordered = self.groups[self._by_group]
-        borders = _borders(ordered[1:] != ordered[:-1], len(ordered))
-        return list(zip(ordered[borders].tolist(), np.split(self._by_group, borders[1:]), strict=True))
-
-    @once
-    def _by_group(self) -> NDArray[np.int64]:
-        return _stable_order(self.groups)
-
-    @once
-    def _come_in_runs(self) -> bool:
-        return self.runs is not None or self.picked.num_rows >= _RUN_ROWS * self._num_runs
-
-    @once
-    def _runs(self) -> list[_Segment]:
-        return _segments(self.groups, self.rows) if self.runs is None else _segments_of(self.runs)
-
-    @once
-    def segments(self) -> list[_Segment]:
-        """Rows of one row group after the other, where runs are long as they come, else brought together."""
-        if self._come_in_runs:
-            return self._runs
-        return _segments(self.groups[self._by_group], self.rows[self._by_group])
-
-    @once
-    def _targets(self) -> NDArray[np.int64] | None:
-        """Where each row of the segments, laid end to end, comes; None where they are in order."""
-        if self._come_in_runs:
-            return self.targets
-        if self.targets is not None:
-            return self.targets[self._by_group]
-        return None if bool((np.diff(self._by_group) == 1).all()) else self._by_group
-
-    @once
-    def _places(self) -> NDArray[np.int64]:
-        """Where the row that comes i-th stands in the segments laid end to end."""
-        permutation = self.picked.permutation
-        if self._come_in_runs and permutation is not None and permutation.comes_as_order:
-            return permutation.order
-        places = self.buffers.empty((self.picked.num_rows,), np.int64)
-        if self._targets is None:
-            places[:] = np.arange(len(places))
-            return places
-        return inverse(self._targets, places)
-
-    def cells(self, columns: Mapping[int, Any]) -> Any:
-        """The cells of one column as one `pyarrow.Array`.
-
-        Args:
-            columns: Of each row group: the column, a `pyarrow.Array` of all its rows.
-        """
-        parts = [_taken(columns[group], where) for group, where, _ in self.segments]
-        joined = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
-        return joined if self._targets is None else joined.take(arrow_numbers(self._places))
 
     @property
     def come_in_long_runs(self) -> bool:
@@ -158,7 +81,27 @@ class Picks:
     @property
     def are_few_runs(self) -> bool:
         """Whether they are long runs, just in the order in which they are asked for."""
-        return self.come_in_long_runs and self.targets is None
+        return self.come_in_long_runs and self.picked.permutation is None
+
+    def distinct(self) -> list[int]:
+        """The row groups, each once, ascending."""
+        found: list[int] = each_once(self.picked).tolist()
+        return found
+
+    def by_group(self) -> list[tuple[int, NDArray[np.int64]]]:
+        """Row group after row group, each once: where its rows stand in `groups` and `rows`."""
+        by_group = _stable_order(self.groups)
+        ordered = self.groups[by_group]
+        borders = _changes(ordered)
+        return list(zip(ordered[borders].tolist(), np.split(by_group, borders[1:]), strict=True))
+
+    def cells(self, columns: Mapping[int, Any]) -> Any:
+        """The cells of one column as one `pyarrow.Array`.
+
+        Args:
+            columns: Of each row group: the column, a `pyarrow.Array` of all its rows.
+        """
+        return Laying(self).of_cells().cells(columns)
 
     def placed(self, places: Mapping[int, NDArray[np.int32] | None]) -> Picks:
         """The same rows where they lie in row groups whose rows lie in read order.
@@ -171,21 +114,25 @@ class Picks:
             return Picks(self.picked, self.picked.runs, self.buffers)
         if all(of_group is None for of_group in places.values()):
             return self
-        rows = self._placed_runs(places) if self._come_in_runs else self._placed_groups(places)
+        borders = _changes(self.groups)
+        come_in_runs = len(self.rows) >= _RUN_ROWS * len(borders)
+        rows = self._placed_runs(places, borders) if come_in_runs else self._placed_groups(places)
         if len(rows) and int(rows.min()) < 0:
             raise AssertionError(_NOT_ANNOUNCED)
         return Picks(GroupedRows(self.groups, rows, self.picked.permutation), buffers=self.buffers)
 
-    def _placed_runs(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
+    def _placed_runs(
+        self, places: Mapping[int, NDArray[np.int32] | None], borders: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
         rows = np.empty_like(self.rows)
-        for first, stop in itertools.pairwise([*self._borders.tolist(), len(rows)]):
+        for first, stop in itertools.pairwise([*borders.tolist(), len(rows)]):
             of_group, run = places[int(self.groups[first])], self.rows[first:stop]
             rows[first:stop] = run if of_group is None else of_group[run]
         return rows
 
     def _placed_groups(self, places: Mapping[int, NDArray[np.int32] | None]) -> NDArray[np.int64]:
         rows = np.empty_like(self.rows)
-        for group, where in self.by_group:
+        for group, where in self.by_group():
             of_group = places[group]
             rows[where] = self.rows[where] if of_group is None else of_group[self.rows[where]]
         return rows
@@ -215,9 +162,9 @@ class Picks:
 
     def _write_rows(self, firsts: Mapping[int, int], places: NDArray[np.int32] | None, out: NDArray[np.int64]) -> None:
         """Where the rows stand, row by row."""
-        distinct = np.array(self.distinct, dtype=np.int32)
-        begins = np.array([firsts[group] for group in self.distinct], dtype=np.int64)
-        np.take(begins, np.searchsorted(distinct, self.groups), out=out, mode="clip")
+        distinct = self.distinct()
+        begins = np.array([firsts[group] for group in distinct], dtype=np.int64)
+        np.take(begins, np.searchsorted(np.array(distinct, dtype=np.int32), self.groups), out=out, mode="clip")
         if places is None:
             out += self.rows
             return
@@ -226,6 +173,32 @@ class Picks:
             raise AssertionError(_NOT_ANNOUNCED)
         out += of_rows
 
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Laid:
+    """Rows that are copied segment by segment, laid end to end, and how they come in order from there. Thread-safe.
+
+    Of `places` and `targets`, one at most is there; where none is, rows are in order as they are laid.
+    """
+
+    segments: list[_Segment]
+    """Rows of one row group after the other."""
+
+    buffers: Buffers
+    """Where memory comes from that is needed meanwhile."""
+
+    places: NDArray[np.int64] | None = None
+    """Where the row that comes i-th is laid, shape (rows,)."""
+
+    targets: NDArray[np.int64] | None = None
+    """Where each row comes, shape (rows,): they are put there one by one, and not laid before."""
+
+    def cells(self, columns: Mapping[int, Any]) -> Any:
+        """As `Picks.cells`."""
+        parts = [_taken(columns[group], where) for group, where, _ in self.segments]
+        joined = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        return joined if self.places is None else joined.take(arrow_numbers(self.places))
+
     def values(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:
         """The values of one or several columns into `out`.
 
@@ -233,21 +206,76 @@ class Picks:
             columns: Of each row group: the values of all its rows, shape (columns, rows, …), C-contiguous.
             out: Shape (columns, rows taken, …), C-contiguous, of the same dtype; written in place.
         """
-        if self.targets is None and out.nbytes >= self._num_runs * len(out) * _RUN_BYTES:
-            _lay(columns, self._runs, out)
-        elif self._targets is None:
+        if self.targets is not None:
+            self._scatter(columns, self.targets, out)
+        elif self.places is None:
             _lay(columns, self.segments, out)
-        elif out[0, :1].nbytes >= _ROW_BYTES:
-            self._scatter(columns, self._targets, out)
         else:
-            gathered = self.buffers.empty(out.shape, out.dtype)
-            _lay(columns, self.segments, gathered)
-            np.take(gathered, self._places, axis=1, out=out, mode="clip")
+            laid = self.buffers.empty(out.shape, out.dtype)
+            _lay(columns, self.segments, laid)
+            np.take(laid, self.places, axis=1, out=out, mode="clip")
 
     def _scatter(self, columns: Mapping[int, NDArray[Any]], targets: NDArray[np.int64], out: NDArray[Any]) -> None:
         for group, where, segment in self.segments:
             for column, of_column in zip(columns[group], out, strict=True):
                 of_column[targets[segment]] = column[where]
+
+
+class Laying:
+    """In which way rows are laid best, for values of any size; what is found is found once. For one thread.
+
+    Args:
+        picks: The rows.
+
+    Example:
+        >>> picks = Picks(GroupedRows(np.array([7, 2, 7], np.int32), np.array([0, 5, 1]), None))
+        >>> laid = Laying(picks).of_values(8)
+        >>> laid.segments
+        [(2, slice(5, 6, None), slice(0, 1, None)), (7, slice(0, 2, None), slice(1, 3, None))]
+        >>> laid.places
+        array([1, 0, 2])
+    """
+
+    def __init__(self, picks: Picks) -> None:
+        self._picks = picks
+        self._num_runs = len(_changes(picks.groups) if picks.runs is None else picks.runs.groups)
+        self._come_in_runs = picks.runs is not None or picks.picked.num_rows >= _RUN_ROWS * self._num_runs
+        self._made: dict[tuple[bool, bool], Laid] = {}
+
+    def of_cells(self) -> Laid:
+        """For cells, whatever they take."""
+        return self._laid(self._come_in_runs, False)
+
+    def of_values(self, row_bytes: int) -> Laid:
+        """For values of so many bytes each."""
+        picked = self._picks.picked
+        are_long = picked.permutation is None and picked.num_rows * row_bytes >= self._num_runs * _RUN_BYTES
+        return self._laid(self._come_in_runs or are_long, row_bytes >= _ROW_BYTES)
+
+    def _laid(self, in_runs: bool, one_by_one: bool) -> Laid:
+        """Where runs are long as they come they are laid so, and else brought together by row group."""
+        made = self._made.get((in_runs, one_by_one))
+        if made is None:
+            made = self._made[in_runs, one_by_one] = self._made_of(in_runs, one_by_one)
+        return made
+
+    def _made_of(self, in_runs: bool, one_by_one: bool) -> Laid:
+        picks, permutation = self._picks, self._picks.picked.permutation
+        if in_runs:
+            segments = _segments(picks.groups, picks.rows) if picks.runs is None else _segments_of(picks.runs)
+            if permutation is not None and permutation.comes_as_order and not one_by_one:
+                return Laid(segments, picks.buffers, permutation.order)
+            targets = None if permutation is None else permutation.targets
+        else:
+            by_group = _stable_order(picks.groups)
+            segments = _segments(picks.groups[by_group], picks.rows[by_group])
+            if permutation is not None:
+                targets = permutation.targets[by_group]
+            else:
+                targets = None if bool((np.diff(by_group) == 1).all()) else by_group
+        if targets is None or one_by_one:
+            return Laid(segments, picks.buffers, targets=targets)
+        return Laid(segments, picks.buffers, inverse(targets, picks.buffers.empty(targets.shape, np.int64)))
 
 
 def _lay(columns: Mapping[int, NDArray[Any]], segments: list[_Segment], out: NDArray[Any]) -> None:
@@ -291,6 +319,11 @@ def _segments_of(runs: Runs) -> list[_Segment]:
     stops = np.cumsum(runs.counts).tolist()
     lie = zip(runs.groups.tolist(), runs.firsts.tolist(), runs.counts.tolist(), stops, strict=True)
     return [(group, slice(first, first + count), slice(stop - count, stop)) for group, first, count, stop in lie]
+
+
+def _changes(groups: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Where runs of one row group begin."""
+    return _borders(groups[1:] != groups[:-1], len(groups))
 
 
 def _borders(changes: NDArray[np.bool_], count: int) -> NDArray[np.int64]:

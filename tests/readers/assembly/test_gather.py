@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest
 from petastore.plan.order.grouped_rows import GroupedRows
-from petastore.readers.assembly.gather import Picks
+from petastore.readers.assembly.gather import Laying, Picks
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.booleans(), st.booleans(), st.integers(0, 99))
@@ -26,7 +26,7 @@ def test_cells_and_values_come_in_the_order_of_the_span(
     stacks = {group: np.stack([column, -column]) for group, column in columns.items()}
     for span in plan.spans(7, rows_per_span=40):
         picks, out = Picks(GroupedRows(span.groups, span.rows, None)), np.empty((2, len(span.rows)), dtype=np.int64)
-        picks.values(stacks, out)
+        Laying(picks).of_values(8).values(stacks, out)
         assert out[0].tolist() == (-out[1]).tolist() == (100 * span.groups + span.rows).tolist()
         cells = picks.cells({group: pa.array(column) for group, column in columns.items()})
         assert cells.to_pylist() == out[0].tolist()
@@ -51,9 +51,10 @@ def test_rows_that_lie_in_turns_come_in_the_order_of_the_span(
             places[group] = np.argsort(turns).astype(np.int32)
             stacks[group] = np.repeat(1000 * group + turns, width).reshape(1, -1, width)
         out = np.empty((1, len(span.rows), width), dtype=np.int64)
-        Picks(GroupedRows(span.groups, span.rows, None)).placed(places).values(stacks, out)
+        placed = Picks(GroupedRows(span.groups, span.rows, None)).placed(places)
+        Laying(placed).of_values(8 * width).values(stacks, out)
         picked, grouped = span.picked, np.empty_like(out)
-        Picks(picked).placed(places).values(stacks, grouped)
+        Laying(Picks(picked).placed(places)).of_values(8 * width).values(stacks, grouped)
         assert grouped.tolist() == out.tolist()
         assert out[0, :, 0].tolist() == out[0, :, -1].tolist() == (1000 * span.groups + span.rows).tolist()
 
@@ -75,7 +76,7 @@ def test_row_groups_far_apart_are_picked_alike(apart: int) -> None:
     seen = []
     for span in plan.spans(8, rows_per_span=16):
         out = np.empty((1, len(span.rows)), dtype=np.int64)
-        Picks(GroupedRows(span.groups, span.rows, None)).values(columns, out)
+        Laying(Picks(GroupedRows(span.groups, span.rows, None))).of_values(8).values(columns, out)
         assert out[0].tolist() == (100 * (span.groups // apart) + span.rows).tolist()
         seen += out[0].tolist()
     assert len(set(seen)) == 30
