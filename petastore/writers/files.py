@@ -26,6 +26,7 @@ from petastore.storage.metadata.manifest import read_manifest
 from petastore.storage.requests.failures import answered, asking
 from petastore.writers.layout import Layout
 from petastore.writers.parquet import WriterOptions
+from petastore.writers.shrinking import settled
 
 __all__ = ["DataFiles", "end_write", "hidden_name", "lists_write", "show_files"]
 
@@ -37,7 +38,7 @@ class DataFiles:
         location: The dataset's directory; it is made.
         schema: What the rows are.
         layout: Where files end.
-        options: Of `pyarrow.parquet.ParquetWriter`.
+        options: Of `pyarrow.parquet.ParquetWriter`. The first row group settles them for all files.
         first_number: Number in the name of the first file.
         token: 32 hexadecimal digits that no other write has; None makes some.
 
@@ -78,6 +79,7 @@ class DataFiles:
             StorageError: The storage refused.
         """
         if self._writer is None:
+            self._options = settled(self._options, group)
             self._open()
         # Arrow looks anew at each chunk when a page is full; pages of one size take half of the memory to read.
         whole = group.combine_chunks()
@@ -122,6 +124,7 @@ class DataFiles:
             StorageError: The storage refused.
         """
         if at_least_one and not self._names:
+            self._options = settled(self._options, self._stored.empty_table())
             self._open()
         if self._writer is not None:
             self._close()
