@@ -25,6 +25,7 @@ from petastore.storage.files.whole_files import create_directory, delete_quietly
 from petastore.storage.metadata.manifest import read_manifest
 from petastore.storage.requests.failures import answered, asking
 from petastore.writers.layout import Layout
+from petastore.writers.page_borders import on_page_borders
 from petastore.writers.parquet import WriterOptions
 from petastore.writers.shrinking import settled
 
@@ -81,10 +82,9 @@ class DataFiles:
         if self._writer is None:
             self._options = settled(self._options, group)
             self._open()
-        # Arrow looks anew at each chunk when a page is full; pages of one size take half of the memory to read.
-        whole = group.combine_chunks()
+        paged = on_page_borders(group, self._options["write_batch_size"])
         with asking(self._location, "write", self._names[-1]):
-            self._writer.write_table(whole, row_group_size=max(1, group.num_rows))
+            self._writer.write_table(paged, row_group_size=max(1, group.num_rows))
             self._rows += group.num_rows
             is_full = self._is_full()
         if is_full:
