@@ -143,7 +143,7 @@ def measured(ways: list[Way], rounds: int) -> dict[str, list[dict[str, float]]]:
 
 def lines(found: dict[str, list[dict[str, float]]]) -> Iterator[str]:
     """A table of Markdown."""
-    yield "| | rows/s | least – most | CPU µs a row | once, from the start | like Petastorm's | times | has to be | |"
+    yield "| | rows/s | least – most | CPU µs a row | once, from the start | like for like | times | has to be | |"
     yield "|:--|--:|--:|--:|--:|--:|--:|:--|:--|"
     for name, figures in found.items():
         rates = [one["rate"] for one in figures]
