@@ -12,7 +12,7 @@ from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.storage.footers.leaves import leaf_paths
 
-__all__ = ["COMPRESSIONS", "Compression", "WriterOptions", "is_blob", "leaf_type", "writer_options"]
+__all__ = ["COMPRESSIONS", "Compression", "WriterOptions", "is_blob", "leaf_type", "leaves_of", "writer_options"]
 
 Compression: TypeAlias = Literal["snappy", "lz4", "zstd", "gzip", "brotli", "none", "auto"]
 """How columns are compressed, in a word; capitals are understood, too. `"auto"` is snappy where cells shrink by it."""
@@ -68,7 +68,7 @@ def writer_options(schema: Unischema, compression: Compression | None) -> Writer
         known = ", ".join(get_args(Compression))
         raise RequestError(f"compression={compression!r} is not known; choose one of {known}")
     stored = storage_schema(schema)
-    leaves = _leaf_paths(stored)
+    leaves = leaves_of(stored)
     types = {leaf: leaf_type(stored.field(name).type) for name, paths in leaves.items() for leaf in paths}
     return {
         "compression": {
@@ -105,7 +105,7 @@ def leaf_type(arrow_type: pa.DataType) -> pa.DataType:
     return leaf_type(arrow_type.value_type) if pa.types.is_list(arrow_type) else arrow_type
 
 
-def _leaf_paths(stored: pa.Schema) -> dict[str, list[str]]:
+def leaves_of(stored: pa.Schema) -> dict[str, list[str]]:
     """Of each column: the paths of its leaves as Parquet spells them, found by writing an empty file."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, stored, store_schema=False):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from petastore.writers.parquet import WriterOptions, is_blob, leaf_type
+from petastore.writers.parquet import WriterOptions, is_blob, leaf_type, leaves_of
 
 __all__ = ["settled"]
 
@@ -32,7 +32,7 @@ def settled(options: WriterOptions, first: pa.Table) -> WriterOptions:
 
     Args:
         options: As `petastore.writers.parquet.writer_options` gives them.
-        first: The first row group, with columns in the order of the options; it may be empty.
+        first: The first row group; it may be empty.
 
     Example:
         >>> from petastore.schema import Unischema, UnischemaField
@@ -47,8 +47,9 @@ def settled(options: WriterOptions, first: pa.Table) -> WriterOptions:
     if "auto" not in asked.values():
         return options
     chosen = {
-        leaf: _chosen(column) if compression == "auto" else compression
-        for (leaf, compression), column in zip(asked.items(), first.columns, strict=True)
+        leaf: _chosen(first.column(name)) if asked[leaf] == "auto" else asked[leaf]
+        for name, leaves in leaves_of(first.schema).items()
+        for leaf in leaves
     }
     return {**options, "compression": chosen}
 

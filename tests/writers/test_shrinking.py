@@ -12,7 +12,7 @@ import pytest
 
 import petastore
 from petastore import Unischema, UnischemaField, write_dataset
-from petastore.codecs import NdarrayCodec
+from petastore.codecs import NdarrayCodec, VectorCodec
 from petastore.schema.arrow import storage_schema
 from petastore.writers.parquet import COMPRESSIONS, writer_options
 from petastore.writers.shrinking import settled
@@ -99,6 +99,20 @@ def test_the_sample_is_of_the_whole_row_group_and_of_what_a_slice_holds(tmp_path
     in_chunks = pa.concat_tables([pa.table({"x": [cell]}, storage_schema(schema)) for cell in noise])
     assert settled(options, in_chunks)["compression"] == {"x": "none"}
     assert settled(options, in_chunks) == settled(options, in_chunks.combine_chunks())
+
+
+def test_a_column_of_several_leaves_and_names_with_dots_have_a_compression_for_each(tmp_path: Path) -> None:
+    schema = Unischema(
+        "x", [UnischemaField("a.b", "float64", (64,)), UnischemaField("a", "float64", (64,), VectorCodec())]
+    )
+    noise = np.random.default_rng(0).random((500, 64))
+    write_dataset(tmp_path / "x", schema, {"a.b": noise, "a": noise})
+    (path,) = (tmp_path / "x").glob("*.parquet")
+    group = pq.read_metadata(path).row_group(0)
+    found = {group.column(leaf).path_in_schema: group.column(leaf).compression for leaf in range(group.num_columns)}
+    assert found.pop("a.b.list.element") == "UNCOMPRESSED"
+    assert len(found) == 4
+    assert set(found.values()) == {"SNAPPY"}
 
 
 @pytest.mark.parametrize("compression", [*COMPRESSIONS, None])
