@@ -1,14 +1,14 @@
 """What writing costs: `python -m benchmarks.writing`, or `make bench-writing`.
 
 Each way is a process of its own that stays: Spark is started before the clock is. It writes once unmeasured, then once
-a round, in turns with the others. Ratios are taken within a round; figures are medians, with least and most.
+a round, in turns with the others. Ratios are taken within a round; figures are medians, with least and most. Ways of
+tensors come first, then those of pictures, so that not all of them are in memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import json
 import os
 import statistics
@@ -20,16 +20,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from benchmarks.bench.machine import facts
 from benchmarks.bench.process import ROOT, environment_of
 from benchmarks.bench.venvs import python_of
+from benchmarks.writing.data import FIELDS, raw_data
 from benchmarks.writing.page import page_of
-from benchmarks.writing.ways import SHAPE, WAYS, tensors
+from benchmarks.writing.ways import PICTURES, TENSORS, WAYS
 from petastore.spark.java import use_java
 
 PAGE = ROOT / "docs" / "explanation" / "writing.md"
@@ -47,8 +45,16 @@ LEAST = {
 }
 """Of each way: whose rate it is compared with, and how many times it has to be."""
 
-ROWS_OF_RAW_ROW_GROUPS = 2048
-"""16 MiB of tensors: Spark's gigabyte of memory holds some."""
+LIKE = {
+    "encode_dataframe, arrays": "Petastorm, DataFrame of arrays",
+    "data source, arrays": "Petastorm, DataFrame of arrays",
+    "encode_dataframe, bytes": "Petastorm, DataFrame of bytes",
+    "data source, bytes": "Petastorm, DataFrame of bytes",
+    "rows of pictures": "Petastorm, rows of pictures",
+    "encode_dataframe, pictures": "Petastorm, DataFrame of pictures",
+    "data source, pictures": "Petastorm, DataFrame of pictures",
+}
+"""Of each way: the one of Petastorm's that begins with the same."""
 
 
 class Way:
@@ -56,7 +62,7 @@ class Way:
 
     def __init__(self, name: str, raw: Path, target: Path, rows: int, venvs: Path) -> None:
         self.name, self.rows = name, rows
-        python = python_of("petastorm" if name == PETASTORM else "own", venvs)
+        python = python_of("petastorm" if name.startswith("Petastorm") else "own", venvs)
         environment = environment_of(ROOT) | {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
         use_java(environment)
         command = [str(python), "-m", "benchmarks.writing.writer", name, str(raw), str(target), str(rows)]
@@ -104,28 +110,11 @@ class Way:
         return stream
 
 
-def raw_data(folder: Path, rows: int) -> None:
-    """The same tensors as arrays, as bytes and as encoded cells, each in two files of plain Parquet."""
-    for half in range(2):
-        numbers = np.arange(half * rows // 2, (half + 1) * rows // 2)
-        values = tensors(numbers)
-        flat = pa.array(values.reshape(-1))
-        offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * values[0].size)
-        columns = {
-            "arrays": pa.ListArray.from_arrays(offsets, flat),
-            "bytes": pa.array([value.tobytes() for value in values], pa.binary()),
-            "cells": pa.array([_cell(value) for value in values], pa.binary()),
-        }
-        for kind, column in columns.items():
-            (folder / kind).mkdir(parents=True, exist_ok=True)
-            table = pa.table({"id": numbers, "tensor": column})
-            pq.write_table(table, folder / kind / f"part-{half}.parquet", row_group_size=ROWS_OF_RAW_ROW_GROUPS)
-
-
-def _cell(value: np.ndarray[Any, Any]) -> bytes:
-    stored = io.BytesIO()
-    np.save(stored, value)
-    return stored.getvalue()
+def rows_of(name: str, rows: int) -> int:
+    """How many rows a way writes: of pictures fewer, and of those that Spark writes fewer still."""
+    if name not in PICTURES:
+        return rows
+    return rows // 8 if name in ("write_dataset, pictures", ENCODER) else rows // 32
 
 
 @contextlib.contextmanager
@@ -134,8 +123,7 @@ def all_ways(names: list[str], folder: Path, rows: int, venvs: Path) -> Iterator
     ways: list[Way] = []
     try:
         for name in names:
-            many = rows // 8 if name in ("write_dataset, pictures", ENCODER) else rows
-            ways.append(Way(name, folder / "raw", folder / f"out-{len(ways)}", many, venvs))
+            ways.append(Way(name, folder / "raw", folder / f"out-{len(ways)}", rows_of(name, rows), venvs))
         yield ways
     finally:
         for way in ways:
@@ -155,40 +143,57 @@ def measured(ways: list[Way], rounds: int) -> dict[str, list[dict[str, float]]]:
 
 def lines(found: dict[str, list[dict[str, float]]]) -> Iterator[str]:
     """A table of Markdown."""
-    yield "| | rows/s | least – most | CPU ms a row | once, from the start | times | has to be | |"
-    yield "|:--|--:|--:|--:|--:|--:|--:|:--|"
+    yield "| | rows/s | least – most | CPU µs a row | once, from the start | like for like | times | has to be | |"
+    yield "|:--|--:|--:|--:|--:|--:|--:|:--|:--|"
     for name, figures in found.items():
         rates = [one["rate"] for one in figures]
-        cpu = statistics.median(one["cpu"] * 1000 / (one["rate"] * one["seconds"]) for one in figures)
-        told = f"| {name} | {statistics.median(rates):,.0f} | {min(rates):,.0f} – {max(rates):,.0f} | {cpu:.2f} |"
+        cpu = statistics.median(one["cpu"] * 1e6 / (one["rate"] * one["seconds"]) for one in figures)
+        told = f"| {name} | {statistics.median(rates):,.0f} | {min(rates):,.0f} – {max(rates):,.0f} | {cpu:,.1f} |"
         told += f" {figures[0]['once']:.1f} s |"
+        told += f" {_times(figures, found[LIKE[name]]):.2f} × |" if LIKE.get(name) in found else " |"
         if name not in LEAST or LEAST[name][0] not in found:
             yield f"{told} | | |"
             continue
         other, least = LEAST[name]
-        times = statistics.median(one / theirs["rate"] for one, theirs in zip(rates, found[other], strict=True))
+        times = _times(figures, found[other])
         yield f"{told} {times:.2f} × {other} | ≥ {least:g} × | {'kept' if times >= least else 'not kept'} |"
+
+
+def _times(figures: list[dict[str, float]], others: list[dict[str, float]]) -> float:
+    """How many times the rate of another way: the median of ratios of one round."""
+    return statistics.median(one["rate"] / other["rate"] for one, other in zip(figures, others, strict=True))
 
 
 def main() -> int:
     """Measures and prints; 1 where a bound is not kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=64_000, help="rows of tensors; of pictures an eighth (64,000)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that are measured (5)")
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=64_000,
+        help="rows of tensors (64,000); of pictures an eighth, or, by Spark, an eighth of a fourth",
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="rounds that are measured (3)")
     parser.add_argument("--only", nargs="+", choices=list(WAYS), default=list(WAYS), metavar="WAY", help="some ways")
     parser.add_argument("--work", type=Path, default=ROOT / ".bench", help="where environments are kept (.bench)")
     parser.add_argument("--publish", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     asked = parser.parse_args()
-    shape = " × ".join(map(str, SHAPE))
+    shape = " × ".join(map(str, FIELDS["tensor"][1]))
     title = (
-        f"{asked.rows:,} rows of float32 tensors of {shape}, {asked.rows // 8:,} pictures; load of the machine before "
+        f"{asked.rows:,} rows of float32 tensors of {shape}, {asked.rows // 8:,} pictures, of which Spark writes "
+        f"{asked.rows // 32:,}; load of the machine before "
         f"{os.getloadavg()[0]:.1f}; medians of {asked.rounds} rounds"
     )
     print(title)
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
-        raw_data(Path(folder, "raw"), asked.rows)
-        with all_ways(asked.only, Path(folder), asked.rows, asked.work / "venvs") as ways:
-            table = list(lines(measured(ways, asked.rounds)))
+        raw_data(Path(folder, "raw"), "tensor", asked.rows)
+        raw_data(Path(folder, "raw"), "image", asked.rows // 32)
+        for of_kind in (TENSORS, PICTURES):
+            names = [name for name in of_kind if name in asked.only]
+            with all_ways(names, Path(folder), asked.rows, asked.work / "venvs") as ways:
+                found.update(measured(ways, asked.rounds))
+    table = list(lines(found))
     print(*table, sep="\n")
     if asked.publish:
         PAGE.write_text(page_of(table, title, facts()), encoding="utf-8")

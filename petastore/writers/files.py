@@ -25,7 +25,9 @@ from petastore.storage.files.whole_files import create_directory, delete_quietly
 from petastore.storage.metadata.manifest import read_manifest
 from petastore.storage.requests.failures import answered, asking
 from petastore.writers.layout import Layout
+from petastore.writers.page_borders import on_page_borders
 from petastore.writers.parquet import WriterOptions
+from petastore.writers.shrinking import settled
 
 __all__ = ["DataFiles", "end_write", "hidden_name", "lists_write", "show_files"]
 
@@ -37,7 +39,7 @@ class DataFiles:
         location: The dataset's directory; it is made.
         schema: What the rows are.
         layout: Where files end.
-        options: Of `pyarrow.parquet.ParquetWriter`.
+        options: Of `pyarrow.parquet.ParquetWriter`. The first row group settles them for all files.
         first_number: Number in the name of the first file.
         token: 32 hexadecimal digits that no other write has; None makes some.
 
@@ -78,11 +80,11 @@ class DataFiles:
             StorageError: The storage refused.
         """
         if self._writer is None:
+            self._options = settled(self._options, group)
             self._open()
-        # Arrow looks anew at each chunk when a page is full; pages of one size take half of the memory to read.
-        whole = group.combine_chunks()
+        paged = on_page_borders(group, self._options["write_batch_size"])
         with asking(self._location, "write", self._names[-1]):
-            self._writer.write_table(whole, row_group_size=max(1, group.num_rows))
+            self._writer.write_table(paged, row_group_size=max(1, group.num_rows))
             self._rows += group.num_rows
             is_full = self._is_full()
         if is_full:
@@ -122,6 +124,7 @@ class DataFiles:
             StorageError: The storage refused.
         """
         if at_least_one and not self._names:
+            self._options = settled(self._options, self._stored.empty_table())
             self._open()
         if self._writer is not None:
             self._close()

@@ -52,7 +52,7 @@ def write_dataset(
     rows_per_row_group: int | None = None,
     row_group_size_mb: float | None = None,
     rows_per_file: int | None = None,
-    compression: Compression | None = "snappy",
+    compression: Compression | None = "auto",
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     progress: Callable[[int], object] | None = None,
@@ -80,8 +80,9 @@ def write_dataset(
         row_group_size_mb: MiB of encoded columns of a row group, about, as they lie in memory before Parquet's own
             encoding and compression; 32 where neither this nor `rows_per_row_group` is given.
         rows_per_file: Rows of each file; only the last has fewer. Without it a file ends near 256 MiB.
-        compression: `"snappy"`, `"lz4"`, `"zstd"`, `"gzip"`, `"brotli"` or `"none"`; cells that a codec has compressed
-            are stored as they are.
+        compression: `"auto"`, which is snappy, but none for cells and floating-point numbers of which a sample of the
+            first row group does not shrink; or `"snappy"`, `"lz4"`, `"zstd"`, `"gzip"`, `"brotli"` or `"none"`. Cells
+            that a codec has compressed are stored as they are.
         storage_options: Keyword arguments of the fsspec filesystem.
         filesystem: A pyarrow or fsspec filesystem to use instead.
         progress: Called with the number of rows written so far, after each row group.
@@ -163,7 +164,7 @@ def write_cells(
     *,
     mode: Mode,
     writer: str,
-    compression: Compression | None = "snappy",
+    compression: Compression | None = "auto",
     progress: Callable[[int], object] | None = None,
 ) -> Inventory:
     """Write cells that are encoded already, as `write_dataset` does those that it has encoded.

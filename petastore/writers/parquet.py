@@ -12,12 +12,12 @@ from petastore.schema import Unischema
 from petastore.schema.arrow import storage_schema
 from petastore.storage.footers.leaves import leaf_paths
 
-__all__ = ["COMPRESSIONS", "Compression", "WriterOptions", "writer_options"]
+__all__ = ["COMPRESSIONS", "Compression", "WriterOptions", "is_blob", "leaf_type", "leaves_of", "writer_options"]
 
-Compression: TypeAlias = Literal["snappy", "lz4", "zstd", "gzip", "brotli", "none"]
-"""What a column can be compressed with, in a word; capitals are understood, too."""
+Compression: TypeAlias = Literal["snappy", "lz4", "zstd", "gzip", "brotli", "none", "auto"]
+"""How columns are compressed, in a word; capitals are understood, too. `"auto"` is snappy where cells shrink by it."""
 
-COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
+COMPRESSIONS: tuple[Compression, ...] = tuple(word for word in get_args(Compression) if word != "auto")
 """What a column can be compressed with."""
 
 # Cells of these codecs do not shrink any more; compressing them again costs time on both sides.
@@ -37,6 +37,8 @@ class WriterOptions(TypedDict):
     """Keyword arguments of `pyarrow.parquet.ParquetWriter`."""
 
     compression: dict[str, str]
+    """Of each leaf; `"auto"` is none that Parquet knows: `petastore.writers.shrinking.settled` chooses one."""
+
     use_dictionary: list[str]
     write_statistics: list[str]
     write_page_checksum: bool
@@ -48,7 +50,8 @@ def writer_options(schema: Unischema, compression: Compression | None) -> Writer
     """Keyword arguments of `pyarrow.parquet.ParquetWriter` for files of this schema.
 
     No dictionary is tried for binary cells and floating-point numbers, which seldom repeat, and no statistics are kept
-    of binary cells. Cells that a codec has compressed are not compressed again. Pages carry checksums.
+    of binary cells. Cells that a codec has compressed are not compressed again. Pages carry checksums. `"auto"` is
+    left to be settled once there are cells.
 
     Raises:
         RequestError: There is no such compression.
@@ -61,19 +64,20 @@ def writer_options(schema: Unischema, compression: Compression | None) -> Writer
         ({'id': 'zstd', 'raw': 'zstd'}, ['id'])
     """
     chosen = "none" if compression is None else str(compression).lower()
-    if chosen not in COMPRESSIONS:
-        raise RequestError(f"compression={compression!r} is not known; choose one of {', '.join(COMPRESSIONS)}")
+    if chosen not in get_args(Compression):
+        known = ", ".join(get_args(Compression))
+        raise RequestError(f"compression={compression!r} is not known; choose one of {known}")
     stored = storage_schema(schema)
-    leaves = _leaf_paths(stored)
-    types = {leaf: _leaf_type(stored.field(name).type) for name, paths in leaves.items() for leaf in paths}
+    leaves = leaves_of(stored)
+    types = {leaf: leaf_type(stored.field(name).type) for name, paths in leaves.items() for leaf in paths}
     return {
         "compression": {
             leaf: "none" if _is_compressed(schema, name) else chosen for name, paths in leaves.items() for leaf in paths
         },
         "use_dictionary": [
-            leaf for leaf, kind in types.items() if not _is_blob(kind) and not pa.types.is_floating(kind)
+            leaf for leaf, kind in types.items() if not is_blob(kind) and not pa.types.is_floating(kind)
         ],
-        "write_statistics": [leaf for leaf, kind in types.items() if not _is_blob(kind)],
+        "write_statistics": [leaf for leaf, kind in types.items() if not is_blob(kind)],
         "write_page_checksum": True,
         "write_batch_size": _rows_between_looks(schema),
         "store_schema": False,
@@ -91,15 +95,17 @@ def _is_compressed(schema: Unischema, name: str) -> bool:
     return codec is not None and codec.codec_id in _COMPRESSED_CELLS
 
 
-def _is_blob(kind: pa.DataType) -> bool:
+def is_blob(kind: pa.DataType) -> bool:
+    """Whether values are cells of bytes."""
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _leaf_type(arrow_type: pa.DataType) -> pa.DataType:
-    return _leaf_type(arrow_type.value_type) if pa.types.is_list(arrow_type) else arrow_type
+def leaf_type(arrow_type: pa.DataType) -> pa.DataType:
+    """The type of the values of a column, inside lists where there are some."""
+    return leaf_type(arrow_type.value_type) if pa.types.is_list(arrow_type) else arrow_type
 
 
-def _leaf_paths(stored: pa.Schema) -> dict[str, list[str]]:
+def leaves_of(stored: pa.Schema) -> dict[str, list[str]]:
     """Of each column: the paths of its leaves as Parquet spells them, found by writing an empty file."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, stored, store_schema=False):

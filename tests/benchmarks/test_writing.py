@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from benchmarks.writing.__main__ import ENCODER, LEAST, PETASTORM, lines
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pyarrow.dataset as pads
+
+from benchmarks.writing.__main__ import ENCODER, LEAST, LIKE, PETASTORM, lines, rows_of
+from benchmarks.writing.data import raw_data, tensors
 from benchmarks.writing.page import page_of
-from benchmarks.writing.ways import WAYS
+from benchmarks.writing.ways import PICTURES, WAYS
 
 
 def figures(*rates: float) -> list[dict[str, float]]:
@@ -14,8 +21,8 @@ def figures(*rates: float) -> list[dict[str, float]]:
 def test_ratios_are_taken_within_a_round() -> None:
     found = {PETASTORM: figures(100, 10, 50), "rows": figures(300, 20, 150), ENCODER: figures(7)}
     table = list(lines(found))
-    assert table[3].startswith("| rows | 150 | 20 – 300 | 13.33 | 4.2 s | 3.00 × Petastorm, rows | ≥ 2 × | kept")
-    assert table[4] == "| the encoder alone | 7 | 7 – 7 | 285.71 | 4.2 s | | | |"
+    assert table[3].startswith("| rows | 150 | 20 – 300 | 13,333.3 | 4.2 s | | 3.00 × Petastorm, rows | ≥ 2 × | kept")
+    assert table[4] == "| the encoder alone | 7 | 7 – 7 | 285,714.3 | 4.2 s | | | | |"
 
 
 def test_a_way_that_is_too_slow_is_said_to_be() -> None:
@@ -23,8 +30,33 @@ def test_a_way_that_is_too_slow_is_said_to_be() -> None:
     assert list(lines(found))[-1].endswith("0.89 × the encoder alone | ≥ 0.9 × | not kept |")
 
 
+def test_what_begins_with_the_same_is_compared_without_a_bound_too() -> None:
+    name = "encode_dataframe, bytes"
+    found = {PETASTORM: figures(100), LIKE[name]: figures(20), name: figures(50)}
+    assert list(lines(found))[-1].endswith("| 2.50 × | 0.50 × Petastorm, rows | ≥ 5 × | not kept |")
+    del found[PETASTORM]
+    assert list(lines(found))[-1].endswith("| 2.50 × | | | |")
+
+
 def test_every_bound_is_of_ways_that_there_are() -> None:
     assert {name for name, (other, _) in LEAST.items() for name in (name, other)} <= set(WAYS)
+    assert {*LIKE, *LIKE.values()} <= set(WAYS)
+
+
+def test_ways_that_are_compared_without_a_bound_write_equally_many_rows() -> None:
+    assert {rows_of(name, 640) for name in PICTURES} == {80, 20}
+    assert all(rows_of(name, 640) == rows_of(other, 640) for name, other in LIKE.items())
+
+
+def test_no_two_pictures_are_alike_and_raw_data_holds_the_rows_in_each_form(tmp_path: Path) -> None:
+    raw_data(tmp_path, "tensor", 200)
+    raw_data(tmp_path, "image", 200)
+    for kind, stored in itertools.product(("tensor", "image"), ("bytes", "cells")):
+        table = pads.dataset(tmp_path / kind / stored).to_table()
+        assert table["id"].to_pylist() == list(range(200))
+        assert len(set(table[kind].to_pylist())) == 200
+    arrays = pads.dataset(tmp_path / "tensor" / "arrays").to_table()["tensor"].to_pylist()
+    np.testing.assert_array_equal(arrays, tensors(np.arange(200)).reshape(200, -1))
 
 
 def test_a_page_has_table_and_machine() -> None:
