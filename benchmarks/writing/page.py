@@ -47,7 +47,7 @@ _TAIL = """\
 * Noise is stored as it is: seeing that it does not shrink, page by page, took .8 µs, and readers the copy. Row groups
   are no longer copied into one chunk: only what lies across borders of chunks is, and pages have the same size.
 * Pages that another thread hands to the system, while the next ones are made, were tried: Arrow gives them to Python
-  as a copy, and that took 1.2 to 1.5 µs of CPU a row, for .93 of the time at best on two CPUs with other work to do.
+  as a copy, and that took 1.2 to 1.5 µs of CPU a row, for about .93 of the time on two CPUs with other work to do.
 * Row groups that several threads make in memory, and one puts together with a footer of its own, have the same bytes.
   That was tried: with two CPUs tables of numbers were written 1.3 × as fast, but cells of bytes .7 – .9 ×, as they are
   copied once more, into memory that the system has to clear first. It was put back.

@@ -95,7 +95,7 @@ class NdarrayCodec:
         if _is_stack(values) and len(values) and field.shape:
             return _encode_stack(values, field)
         if field.shape and arrays_alike(values):
-            return _encode_stack(np.stack(list(values)), field)
+            return _encode_alike(values, field)
         return encode_each(values, self.encode, pa.binary(), field)
 
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
@@ -356,10 +356,30 @@ def _encode_stack(values: NDArray[Any], field: UnischemaField) -> pa.Array:
         values = array_of_unit(field, values)
     except EncodeError as problem:
         raise problem.at(row=0) from None
-    header = npy_header_bytes(np.empty(values.shape[1:], values.dtype))
-    payload = values[0].nbytes
-    data = np.empty((len(values), len(header) + payload), np.uint8)
-    data[:, : len(header)] = np.frombuffer(header, np.uint8)
-    if payload:
-        data[:, len(header) :] = np.ascontiguousarray(values).reshape(len(values), -1).view(np.uint8)
+    data, elements = _empty_cells(len(values), values.shape[1:], values.dtype)
+    elements[...] = values
     return equal_cells_array(data, field)
+
+
+def _encode_alike(values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
+    """Arrays of one dtype and shape, each copied once, into its cell."""
+    first = values[0]
+    if first.dtype.kind in "mM":  # may be of another unit
+        return _encode_stack(np.stack(list(values)), field)
+    try:
+        array_to_write(field, first)
+    except EncodeError as problem:
+        raise problem.at(row=0) from None
+    data, elements = _empty_cells(len(values), first.shape, first.dtype)
+    np.stack(list(values), out=elements)
+    return equal_cells_array(data, field)
+
+
+def _empty_cells(rows: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """The bytes of cells with one header, (rows, size), and their elements, which are still to be written there."""
+    like = np.empty(shape, dtype)
+    header = npy_header_bytes(like)
+    data = np.empty((rows, len(header) + like.nbytes), np.uint8)
+    data[:, : len(header)] = np.frombuffer(header, np.uint8)
+    strides = (data.shape[1], *like.strides)
+    return data, np.ndarray((rows, *shape), dtype, data.data, len(header) if data.size else 0, strides)
