@@ -233,10 +233,14 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         return torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=self._make, pin_memory=True)
 
     def set_epoch(self, epoch: int) -> None:
-        """The next `for` begins with this epoch, or where a state was loaded if that is in this epoch.
+        """The next `for` begins with this epoch, or goes on where a state was loaded.
 
         There is no need to call it: epochs count on through the loops. It is what trainers call that count epochs
         themselves, and for beginning with a later epoch without a state. Every rank calls it alike.
+
+        A state that was loaded is never dropped for a number. Its own epoch is what fits; 0 means that the caller
+        counts from 0 since the state was loaded, as Lightning's Fabric does: 1 is then the epoch after that of the
+        state. Any other number is taken in this way, too, with a warning when the `for` begins.
 
         Raises:
             RequestError: The reader gives several epochs in one `for`, which the caller would take for one; or it is no
