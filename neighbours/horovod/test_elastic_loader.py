@@ -10,6 +10,8 @@ import pytest
 
 from petastore import make_reader
 from petastore.adapters.horovod import ElasticDataLoader
+from petastore.adapters.torch import DataLoader
+from petastore.errors import RequestError
 
 ROWS = [7, 3]
 ALL = list(range(10))
@@ -85,3 +87,10 @@ def test_a_state_handles_another_loader_that_takes_the_place_of_one(loader: Elas
     ids(loader)
     state.restore()
     assert state.reader.state_dict() == later
+
+
+def test_a_plain_reader_or_loader_in_a_state_says_what_belongs_there(numbered: Callable[..., str]) -> None:
+    with make_reader(numbered(ROWS), cur_shard=0, shard_count=1) as reader:
+        for plain in (reader, DataLoader(reader, batch_size=4)):
+            with pytest.raises(RequestError, match=r"petastore\.adapters\.horovod\.ElasticDataLoader"):
+                hvd.elastic.TorchState(reader=plain).sync()

@@ -1,4 +1,4 @@
-"""Lightning's Fabric under `torchrun --max-restarts`: it counts epochs from 0 in each process, and goes on mid-epoch."""
+"""Lightning's Fabric under `torchrun --max-restarts`: it counts epochs from 0 in each process, and goes on."""
 
 from __future__ import annotations
 

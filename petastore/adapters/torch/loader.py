@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypedDict, Unpack
+from typing import Any, Final, NoReturn, Self, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from petastore.adapters.torch.rows import decimal_friendly_collate, rows_as_dict
 from petastore.adapters.torch.shuffling_queue import shuffle_as_a_queue_would
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import NotPicklableError, RequestError
 from petastore.plan.request import Tail
 from petastore.readers.reader import Reader
 
@@ -290,6 +290,19 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         """Stops the reader, so that `with DataLoader(make_reader(…)) as loader:` needs no second block."""
         self.reader.stop()
         self.reader.join()
+
+    def __copy__(self) -> Self:
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPicklableError(
+            f"{self!r} has a reader with threads and open files, and cannot be pickled: in hvd.elastic.TorchState put "
+            "petastore.adapters.horovod.ElasticDataLoader in its place; to another process send the arguments, and "
+            "make reader and loader there (petastore.adapters.torch.ReaderDataset is a dataset that travels). Its "
+            "place is loader.state_dict(), a small dict"
+        )
 
     def _collated_rows(self, batch: Any) -> Any:
         return self.collate_fn(rows_as_dicts(batch))
