@@ -13,6 +13,7 @@ import torch
 import torch.utils.data
 from typing_extensions import TypeVar  # torch brings it; of Python's own, defaults came later
 
+from petastore.adapters.asked_of_keras import refuse_what_keras_would_shard
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
 from petastore.adapters.torch.accelerated import device_of_accelerate, noted_by_accelerate, refuse_an_unsharded_loader
@@ -94,7 +95,8 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
     Trainers may drive it. Lightning calls `loader.sampler.set_epoch` before each epoch, and keeps the loader's state in
     its checkpoints. Accelerate's `prepare` leaves it as it is: it has the rows of its rank already, gives batches on
     the device where Accelerate has one, says when `accumulate` is to step with the last batch, and its state is in
-    `save_state`. What would deal out the rows of a shard once more is refused.
+    `save_state`. What would deal out the rows of a shard once more is refused, as are parts that do not go with a
+    `keras.distribution` that is set.
 
     ```text
     column                                   in the batch
@@ -214,6 +216,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
 
     def __iter__(self) -> Iterator[Made]:  # type: ignore[override]
         warn_of_ranks_since(self._ranks_known, self.reader.plan.request.shard)
+        refuse_what_keras_would_shard(self.reader, self.batch_size)
         batches = self._batches_of_a_pass()
         return noted_by_accelerate(batches, lambda: self._passes.is_over) if self._is_accelerated else batches
 
