@@ -3,7 +3,8 @@
 ```text
 PetastoreError
 ├─ RequestError      (ValueError)        what was asked cannot be: unknown column, shard 9 of 8
-│  └─ NoDataAvailableError               fewer rows than the request needs
+│  ├─ NoDataAvailableError               fewer rows than the request needs
+│  └─ NotPicklableError  (TypeError)     a reader or loader was to go to another process
 ├─ SchemaError       (ValueError)        dataset and schema disagree, or a schema contradicts itself
 ├─ CodecError        (ValueError)        a value and its codec disagree
 │  ├─ EncodeError                        … while writing
@@ -59,6 +60,7 @@ __all__ = [
     "MetadataError",
     "MissingExtraError",
     "NoDataAvailableError",
+    "NotPicklableError",
     "PetastoreError",
     "ReaderClosedError",
     "RequestError",
@@ -105,6 +107,10 @@ class UnknownParameterError(RequestError, TypeError):
 
 class NoDataAvailableError(RequestError):
     """There are fewer rows than the request needs; every rank raises it alike."""
+
+
+class NotPicklableError(RequestError, TypeError):
+    """What has threads and open files was to be pickled, for another process; the message says what goes there."""
 
 
 class SchemaError(PetastoreError, ValueError):

@@ -84,6 +84,7 @@ def test_the_readme_begins_with_what_to_type_a_picture_and_a_comparison() -> Non
     table = "| petastore | Petastorm | LitData | Mosaic Streaming | pyarrow |"
     shown = ["docs/images/", "pip install", "```python", table]
     assert sorted(shown, key=first_screen.index) == shown
+    assert "Horovod" in first_screen.partition(shown[0])[0]  # what it feeds stands in the first paragraph
     (program,) = _blocks(ROOT / "README.md")
     assert len([line for line in program.splitlines() if line]) <= 10
     assert "write_dataset(" in program.partition("DataLoader(")[0]

@@ -18,14 +18,15 @@ __all__ = ["RecordedLoader", "RecordedReader"]
 
 
 class RecordedLoader(PetastoreLoader):
-    """Keeps the sum of each row of an epoch, to `petastore.json`."""
+    """Keeps the sum of each row of an epoch, to `petastore-RANK.json`."""
 
     def next(self) -> Iterator[dict[str, torch.Tensor]]:
         sums: list[float] = []
+        recorded = Path(self._args.data_folder, f"petastore-{self._args.my_rank}.json")
         for batch in super().next():
             (first, *_) = batch.values()
             sums += [float(row.double().sum()) for row in first]
-            Path(self._args.data_folder, "petastore.json").write_text(json.dumps(sums))
+            recorded.write_text(json.dumps(sums))
             yield batch
 
 

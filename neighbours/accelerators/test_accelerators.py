@@ -19,8 +19,9 @@ from benchmarks.accelerators.data import make
 from benchmarks.accelerators.figures import figures_of
 from benchmarks.accelerators.processes import RunFailedError
 from benchmarks.accelerators.rounds import DEMANDS, measure
-from benchmarks.accelerators.training import LIMIT, OWN, PETASTORE, READY, train
+from benchmarks.accelerators.training import CONFIGS, LIMIT, OWN, PETASTORE, READY, train
 from benchmarks.accelerators.workloads import DATASET, WORKLOADS, Workload
+from neighbours.conftest import Run
 
 FEW = {
     "pictures": dataclasses.replace(
@@ -32,6 +33,7 @@ FEW = {
 }
 
 RECORDED = "neighbours.accelerators.recording"
+RECORDED_PETASTORE = (f"++workload.reader.data_loader_classname={RECORDED}.RecordedLoader", *PETASTORE[1:])
 
 Made = Callable[[str], tuple[Workload, Path]]
 
@@ -73,15 +75,42 @@ def test_the_dataset_holds_the_bytes_of_the_files_that_dlio_generated(made: Made
     assert Image.open(io.BytesIO(files[0].read_bytes())).size == (338, 338)
 
 
+def sums_of(workload: Workload, data: Path) -> list[float]:
+    """Of the pictures in the dataset, each decoded by the codec's library itself."""
+    cells = first_column(workload, data).to_pylist()
+    return [float(simplejpeg.decode_jpeg(cell, "GRAY").sum()) for cell in cells]
+
+
+def recorded(workload: Workload, data: Path, rank: int) -> list[float]:
+    seen: list[float] = json.loads((workload.folder(data) / f"petastore-{rank}.json").read_text(encoding="utf-8"))
+    return seen
+
+
 def test_every_picture_is_handed_over_decoded_and_once_in_each_epoch(made: Made) -> None:
     workload, data = made("pictures")
-    words = (f"++workload.reader.data_loader_classname={RECORDED}.RecordedLoader", *PETASTORE[1:])
-    train(workload, data, words, step_s=0.001)
-    seen = json.loads((workload.folder(data) / "petastore.json").read_text(encoding="utf-8"))
-    cells = first_column(workload, data).to_pylist()
-    sums = [float(simplejpeg.decode_jpeg(cell, "GRAY").sum()) for cell in cells]
+    train(workload, data, RECORDED_PETASTORE, step_s=0.001)
+    seen, sums = recorded(workload, data, 0), sums_of(workload, data)
     assert sorted(seen) == sorted(sums)
     assert seen != sums  # shuffled
+
+
+def test_each_simulated_accelerator_is_a_rank_under_mpiexec(made: Made, run: Run, tmp_path: Path) -> None:
+    workload, data = made("pictures")
+    words = [
+        *(f"--config-dir={CONFIGS}", f"workload={workload.name}", f"hydra.run.dir={tmp_path}"),
+        f"++workload.dataset.data_folder={workload.folder(data)}",
+        f"++workload.dataset.num_files_train={workload.files}",
+        f"++workload.reader.batch_size={workload.batch}",
+        *("++workload.train.computation_time=0.001", "++workload.train.epochs=2"),
+        *RECORDED_PETASTORE,
+    ]
+    run(["mpiexec", "-n", "2", "dlio_benchmark", *words], environment={"DFTRACER_ENABLE": "0"})
+    shares = [recorded(workload, data, rank) for rank in range(2)]
+    assert [len(share) for share in shares] == [workload.files // 2] * 2
+    assert sorted(shares[0] + shares[1]) == sorted(sums_of(workload, data))
+    told = [json.loads((tmp_path / f"{rank}_output.json").read_text(encoding="utf-8")) for rank in range(2)]
+    steps = workload.files // 2 // workload.batch
+    assert [[len(of_one[str(epoch)]["proc"]["block1"]) for epoch in (1, 2)] for of_one in told] == [[steps] * 2] * 2
 
 
 def test_dlios_own_reader_of_parquet_decodes_each_row(made: Made) -> None:

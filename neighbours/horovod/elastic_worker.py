@@ -1,9 +1,13 @@
-"""A worker of an elastic job, to be started by `horovodrun`: it writes down which rows it committed, and when it dies.
+"""A worker of an elastic job, to be started by `horovodrun`: it writes down which rows it trained on.
 
-`elastic_worker.py FOLDER WAY`: the folder holds a dataset, and the file that `hosts.sh` shows to Horovod as the hosts
-that there are. Two epochs. After some steps the hosts become others; at one step a worker kills itself between reading
-a batch and training on it. The ways are `reader`, petastore's `ElasticDataLoader`; `sampler`, Horovod's own
-`ElasticSampler` over a `MapDataset`, used as in Horovod's example; and `told-sampler`, the same with a reset callback.
+`elastic_worker.py FOLDER WAY EVERY DOOMED`: the folder holds a dataset, and the file that `hosts.sh` shows to Horovod
+as the hosts that there are. Two epochs. After some steps, with which there is a commit, the hosts become others; at one
+step the first worker of the doomed host kills itself between reading a batch and training on it. All others go back to
+the last commit then; there is one after `EVERY` steps. Rank 0 is on localhost. Horovod gives up a host on which a
+worker died.
+
+The ways are `reader`, petastore's `ElasticDataLoader`; `sampler`, Horovod's own `ElasticSampler` over a `MapDataset`,
+used as in Horovod's example; and `told-sampler`, the same with a reset callback.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +31,13 @@ from petastore.adapters.torch import MapDataset
 
 EPOCHS = 2
 BATCH_SIZE = 4
-DOOMED = "127.0.0.1"
 HOSTS_AFTER_STEP = {
-    4: ["localhost:1"],
-    10: ["localhost:1", f"{DOOMED}:1"],
-    14: ["localhost:2", f"{DOOMED}:1"],
-    35: ["localhost:1"],
+    3: ["localhost:1"],
+    9: ["localhost:1", "127.0.0.1:1"],
+    15: ["localhost:2", "127.0.0.1:1"],
 }
+LAST_AFTER_STEP = 36
+"""Then there is one rank again, where two hosts are left."""
 DIES_BEFORE_STEP = 20
 
 
@@ -80,8 +84,9 @@ class Sampler:
 WAYS: dict[str, type[Reader | Sampler]] = {"reader": Reader, "sampler": Sampler, "told-sampler": Sampler}
 
 
-def main(folder: Path, way: str) -> None:
+def main(folder: Path, way: str, every: int, doomed: str) -> None:
     """Train until all epochs are done, whoever comes or goes."""
+    hosts = HOSTS_AFTER_STEP | ({} if doomed == "localhost" else {LAST_AFTER_STEP: ["localhost:1"]})
     hvd.init()
     torch.set_num_threads(1)
     feed = WAYS[way](str(folder / "numbered"))
@@ -95,7 +100,7 @@ def main(folder: Path, way: str) -> None:
     def train(state: Any) -> None:
         while state.epoch < EPOCHS:
             for batch in feed.epoch(state):
-                if state.step == DIES_BEFORE_STEP and os.environ["HOROVOD_HOSTNAME"] == DOOMED:
+                if state.step == DIES_BEFORE_STEP and os.environ["HOROVOD_HOSTNAME"] == doomed and is_first_of_host():
                     os.kill(os.getpid(), signal.SIGKILL)
                 optimizer.zero_grad()
                 errors = model(batch["x"]).squeeze(1) - batch["y"]
@@ -104,9 +109,10 @@ def main(folder: Path, way: str) -> None:
                 feed.trained(state)
                 state.step += 1
                 write_down(folder, state, batch["id"].tolist())
-                state.commit()
-                if state.step in HOSTS_AFTER_STEP:
-                    change_hosts(folder, state)
+                if state.step % every == 0:
+                    state.commit()
+                if state.step in hosts:
+                    change_hosts(folder, state, hosts[state.step])
             state.epoch += 1
             feed.epoch_done(state)
 
@@ -116,16 +122,22 @@ def main(folder: Path, way: str) -> None:
 
 def write_down(folder: Path, state: Any, ids: list[int]) -> None:
     """One line, which is whole or not there."""
-    line = {"epoch": state.epoch, "step": state.step, "rank": hvd.rank(), "ranks": hvd.size(), "ids": ids}
-    with (folder / f"committed-{os.getpid()}.jsonl").open("a", encoding="utf-8") as lines:
+    here = {"epoch": state.epoch, "step": state.step, "rank": hvd.rank(), "ranks": hvd.size(), "time": time.time()}
+    line = here | {"ids": ids}
+    with (folder / f"trained-{os.getpid()}.jsonl").open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(line) + "\n")
 
 
-def change_hosts(folder: Path, state: Any) -> None:
+def is_first_of_host() -> bool:
+    """Whether this is the one of its host that dies: rank 0, where that is on it."""
+    return int(hvd.local_rank()) == 0
+
+
+def change_hosts(folder: Path, state: Any, hosts: Sequence[str]) -> None:
     """Makes the hosts others, and waits until Horovod tells all ranks, which interrupts the loop."""
     if hvd.rank() == 0:
         following = folder / "hosts.following"
-        following.write_text("\n".join(HOSTS_AFTER_STEP[state.step]) + "\n", encoding="utf-8")
+        following.write_text("\n".join(hosts) + "\n", encoding="utf-8")
         following.rename(folder / "hosts")
     while True:
         state.check_host_updates()
@@ -133,4 +145,4 @@ def change_hosts(folder: Path, state: Any) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4])

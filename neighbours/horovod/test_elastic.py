@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,43 +21,54 @@ SECONDS = 120
 
 
 @dataclasses.dataclass(frozen=True)
-class Committed:
-    """What all workers of a job have committed."""
+class Trained:
+    """What all workers of a job trained on, in the steps that count: those that no restore took back."""
 
     ranks: list[int]
     """How many there were, from one change to the next."""
+    taken_back: int
+    """Steps that were taken again, after a worker died."""
     missing: list[int]
-    """Of each epoch: rows that nobody committed."""
+    """Of each epoch: rows that nobody trained on."""
     repeated: list[int]
-    """Of each epoch: commits of rows that were committed before."""
+    """Of each epoch: how often a row came that had come before."""
+
+
+Job = Callable[..., Trained]
 
 
 @pytest.fixture
-def job(run: Run, numbered: Callable[..., str], tmp_path: Path) -> Callable[[str], Committed]:
+def job(run: Run, numbered: Callable[..., str], tmp_path: Path) -> Job:
     """Runs an elastic job over rows that are dealt in one of the worker's ways."""
 
-    def run_job(way: str) -> Committed:
+    def run_job(way: str, *, every: int = 1, doomed: str = "127.0.0.1") -> Trained:
         numbered()
         (tmp_path / "hosts").write_text("localhost:1\n127.0.0.1:1\n", encoding="utf-8")
         script = tmp_path / "hosts.sh"
         script.write_text('#!/bin/sh\ncat "$(dirname "$0")/hosts"\n', encoding="utf-8")
         script.chmod(0o755)
-        worker = ["python", "-m", "neighbours.horovod.elastic_worker", str(tmp_path), way]
+        worker = ["python", "-m", "neighbours.horovod.elastic_worker", str(tmp_path), way, str(every), doomed]
         run([*HOROVODRUN, "--host-discovery-script", str(script), *worker], seconds=SECONDS)
-        return committed(tmp_path)
+        return trained(tmp_path)
 
     return run_job
 
 
-def committed(folder: Path) -> Committed:
-    files = [file.read_text(encoding="utf-8").splitlines() for file in folder.glob("committed-*.jsonl")]
-    lines = sorted((json.loads(line) for file in files for line in file), key=lambda line: line["step"])
-    ranks = [line["ranks"] for line in lines]
+def trained(folder: Path) -> Trained:
+    files = [file.read_text(encoding="utf-8").splitlines() for file in folder.glob("trained-*.jsonl")]
+    lines = sorted((json.loads(line) for file in files for line in file), key=lambda line: (line["step"], line["time"]))
+    steps = [list(of_step) for _, of_step in itertools.groupby(lines, key=lambda line: line["step"])]
+    last = [of_step[-of_step[-1]["ranks"] :] for of_step in steps]  # what a restore took back was written before
+    assert [sorted(line["rank"] for line in of_step) for of_step in last] == [
+        list(range(of_step[-1]["ranks"])) for of_step in last
+    ]
+    ranks = [len(of_step) for of_step in last]
     ids = [collections.Counter[int]() for _ in range(EPOCHS)]
-    for line in lines:
+    for line in itertools.chain(*last):
         ids[line["epoch"]].update(line["ids"])
-    return Committed(
+    return Trained(
         ranks=[count for number, count in enumerate(ranks) if number == 0 or count != ranks[number - 1]],
+        taken_back=sum(len(of_step) > len(counts) for of_step, counts in zip(steps, last, strict=True)),
         missing=[sum(UNEVEN) - len(of_epoch) for of_epoch in ids],
         repeated=[of_epoch.total() - len(of_epoch) for of_epoch in ids],
     )
@@ -64,19 +76,26 @@ def committed(folder: Path) -> Committed:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_each_row_is_committed_once_in_each_epoch_whoever_comes_goes_or_dies(job: Callable[[str], Committed]) -> None:
+@pytest.mark.parametrize(
+    ("every", "doomed", "ranks", "taken_back"),
+    [
+        (1, "127.0.0.1", [2, 1, 2, 3, 2, 1], 0),
+        (3, "localhost", [2, 1, 2, 3, 1], 2),  # rank 0 dies, and its host is given up; the last commit was step 18
+    ],
+    ids=["each step", "each third step, rank 0 dies"],
+)
+def test_each_row_is_trained_on_once_in_each_epoch_whoever_comes_goes_or_dies(
+    job: Job, every: int, doomed: str, ranks: list[int], taken_back: int
+) -> None:
     """Two ranks, one, two, three, of which one dies, and at last one: growth, shrinking and death."""
-    found = job("reader")
-    assert found.ranks == [2, 1, 2, 3, 2, 1]
-    assert found == Committed(found.ranks, missing=[0, 0], repeated=[0, 0])
+    found = job("reader", every=every, doomed=doomed)
+    assert found == Trained(ranks, taken_back, missing=[0, 0], repeated=[0, 0])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("way", ["sampler", "told-sampler"])
-def test_with_the_sampler_of_horovod_the_same_job_leaves_rows_out_or_repeats_some(
-    way: str, job: Callable[[str], Committed]
-) -> None:
+def test_with_the_sampler_of_horovod_the_same_job_leaves_rows_out_or_repeats_some(way: str, job: Job) -> None:
     """The baseline: nobody tells it of ranks that have only gone; and if somebody does, it still makes shares even."""
     found = job(way)
     assert found.ranks == [2, 1, 2, 3, 2, 1]

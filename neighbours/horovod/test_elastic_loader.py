@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import horovod.torch as hvd
 import pytest
 
+from neighbours.conftest import Run
 from petastore import make_reader
 from petastore.adapters.horovod import ElasticDataLoader
+from petastore.adapters.torch import DataLoader
+from petastore.errors import RequestError
 
 ROWS = [7, 3]
 ALL = list(range(10))
@@ -85,3 +90,44 @@ def test_a_state_handles_another_loader_that_takes_the_place_of_one(loader: Elas
     ids(loader)
     state.restore()
     assert state.reader.state_dict() == later
+
+
+def test_a_plain_reader_or_loader_in_a_state_says_what_belongs_there(numbered: Callable[..., str]) -> None:
+    with make_reader(numbered(ROWS), cur_shard=0, shard_count=1) as reader:
+        for plain in (reader, DataLoader(reader, batch_size=4)):
+            with pytest.raises(RequestError, match=r"petastore\.adapters\.horovod\.ElasticDataLoader"):
+                hvd.elastic.TorchState(reader=plain).sync()
+
+
+LATE = """
+import sys, warnings
+import horovod.torch as hvd
+from petastore import make_reader
+from petastore.adapters.horovod import ElasticDataLoader
+
+hvd.init()
+with make_reader(sys.argv[1], cur_shard=0, shard_count=1) as alone:
+    next(alone.batches(9))  # of ten rows
+    state = alone.state_dict()
+reader = make_reader(sys.argv[1], cur_shard=hvd.rank(), shard_count=hvd.size())
+with ElasticDataLoader(reader, batch_size=4) as loader, warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    rows = []
+    for _ in range(2):
+        loader.load_state_dict(state)
+        rows.append([len(batch["id"]) for batch in loader])
+    said = [str(warning.message) for warning in warned if warning.filename == __file__]
+print(f"rank {hvd.rank()}:", rows, len(warned), *said, flush=True)
+hvd.shutdown()
+"""
+
+
+def test_the_first_batch_without_rows_is_told(run: Run, numbered: Callable[..., str], tmp_path: Path) -> None:
+    program = tmp_path / "late.py"
+    program.write_text(LATE)
+    horovodrun = ["horovodrun", "--gloo", "--network-interfaces", "lo", "-np", "2"]
+    said = run([*horovodrun, "python", program, numbered(ROWS)])
+    first, second = sorted(line.partition("rank ")[2] for line in said.splitlines() if "rank " in line)
+    with_row, without = (first, second) if "[[1], [1]]" in first else (second, first)
+    assert "[[1], [1]] 0" in with_row
+    assert re.search(r": \[\[0\], \[0\]\] 1 a batch of rank \d has no rows.*errors\.sum\(\) / 4", without)

@@ -37,8 +37,9 @@ def told(url: str, mode: str, tmp_path: Path) -> list[Any]:
     return [json.loads(output.splitlines()[-1]) for output in printed]
 
 
-def test_every_row_is_trained_on_once(url: str, tmp_path: Path) -> None:
-    first, second = told(url, "pad", tmp_path)
+@pytest.mark.parametrize("mode", ["pad", "pad torch"])
+def test_every_row_is_trained_on_once(url: str, mode: str, tmp_path: Path) -> None:
+    first, second = told(url, mode, tmp_path)
     assert sorted(first["trained"] + second["trained"]) == list(range(ROWS))
     assert first["weights"] == second["weights"]
 
@@ -52,6 +53,7 @@ def test_every_row_is_trained_on_once(url: str, tmp_path: Path) -> None:
         ("whole", f"twice.*{RIGHT_PART}"),
         ("whole auto", f"a tf.data.Dataset, and nothing else.*{RIGHT_PART}"),
         ("whole tf", f"twice.*{RIGHT_PART}"),
+        ("whole tf late", f"twice.*{RIGHT_PART}"),
         ("whole torch", f"twice.*{RIGHT_PART}"),
     ],
 )

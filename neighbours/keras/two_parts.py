@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from petastore import make_reader
-from petastore.adapters.keras import PyDataset, refuse_other_shards
+from petastore.adapters.keras import PyDataset
 from petastore.errors import RequestError
 
 
@@ -42,25 +42,40 @@ def main() -> None:
     with make_reader(url, seed=3, shuffle_rows=True, tail=tail, **parts) as reader:
         try:
             if "tf" in mode or mode == "lost auto":
-                print(json.dumps(_of_tf_data(reader, distribution, rows=mode == "lost auto")))
+                print(json.dumps(_of_tf_data(reader, distribution, mode)))
                 return
-            if mode == "whole torch":
-                refuse_other_shards(reader, 10)
-            dataset = PyDataset(reader, 10, line)
+            dataset = _loader_of_torch(reader, asked) if "torch" in mode else PyDataset(reader, 10, line)
+            model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+            model.fit(dataset, epochs=1, shuffle=False, verbose=0, callbacks=[Began(asked)])
         except RequestError as problem:
             print(json.dumps(str(problem)))
             return
-        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
-        model.compile("sgd", "mse")
-        model.fit(dataset, epochs=1, shuffle=False, verbose=0, callbacks=[Began(asked)])
     print(json.dumps({"trained": asked, "weights": [weight.numpy().ravel().tolist() for weight in model.weights]}))
 
 
-def _of_tf_data(reader: Any, distribution: Any, *, rows: bool) -> list[int]:
+def _loader_of_torch(reader: Any, asked: list[int]) -> Any:
+    import torch
+
+    from petastore.adapters.torch import DataLoader
+
+    def line(rows: list[dict[str, Any]]) -> Any:
+        asked.extend(int(row["id"]) for row in rows if row["valid"])
+        x = torch.tensor([[row["id"] / 100] for row in rows], dtype=torch.float32)
+        return x, 3 * x
+
+    return DataLoader(reader, batch_size=10, collate_fn=line)
+
+
+def _of_tf_data(reader: Any, distribution: Any, mode: str) -> list[int]:
     """The rows that Keras gives to a process of a `tf.data.Dataset`, as its trainer asks for them."""
     from petastore.adapters.tensorflow import make_tf_dataset
 
-    dataset = make_tf_dataset(reader).batch(10) if rows else make_tf_dataset(reader, batch_size=10)
+    if mode == "whole tf late":
+        keras.distribution.set_distribution(None)
+    dataset = make_tf_dataset(reader).batch(10) if mode == "lost auto" else make_tf_dataset(reader, batch_size=10)
+    if mode == "whole tf late":
+        keras.distribution.set_distribution(distribution)
     found = [batch["id"].numpy()[batch["valid"].numpy()] for batch in distribution.distribute_dataset(dataset)]
     return [int(i) for ids in found for i in ids]
 

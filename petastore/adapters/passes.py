@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from petastore.adapters.told_epochs import ToldEpochs
 from petastore.errors import RequestError
 from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
@@ -21,10 +22,11 @@ class Passes:
     """Starts passes over one reader; the newest pass is the only one that goes on.
 
     A pass is all epochs of the reader. The first one goes on from where the reader stands, and so does the one after
-    `load_state_dict` or `reshard`; each other one begins before the first row, of the epoch that `set_epoch` was told
-    or else of the next one. A reader has one place at a time, so a pass that is started while another is under way
-    takes the reader over, and the older one says so when somebody asks it for more. Which iterator was forgotten and
-    which is still wanted cannot be known earlier: one that a `break` left behind looks just the same.
+    `load_state_dict` or `reshard`, whatever epoch was told (`ToldEpochs` says what the number means then); each other
+    one begins before the first row, of the epoch that `set_epoch` was told or else of the next one. A reader has one
+    place at a time, so a pass that is started while another is under way takes the reader over, and the older one says
+    so when somebody asks it for more. Which iterator was forgotten and which is still wanted cannot be known earlier:
+    one that a `break` left behind looks just the same.
 
     What training has received is known by the cursor that each batch carries. Nearly always it is the reader's own; it
     is kept here where a batch is on its way while training has the one before.
@@ -40,6 +42,7 @@ class Passes:
         self._received: Cursor | None = None  # after the last batch that training has, where one is on its way
         self._begun: Cursor | None = None  # after the one on its way
         self._epoch: int | None = None  # that the next pass was told to begin with
+        self._epochs = ToldEpochs()
         made_anew_in_children(self)
 
     def make_anew(self) -> None:
@@ -97,7 +100,7 @@ class Passes:
             del made
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass begins with this epoch, whatever came before; or where a state was loaded in this epoch.
+        """The next pass begins with this epoch, whatever came before; or goes on where a state was loaded.
 
         Raises:
             RequestError: It is no number of an epoch; or a pass is several epochs, which whoever counts them takes for
@@ -137,17 +140,18 @@ class Passes:
             reader.reset()
         self._plan, self._received, self._begun = reader.plan, None, None
 
-    def _begin_epoch(self, epoch: int) -> None:
-        """Puts the reader before an epoch, unless somebody has put it into that epoch on purpose."""
+    def _begin_epoch(self, told: int) -> None:
+        """Puts the reader before an epoch, unless somebody has put it to another place on purpose: it goes on there."""
         reader = self._reader
-        stands = reader.cursor
+        stands, is_over = reader.cursor, reader.last_row_consumed
+        loaded = None if reader.plan is self._plan or is_over else stands
+        epoch = self._epochs.meant(told, loaded)
         begin = Cursor(epoch, 0, epoch)
-        if reader.plan is not self._plan and not reader.last_row_consumed:
-            if epoch == stands.epoch:
-                begin = dataclasses.replace(stands, first_epoch=epoch)
-            elif epoch == stands.first_epoch:
-                begin = stands
-        if begin != stands or reader.last_row_consumed:
+        if loaded is not None and epoch == stands.epoch:
+            begin = dataclasses.replace(stands, first_epoch=epoch)
+        elif loaded is not None and epoch == stands.first_epoch:
+            begin = stands
+        if begin != stands or is_over:
             reader.load_state_dict(dump_state(reader.plan, begin))
 
     @property

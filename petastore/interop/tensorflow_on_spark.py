@@ -59,13 +59,18 @@ class DataFeed:
         self._batches: Iterator[Batch] | None = None
         self._batch_size = 0
         self._next: Batch | None = None
+        self._given = 0  # rows of it
         self._is_over = False
 
     def next_batch(self, batch_size: int) -> list[tuple[Any, ...]] | dict[str, Any]:
-        """So many rows; fewer at the end.
+        """So many rows; fewer at the end of an epoch, and never more.
+
+        Where an epoch leaves fewer rows than there are ranks, some ranks have one row more than the others. It comes by
+        a further call, so with batches of one row, for one, those ranks make one call more; `tail="drop"`, `"pad"` or
+        `"wrap"` of `make_reader` makes them equal.
 
         Args:
-            batch_size: The same in each call: ranks have equally many batches of it.
+            batch_size: The same in each call: ranks share batches of it.
 
         Returns:
             A list of rows, each a tuple of its columns' values; or with `input_mapping` a dict of arrays
@@ -80,16 +85,28 @@ class DataFeed:
             self._next = next(self._batches, None)
         if batch_size != self._batch_size:
             raise RequestError(
-                f"next_batch({batch_size!r}) after next_batch({self._batch_size}): ranks have equally many batches of "
-                "one size, so give the same number in each call"
+                f"next_batch({batch_size!r}) after next_batch({self._batch_size}): ranks share batches of one size, so "
+                "give the same number in each call"
             )
-        batch, self._next = self._next, None if self._is_over else next(self._batches, None)
-        if self._next is None:
-            self.terminate()
-        columns: list[Any] = [[] if batch is None else batch[name] for name in self._columns]
+        columns = self._columns_of_next(self._batches)
         if self.input_mapping is None:
             return list(zip(*columns, strict=True))
         return dict(zip(self.input_mapping.values(), columns, strict=True))
+
+    def _columns_of_next(self, batches: Iterator[Batch]) -> list[Any]:
+        """The columns of a batch, or of what is left of one that has more rows than were asked for."""
+        if self._is_over or self._next is None:
+            self.terminate()
+            return [[] for _ in self._columns]
+        batch, begin = self._next, self._given
+        end = min(begin + self._batch_size, batch.num_rows)
+        self._given = end
+        if end == batch.num_rows:
+            self._next, self._given = next(batches, None), 0
+        if self._next is None:
+            self.terminate()
+        is_whole = end - begin == batch.num_rows
+        return [batch[name] if is_whole else batch[name][begin:end] for name in self._columns]
 
     def should_stop(self) -> bool:
         """Whether the last batch was given, or `terminate` was called."""

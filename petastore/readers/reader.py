@@ -6,9 +6,9 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
-from petastore.errors import ReaderClosedError
+from petastore.errors import NotPicklableError, ReaderClosedError
 from petastore.plan.batches.budget import Budget
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import Shard
@@ -310,6 +310,14 @@ class Reader:
         if this is not None and this.is_running:
             this.close()
             _warn(f"{self!r} was not stopped; use it in a `with` block", ResourceWarning, stacklevel=1, source=self)
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPicklableError(
+            f"{self!r} has threads and open files, and cannot be pickled: for hvd.elastic.TorchState wrap it in "
+            "petastore.adapters.horovod.ElasticDataLoader; for worker processes of torch's DataLoader take "
+            "petastore.adapters.torch.ReaderDataset; to another process send the arguments, and call make_reader "
+            "there. Its place is reader.state_dict(), a small dict"
+        )
 
     def __repr__(self) -> str:
         return f"Reader({self._execution})"

@@ -162,9 +162,58 @@ def test_a_loaded_state_is_gone_on_with_in_its_epoch_and_the_one_that_follows_it
         passes.set_epoch(following)
         rest = ids(passes.start(8))
         assert (first + rest if following == 2 else rest) == shuffled.epoch(following)
-    with shuffled.reader() as reader:  # of any other epoch nothing of the state is left
+
+
+@pytest.mark.parametrize("batches", [3, 13])
+def test_who_counts_from_0_in_each_process_goes_on_with_what_was_loaded_and_then_counts_on(
+    shuffled: Shuffled, batches: int
+) -> None:
+    with shuffled.reader() as reader:
+        passes = Passes(reader)
+        passes.set_epoch(2)
+        taken = passes.start(8)
+        first = ids(next(taken) for _ in range(batches))
+        state = passes.state_dict()
+    with shuffled.reader() as reader:
+        passes = Passes(reader)
+        for _ in range(2):  # and again where it goes back to the state later
+            reader.load_state_dict(state)
+            passes.set_epoch(0)
+            rest = ids(passes.start(8))
+            assert first + rest == shuffled.epoch(2)
+            passes.set_epoch(1)
+            assert ids(passes.start(8)) == shuffled.epoch(3)
+
+
+@pytest.mark.parametrize("batches", [3, 13])
+def test_a_loaded_state_is_not_dropped_for_a_number_that_does_not_fit(shuffled: Shuffled, batches: int) -> None:
+    with shuffled.reader() as reader:
+        passes = Passes(reader)
+        passes.set_epoch(2)
+        taken = passes.start(8)
+        first = ids(next(taken) for _ in range(batches))
+        state = passes.state_dict()
+    with shuffled.reader() as reader:
         passes = Passes(reader)
         reader.load_state_dict(state)
+        passes.set_epoch(1)
+        with pytest.warns(UserWarning, match=r"set_epoch\(1\) .* state of epoch 2 .*Write set_epoch\(2\)"):
+            rest = ids(passes.start(8))
+        assert first + rest == shuffled.epoch(2)
+        passes.set_epoch(2)
+        assert ids(passes.start(8)) == shuffled.epoch(3)
+
+
+def test_where_nothing_was_read_yet_any_epoch_begins(shuffled: Shuffled) -> None:
+    with shuffled.reader() as reader:
+        passes = Passes(reader)
+        passes.set_epoch(1)
+        before = shuffled.reader()
+        before.load_state_dict(reader.state_dict())
+        passes.set_epoch(3)
+        assert ids(passes.start(8)) == shuffled.epoch(3)
+        reader.load_state_dict(before.state_dict())
+        before.stop()
         passes.set_epoch(4)
         assert ids(passes.start(8)) == shuffled.epoch(4)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,41 @@ def test_columns_come_under_the_names_of_the_model_equally_often_on_all_ranks(ur
         steps.append(count)
     assert sorted(seen) == sorted([*range(ROWS)] * 2)
     assert len(set(steps)) == 1
+
+
+@pytest.mark.parametrize(("ranks", "batch_size"), [(2, 1), (3, 1), (4, 1), (3, 3), (4, 2), (2, 100)])
+def test_a_rank_of_several_never_has_more_rows_than_it_asks_for_and_all_of_them(
+    tmp_path: Path, ranks: int, batch_size: int
+) -> None:
+    petastore.write_dataset(tmp_path / "numbers", {"id": np.arange(103)}, rows_per_row_group=10)
+    seen, calls = [], []
+    for rank in range(ranks):
+        reader = petastore.make_reader(tmp_path / "numbers", cur_shard=rank, shard_count=ranks, num_epochs=2)
+        feed = DataFeed(reader)
+        sizes = []
+        while not feed.should_stop():
+            batch = feed.next_batch(batch_size)
+            sizes.append(len(batch))
+            seen += [int(number) for (number,) in batch]
+        assert 0 < min(sizes) <= max(sizes) <= batch_size
+        calls.append(len(sizes))
+    assert sorted(seen) == sorted([*range(103)] * 2)
+    assert max(calls) - min(calls) <= 2  # one an epoch
+
+
+def test_a_generator_of_single_rows_loses_none(tmp_path: Path) -> None:
+    """As the programs of TensorFlowOnSpark write it, for `tf.data.Dataset.from_generator`."""
+
+    def rdd_generator(feed: DataFeed) -> Iterator[int]:
+        while not feed.should_stop():
+            batch = feed.next_batch(1)
+            if len(batch) == 0:
+                return
+            yield int(batch[0][0])
+
+    petastore.write_dataset(tmp_path / "numbers", {"id": np.arange(103)}, rows_per_row_group=10)
+    shards = [petastore.make_reader(tmp_path / "numbers", cur_shard=rank, shard_count=2) for rank in range(2)]
+    assert sorted(number for reader in shards for number in rdd_generator(DataFeed(reader))) == list(range(103))
 
 
 def test_a_feed_that_is_terminated_gives_nothing_more(url: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import copy
 import gc
 import itertools
+import pickle
 import threading
 import weakref
 from collections.abc import Callable
@@ -319,6 +321,15 @@ def test_a_valid_column_of_the_dataset_and_pad_exclude_each_other(tmp_path: Path
     pq.write_table(pa.table({"valid": [1]}), tmp_path / "part.parquet")
     with pytest.raises(RequestError, match="'valid'"):
         petastore.make_reader(str(tmp_path), tail="pad")
+
+
+def test_a_reader_does_not_travel_to_another_process_and_says_what_does(uneven: str) -> None:
+    with petastore.make_reader(uneven) as reader:
+        for send in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(TypeError, match=r"ElasticDataLoader.*ReaderDataset.*call make_reader there") as refused:
+                send(reader)
+            assert isinstance(refused.value, RequestError)
+        assert len(list(reader)) == sum(UNEVEN)
 
 
 def test_any_column_name_works(tmp_path: Path) -> None:

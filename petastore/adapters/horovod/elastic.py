@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Unpack
 
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions, Made
 from petastore.errors import RequestError
+from petastore.readers.batch import Batch
 from petastore.readers.reader import Reader
+from petastore.selecting.retired import frames_inside_petastore
 
 __all__ = ["ElasticDataLoader"]
 
@@ -38,7 +41,8 @@ class ElasticDataLoader(DataLoader[Made]):
 
     Rows of steps after the last commit are read again when a worker dies, since the model forgets these steps as well.
     When ranks were added near the end of an epoch, it may have fewer rows left than there are ranks: some get a batch
-    without rows then, whose mean loss is NaN. A sum of losses, divided by the batch size, is right for any batch.
+    without rows then, whose mean loss is NaN; the first one warns. A sum of losses, divided by the batch size, is right
+    for any batch.
 
     Args:
         reader: As in `DataLoader`; its shard is what it begins with. Of `tail`, only `"even"` reads each row once.
@@ -59,6 +63,8 @@ class ElasticDataLoader(DataLoader[Made]):
     ) -> None:
         _register()
         super().__init__(reader, batch_size, collate_fn, **options)
+        self._make_of_rows, self._make = self._make, self._made_of_any
+        self._is_told_of_empty = False
 
     def __iter__(self) -> Iterator[Made]:  # type: ignore[override]
         import horovod.torch as hvd
@@ -68,6 +74,18 @@ class ElasticDataLoader(DataLoader[Made]):
         self.reader.reshard(hvd.rank(), hvd.size())
         yield from super().__iter__()
         self.reader.reset()  # now, so that a state which is taken from here on says that the pass is done
+
+    def _made_of_any(self, batch: Batch) -> Any:
+        if batch.num_rows == 0 and not self._is_told_of_empty:
+            self._is_told_of_empty = True
+            warnings.warn(
+                f"a batch of rank {self.reader.shard.index} has no rows: fewer of the epoch were left than there are "
+                f"ranks ({self.reader.shard.count}). Its mean loss is NaN, and so would all weights be after the step; "
+                f"write errors.sum() / {self.batch_size}, which is right for any batch, in the place of a mean",
+                UserWarning,
+                stacklevel=frames_inside_petastore() + 1,
+            )
+        return self._make_of_rows(batch)
 
 
 class _Handler:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import tensorflow as tf
 
+from petastore.adapters.asked_of_keras import refuse_what_keras_would_shard
 from petastore.adapters.journal import forgotten, noted
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
@@ -88,7 +88,9 @@ def make_tf_dataset(
 
     Raises:
         RequestError: A column is of a type that TensorFlow does not have, `batch_size` is no number of rows, `ragged`
-            or `nulls` cannot be, or a `keras.distribution` that is set would shard once more, or have other parts.
+            or `nulls` cannot be, or a `keras.distribution` that is set would shard once more, or have other parts: when
+            the dataset is made, and also when an iteration of it begins, where one of what was made of it (`map`)
+            cannot ask any more.
 
     Example:
         >>> import petastore, tempfile
@@ -136,7 +138,11 @@ def dataset_of_fields(
             windows=reader.ngram is not None and field.name != VALID_COLUMN,
         )
     ]
-    _refuse_what_keras_would_shard(reader, batch_size)
+
+    def ask_keras() -> None:
+        refuse_what_keras_would_shard(reader, batch_size, is_tf_dataset=True)
+
+    ask_keras()
     passes = Passes(reader)
     if batch_size is None:
         dataset = _rows(reader, passes, columns)
@@ -147,15 +153,7 @@ def dataset_of_fields(
     options.experimental_optimization.inject_prefetch = False
     if reader.shard.count > 1:
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return iterated_quickly(dataset.with_options(options))
-
-
-def _refuse_what_keras_would_shard(reader: Any, batch_size: int | None) -> None:
-    """Asks Keras, if the program has it, whether it distributes data in a way that does not go with the reader."""
-    if hasattr(sys.modules.get("keras"), "distribution"):  # Keras 3
-        from petastore.adapters.keras.distribution import refuse_other_shards
-
-        refuse_other_shards(reader, batch_size, is_tf_dataset=True)
+    return iterated_quickly(dataset.with_options(options), ask_keras)
 
 
 def _batches(reader: Any, passes: Passes, batch_size: int, columns: list[TensorColumn]) -> Any:

@@ -7,6 +7,7 @@ of 25 columns takes. The iterator is TensorFlow's; only how the next element is 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -16,11 +17,12 @@ from petastore.once import once
 __all__ = ["iterated_quickly"]
 
 
-def iterated_quickly(dataset: Any) -> Any:
+def iterated_quickly(dataset: Any, begin: Callable[[], None]) -> Any:
     """The same dataset, iterated faster from Python; what is made of it (`map`, `prefetch`) is TensorFlow's own.
 
     Args:
         dataset: Its elements are dicts.
+        begin: Called where an iteration from Python begins.
 
     Returns:
         The dataset itself where it has other columns than dense ones.
@@ -29,14 +31,14 @@ def iterated_quickly(dataset: Any) -> Any:
     if not all(isinstance(column, tf.TensorSpec) for column in spec.values()):
         return dataset
     try:
-        return _QuickDataset(dataset)
+        return _QuickDataset(dataset, begin)
     except (AttributeError, TypeError):  # a TensorFlow that is made otherwise inside
         return dataset
 
 
 class _QuickDataset(tf.data.Dataset):  # type: ignore[misc]
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: Any, begin: Callable[[], None]) -> None:
+        self._dataset, self._begin = dataset, begin
         super().__init__(tf.data.experimental.to_variant(dataset))
 
     def _inputs(self) -> list[Any]:
@@ -48,6 +50,7 @@ class _QuickDataset(tf.data.Dataset):  # type: ignore[misc]
         return self._dataset.element_spec
 
     def __iter__(self) -> Any:
+        self._begin()
         iterator = super().__iter__()
         if tf.executing_eagerly() and hasattr(iterator, "_iterator_resource"):
             plain_class: Any = type(iterator)

@@ -9,11 +9,13 @@ from typing import Any
 import torch
 import torch.utils.data
 
+from petastore.adapters.told_epochs import ToldEpochs
 from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.map_dataset import MapDataset
 from petastore.adapters.torch.sampling_pass import (
     Pass,
     beginning,
+    epoch_meant,
     loaded_in,
     refuse_unequal_rows,
     shard_of_this_process,
@@ -118,6 +120,7 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
             refuse_unequal_rows(self._plan)
         self._steps = self._plan.steps_per_epoch(self._size)
         self._pass = Pass(Cursor())
+        self._epochs = ToldEpochs()
 
     def __len__(self) -> int:
         """Batches of an epoch on this rank, the same on every rank; rows where it gives rows."""
@@ -143,7 +146,15 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
                 yield numbers
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is this epoch, from its first row; or from where a state was loaded, if that is in it."""
+        """The next pass is this epoch, from its first row; or goes on from where a state was loaded.
+
+        Raises:
+            RequestError: It is no number of an epoch.
+
+        Warns:
+            UserWarning: It is neither the epoch of the state nor 0; see `DataLoader.set_epoch`.
+        """
+        epoch = epoch_meant(self._epochs, self._pass, epoch)
         self._pass = loaded_in(self._pass, epoch) or Pass(beginning(epoch))
 
     def state_dict(self) -> dict[str, Any]:

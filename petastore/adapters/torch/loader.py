@@ -6,13 +6,14 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypedDict, Unpack
+from typing import Any, Final, NoReturn, Self, TypedDict, Unpack
 
 import numpy as np
 import torch
 import torch.utils.data
 from typing_extensions import TypeVar  # torch brings it; of Python's own, defaults came later
 
+from petastore.adapters.asked_of_keras import refuse_what_keras_would_shard
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
 from petastore.adapters.torch.accelerated import device_of_accelerate, noted_by_accelerate, refuse_an_unsharded_loader
@@ -23,7 +24,7 @@ from petastore.adapters.torch.rows import decimal_friendly_collate, rows_as_dict
 from petastore.adapters.torch.shuffling_queue import shuffle_as_a_queue_would
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.dataset import Dataset
-from petastore.errors import RequestError
+from petastore.errors import NotPicklableError, RequestError
 from petastore.plan.request import Tail
 from petastore.readers.reader import Reader
 
@@ -94,7 +95,8 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
     Trainers may drive it. Lightning calls `loader.sampler.set_epoch` before each epoch, and keeps the loader's state in
     its checkpoints. Accelerate's `prepare` leaves it as it is: it has the rows of its rank already, gives batches on
     the device where Accelerate has one, says when `accumulate` is to step with the last batch, and its state is in
-    `save_state`. What would deal out the rows of a shard once more is refused.
+    `save_state`. What would deal out the rows of a shard once more is refused, as are parts that do not go with a
+    `keras.distribution` that is set.
 
     ```text
     column                                   in the batch
@@ -214,6 +216,7 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
 
     def __iter__(self) -> Iterator[Made]:  # type: ignore[override]
         warn_of_ranks_since(self._ranks_known, self.reader.plan.request.shard)
+        refuse_what_keras_would_shard(self.reader, self.batch_size)
         batches = self._batches_of_a_pass()
         return noted_by_accelerate(batches, lambda: self._passes.is_over) if self._is_accelerated else batches
 
@@ -233,10 +236,14 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         return torch.utils.data.DataLoader(batches, batch_size=None, collate_fn=self._make, pin_memory=True)
 
     def set_epoch(self, epoch: int) -> None:
-        """The next `for` begins with this epoch, or where a state was loaded if that is in this epoch.
+        """The next `for` begins with this epoch, or goes on where a state was loaded.
 
         There is no need to call it: epochs count on through the loops. It is what trainers call that count epochs
         themselves, and for beginning with a later epoch without a state. Every rank calls it alike.
+
+        A state that was loaded is never dropped for a number. Its own epoch is what fits; 0 means that the caller
+        counts from 0 since the state was loaded, as Lightning's Fabric does: 1 is then the epoch after that of the
+        state. Any other number is taken in this way, too, with a warning when the `for` begins.
 
         Raises:
             RequestError: The reader gives several epochs in one `for`, which the caller would take for one; or it is no
@@ -286,6 +293,19 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         """Stops the reader, so that `with DataLoader(make_reader(…)) as loader:` needs no second block."""
         self.reader.stop()
         self.reader.join()
+
+    def __copy__(self) -> Self:
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
+
+    def __reduce__(self) -> NoReturn:
+        raise NotPicklableError(
+            f"{self!r} has a reader with threads and open files, and cannot be pickled: in hvd.elastic.TorchState put "
+            "petastore.adapters.horovod.ElasticDataLoader in its place; to another process send the arguments, and "
+            "make reader and loader there (petastore.adapters.torch.ReaderDataset is a dataset that travels). Its "
+            "place is loader.state_dict(), a small dict"
+        )
 
     def _collated_rows(self, batch: Any) -> Any:
         return self.collate_fn(rows_as_dicts(batch))

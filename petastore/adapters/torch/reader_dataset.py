@@ -11,13 +11,21 @@ import torch
 import torch.utils.data
 
 from petastore.adapters.nulls import Nulls, nulls_of_reader
+from petastore.adapters.told_epochs import ToldEpochs
 from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.loader import epochs_of
 from petastore.adapters.torch.map_dataset import opened_dataset
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import DecodedRows
-from petastore.adapters.torch.sampling_pass import Pass, beginning, loaded_in, refuse_unequal_rows, worker_plan
+from petastore.adapters.torch.sampling_pass import (
+    Pass,
+    beginning,
+    epoch_meant,
+    loaded_in,
+    refuse_unequal_rows,
+    worker_plan,
+)
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
@@ -172,6 +180,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         if self._nulls and self.batch_size is None:
             raise RequestError("nulls= is about batches, and rows were asked for; give batch_size")
         self._pass: Pass | None = None
+        self._epochs = ToldEpochs()
         # Persistent workers are told by shared memory: nothing else reaches them.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._told = torch.tensor([_NEVER_BEGUN]).share_memory_()  # type: ignore[no-untyped-call]
@@ -236,16 +245,22 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         return worker_plan(plan, worker, begin)
 
     def set_epoch(self, epoch: int) -> None:
-        """The next `for` begins with this epoch; or where a state was loaded, if that is in this epoch.
+        """The next `for` begins with this epoch; or goes on where a state was loaded.
 
         To be called before each `for`, on every rank alike; persistent workers are told too.
 
         Raises:
             RequestError: Accelerate calls it, to deal out rows of this dataset among several processes.
+
+        Warns:
+            UserWarning: A state was loaded, and this is neither its epoch nor 0; see `DataLoader.set_epoch`.
         """
         refuse_dealing_out(self, self.plan.request.shard)
+        epoch = epoch_meant(self._epochs, self._pass, epoch)
         self._told[0] = _TOLD
         self._pass = loaded_in(self._pass, epoch)
+        if self._pass is not None:
+            self._pass.is_told = True
         self._epoch[0] = epoch
 
     def state_dict(self) -> dict[str, Any]:

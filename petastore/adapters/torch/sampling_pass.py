@@ -8,13 +8,22 @@ import os
 import torch
 import torch.utils.data
 
+from petastore.adapters.told_epochs import ToldEpochs
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard, Tail, whole_number
 from petastore.plan.sharing.workers import WorkerPlan
 
-__all__ = ["Pass", "beginning", "loaded_in", "refuse_unequal_rows", "shard_of_this_process", "worker_plan"]
+__all__ = [
+    "Pass",
+    "beginning",
+    "epoch_meant",
+    "loaded_in",
+    "refuse_unequal_rows",
+    "shard_of_this_process",
+    "worker_plan",
+]
 
 
 @dataclasses.dataclass
@@ -26,6 +35,8 @@ class Pass:
     """Batches since then: of the worker that this process is, or of all where they are made here."""
     is_loaded: bool = False
     """Whether it comes from a state, and nobody has begun to iterate it."""
+    is_told: bool = False
+    """Whether a number of an epoch came since, where workers begin to iterate it and this process does not know."""
 
 
 def beginning(epoch: int) -> Cursor:
@@ -33,9 +44,16 @@ def beginning(epoch: int) -> Cursor:
     return Cursor(epoch, 0, epoch)
 
 
+def epoch_meant(epochs: ToldEpochs, this_pass: Pass | None, epoch: int) -> int:
+    """The epoch that is meant by a number, before a pass that may have been loaded."""
+    epoch = whole_number(epoch, name="epoch", least=0)
+    if this_pass is None or not this_pass.is_loaded or this_pass.is_told:
+        return epochs.meant(epoch)
+    return epochs.meant(epoch, this_pass.begin, given=this_pass.given)
+
+
 def loaded_in(this_pass: Pass | None, epoch: int) -> Pass | None:
     """The pass if it was loaded, has not begun yet, and is the one of this epoch or stands in it; else None."""
-    epoch = whole_number(epoch, name="epoch", least=0)
     if (
         this_pass is None
         or not this_pass.is_loaded

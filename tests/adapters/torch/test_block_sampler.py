@@ -143,8 +143,14 @@ def test_it_goes_on_from_the_state_after_every_batch(rows: MapDataset, num_worke
         assert list(again) == batches[step:]
         assert list(again) == next_epoch
         again.load_state_dict(state)
-        again.set_epoch(5)
-        assert len(list(again)) == len(batches)
+        again.set_epoch(0)  # as who counts from 0 in every process
+        assert list(again) == batches[step:]
+        again.set_epoch(1)
+        assert list(again) == next_epoch
+        again.load_state_dict(state)
+        with pytest.warns(UserWarning, match=r"set_epoch\(5\) .* state of epoch 1 was loaded"):
+            again.set_epoch(5)
+        assert list(again) == batches[step:]
 
 
 def test_after_a_round_of_workers_other_ranks_and_workers_go_on(rows: MapDataset) -> None:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -175,3 +177,14 @@ def test_a_loader_like_this_one_is_made_anew_from_its_attributes() -> None:
     of_another = DataLoader(ReaderInMemory({"id": np.arange(10)}), 4).dataset
     with pytest.raises(RequestError, match=r"dataset=.* cannot be: the reader is the dataset"):
         DataLoader(reader, 4, dataset=of_another)
+
+
+def test_a_loader_does_not_travel_to_another_process_and_a_copy_is_of_the_same_reader() -> None:
+    loader = DataLoader(ReaderInMemory({"id": np.arange(10)}), 4)
+    for send in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match=r"ElasticDataLoader.*make reader and loader there") as refused:
+            send(loader)
+        assert isinstance(refused.value, RequestError)
+    again = copy.copy(loader)
+    assert (type(again), again.reader) == (DataLoader, loader.reader)
+    assert [len(batch["id"]) for batch in again] == [4, 4, 2]

@@ -305,6 +305,29 @@ def test_after_a_round_of_workers_others_go_on(url: str) -> None:
     assert len(list(DataLoader(other, batch_size=None, num_workers=2))) == len(other)
 
 
+def test_a_loaded_state_is_gone_on_with_by_who_counts_from_0_in_each_process(url: str) -> None:
+    def fresh() -> ReaderDataset:
+        return ReaderDataset(url, ["id"], batch_size=10, shuffle_rows=True, seed=2)
+
+    def epoch(rows: ReaderDataset, number: int) -> list[list[int]]:
+        rows.set_epoch(number)
+        return [batch["id"].tolist() for batch in DataLoader(rows, batch_size=None, num_workers=2)]
+
+    second, third = epoch(fresh(), 1), epoch(fresh(), 2)
+    rows = fresh()
+    rows.set_epoch(1)
+    state = rows.state_after(6, num_workers=2)
+    again = fresh()
+    again.load_state_dict(state)
+    assert epoch(again, 0) == second[6:]
+    assert epoch(again, 1) == third
+    again = fresh()
+    again.load_state_dict(state)
+    with pytest.warns(UserWarning, match=r"set_epoch\(3\) .* state of epoch 1 was loaded"):
+        assert epoch(again, 3) == second[6:]
+    assert epoch(again, 4) == third
+
+
 def test_a_state_of_workers_is_not_invented_in_another_process(url: str) -> None:
     rows = ReaderDataset(url, ["id"], batch_size=10)
     list(DataLoader(rows, batch_size=None, num_workers=1))

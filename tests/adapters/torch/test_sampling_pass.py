@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from petastore.adapters.told_epochs import ToldEpochs
 from petastore.adapters.torch.sampling_pass import (
     Pass,
     beginning,
+    epoch_meant,
     loaded_in,
     refuse_unequal_rows,
     shard_of_this_process,
@@ -40,7 +42,14 @@ def test_of_another_epoch_and_where_none_was_loaded_a_new_pass_begins(this_pass:
 @pytest.mark.parametrize("epoch", [-1, 1.5, True])
 def test_what_is_no_epoch_is_refused(epoch: int) -> None:
     with pytest.raises(RequestError, match="epoch="):
-        loaded_in(None, epoch)
+        epoch_meant(ToldEpochs(), None, epoch)
+
+
+def test_a_pass_that_workers_may_have_begun_is_not_asked_twice() -> None:
+    loaded, epochs = Pass(Cursor(4, 17, 4), is_loaded=True), ToldEpochs()
+    assert epoch_meant(epochs, loaded, 0) == 4
+    loaded.is_told = True
+    assert epoch_meant(epochs, loaded, 1) == 5
 
 
 def test_the_rank_is_what_is_given_or_that_of_torch_distributed_or_the_only_one(
