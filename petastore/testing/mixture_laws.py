@@ -392,4 +392,5 @@ def _assert_alike(found: dict[str, Any], wanted: dict[str, Any], where: str = ""
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(_same, one, other))
-    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
+    arrays = isinstance(one, np.ndarray) or isinstance(other, np.ndarray)  # the other may be None
+    return np.array_equal(one, other) if arrays else bool(one == other)
