@@ -284,9 +284,9 @@ class FooterCache:
             MetadataError: A footer is damaged.
             StorageError: A file cannot be read.
         """
-        own = [
-            slice(*np.searchsorted(inventory.file, [number, number + 1]).tolist()) for number in files
-        ]  # they ascend
+        # files ascend
+        borders = np.searchsorted(inventory.file, np.add.outer(np.asarray(files, dtype=np.int64), [0, 1]))
+        own = [slice(*pair) for pair in borders.tolist()]
 
         def of_file(place: int) -> _Found:
             footer, ordinals = self.get(location, inventory.files[files[place]]), inventory.ordinal[own[place]]
