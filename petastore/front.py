@@ -338,6 +338,9 @@ def make_mixed_reader(
     predicate: Predicate | None = None,
     rowgroup_selector: RowGroupSelector | None = None,
     selection_cache: SelectionCache = True,
+    cache_type: CacheType | None = "null",
+    cache_location: str | os.PathLike[str] | None = None,
+    cache_size_limit: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Reader:
@@ -347,8 +350,9 @@ def make_mixed_reader(
 
     Args:
         sources: For each a URL, a `Dataset`, or a dict with `dataset_url` and its own `filters`, `predicate`,
-            `rowgroup_selector`, `selection_cache`, `decode`, `storage_options` or `filesystem`. Fields must agree in
-            name, dtype and shape; codecs may differ.
+            `rowgroup_selector`, `selection_cache`, `decode`, `cache_type`, `cache_location`, `cache_size_limit`,
+            `storage_options`, `filesystem`, `storage_timeout` or `storage_hedging`. Fields must agree in name, dtype
+            and shape; codecs may differ.
         weights: One number above 0 for each source; only their proportion counts. The number of rows of each source
             lets an epoch have each row about once.
         schema_fields: As for `make_reader`; expressions are looked up in the first source.
@@ -380,6 +384,9 @@ def make_mixed_reader(
         predicate: Of each source that has none of its own, as for `make_reader`.
         rowgroup_selector: Of each source that has none of its own, as for `make_reader`.
         selection_cache: As for `make_reader`.
+        cache_type: Of each source that has none of its own, as for `make_reader`.
+        cache_location: As for `make_reader`.
+        cache_size_limit: As for `make_reader`: of all sources together.
         storage_options: Of each source that has none of its own, as for `make_reader`.
         filesystem: Of each source that has none of its own, as for `make_reader`.
 
@@ -391,6 +398,9 @@ def make_mixed_reader(
         RequestError: Something that was asked for cannot be.
         NoDataAvailableError: A source has no rows, or `tail="even"` with fewer rows than ranks.
         SchemaError: Two datasets differ in a field; both and the field are named.
+
+    Warns:
+        CacheBypassWarning: `cache_type="local-disk"` keeps nothing of a source.
 
     Example:
         >>> import tempfile, petastore
@@ -410,7 +420,17 @@ def make_mixed_reader(
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     opened = open_sources(
         sources,
-        DatasetAsk((), storage_options, filesystem, storage_timeout, decode, storage_hedging=storage_hedging),
+        DatasetAsk(
+            (),
+            storage_options,
+            filesystem,
+            storage_timeout,
+            decode,
+            cache_type,
+            cache_location,
+            cache_size_limit,
+            storage_hedging,
+        ),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
     )
     return MixedReader(

@@ -134,6 +134,16 @@ class Inventory:
         """Row groups of all files."""
         return len(self.rows)
 
+    def place_of(self, group: int) -> tuple[DataFile, int]:
+        """The file of a row group, and its number there.
+
+        Example:
+            >>> file, ordinal = Inventory.of_rows([3, 5]).place_of(1)
+            >>> file.path, ordinal
+            ('part-00000.parquet', 1)
+        """
+        return self.files[self.file[group]], int(self.ordinal[group])
+
     def rows_of(self, path: str) -> NDArray[np.int64] | None:
         """Rows of each row group of a file, shape (row groups of the file,), a view; None where it is not listed.
 

@@ -46,18 +46,6 @@ ABOUT = {
     "petastore.interop.horovod_spark": "horovod",
     "petastore.spark.source.data_source": "pyspark",
 }
-FRONT = {
-    "Dataset",
-    "TransformSpec",
-    "Unischema",
-    "UnischemaField",
-    "dict_to_spark_row",
-    "make_batch_reader",
-    "make_reader",
-    "materialize_dataset",
-    "open_dataset",
-    "write_dataset",
-}
 
 
 def _modules(*, with_content: bool = False) -> list[str]:
@@ -103,11 +91,6 @@ def test_no_module_loads_an_optional_dependency_that_it_is_not_about() -> None:
         "print(json.dumps(sorted(m for m in sys.modules if '.' not in m)))"
     )
     assert not set(json.loads(_child(code))) & set(OPTIONAL)
-
-
-def test_the_front_door_has_the_names_that_its_users_know() -> None:
-    assert set(petastore.__all__) >= FRONT
-    assert set(dir(petastore)) >= FRONT
 
 
 def test_dir_shows_the_names_that_are_public_and_loads_none_of_them() -> None:

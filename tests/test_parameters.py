@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import petastore
-from petastore.adapters.torch import ReaderDataset
+from petastore.adapters.torch import MapDataset, ReaderDataset
 from petastore.dataset import Dataset
 from petastore.plan.request import OrderAsk
 from petastore.readers.arguments import FurtherArguments, ReaderArguments, SourceArguments
@@ -201,7 +201,16 @@ def test_arguments_of_readers_are_those_of_one_table() -> None:
     }
 
 
-@pytest.mark.parametrize("function", [petastore.make_mixed_reader, ReaderDataset, Dataset.plan])
+@pytest.mark.parametrize(
+    "function",
+    [petastore.make_reader, petastore.make_batch_reader, petastore.make_mixed_reader, ReaderDataset, MapDataset],
+)
+def test_whoever_opens_a_dataset_takes_all_that_is_asked_of_it_and_of_its_rows(function: Callable[..., Any]) -> None:
+    asked = {field.name for value in (DatasetAsk, RowsAsk) for field in dataclasses.fields(value)} - {"url"}
+    assert asked - set(_parameters(function)) == set()
+
+
+@pytest.mark.parametrize("function", [petastore.make_mixed_reader, ReaderDataset, MapDataset, Dataset.plan])
 def test_what_has_the_name_of_a_readers_parameter_is_the_same_there(function: Callable[..., Any]) -> None:
     readers, here = _parameters(petastore.make_reader), _parameters(function)
     both = sorted(set(readers) & set(here) - {"schema_fields"})
@@ -232,3 +241,5 @@ def test_a_source_of_a_mixture_says_what_the_mixture_says_for_all() -> None:
     of_source = {name: kind.__forward_arg__ for name, kind in SourceArguments.__annotations__.items()}
     assert of_source.pop("dataset_url") == "Required[Urls | Dataset]"
     assert of_source == {name: mixed[name].annotation for name in of_source}
+    asked = {field.name for value in (DatasetAsk, RowsAsk) for field in dataclasses.fields(value)} - {"url"}
+    assert asked == set(of_source)

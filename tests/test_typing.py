@@ -140,6 +140,9 @@ with make_reader("users", num_epochs=None) as reader:
     BatchedDataLoader(reader, 64, raged="list")  # error: call-arg
 ReaderDataset("users", batch_size=64, tail="evn")  # error: arg-type
 ReaderDataset("users", batch_size=64, reshuffle="static").set_epoch(1)
+ReaderDataset("users", batch_size=64, cache_type="local-disc")  # error: arg-type
+MapDataset("users", filters=[("id", "<", 7)], cache_type="local-disk")
+MapDataset("users", filters=7)  # error: arg-type
 MapDataset("users")[0]["x"]
 """,
     "converters": """
@@ -156,6 +159,8 @@ converter.make_torch_dataloader(64, tail="evn")  # error: arg-type
 converter.make_torch_dataloader(64, shufle_rows=True)  # error: call-arg
 converter.make_tf_dataset(64, seeds=1)  # error: call-arg
 make_spark_converter("file:///data/points", dtype="float16")  # error: arg-type
+make_spark_converter("file:///data/points", compression_codec="zstd")
+make_spark_converter("file:///data/points", compression_codec="zstandard")  # error: arg-type
 
 
 def fit(reader: Any, **options: Any) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from petastore.decoding.decoded import masked_rows
 from petastore.errors import DecodeError
 from petastore.schema.field import UnischemaField
 
@@ -68,14 +69,9 @@ def missing_rows(column: NDArray[Any]) -> NDArray[np.bool_]:
         >>> missing_rows(np.ma.masked_equal([[1, 2], [0, 3]], 0)), missing_rows(np.array(["a", None], dtype=object))
         (array([False,  True]), array([False,  True]))
     """
-    if isinstance(column, np.ma.MaskedArray):
-        if column.mask is np.ma.nomask:
-            return np.zeros(len(column), dtype=np.bool_)
-        mask = np.ma.getmaskarray(column)
-        return np.logical_or.reduce(mask, axis=tuple(range(1, mask.ndim)), dtype=np.bool_)
-    if column.dtype == np.dtype(object):
+    if column.dtype == np.dtype(object) and not isinstance(column, np.ma.MaskedArray):
         return np.fromiter((value is None for value in column), dtype=np.bool_, count=len(column))
-    return np.zeros(len(column), dtype=np.bool_)
+    return masked_rows(column)
 
 
 def ragged_cells(field: UnischemaField, column: NDArray[Any]) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:

@@ -76,10 +76,16 @@ def warm(
     """Fetch what a training will read into the cache, what it needs first before the rest."""
     with errors_in_one_line(debug=debug):
         from petastore.cli.warm import warm as warmed
-        from petastore.dataset import open_dataset_to_keep
+        from petastore.readers.asked import LOCAL_DISK_CACHE, DatasetAsk
 
         rank = _shard(shard)
-        dataset = open_dataset_to_keep(url, location, limit=limit, storage_options=json_options(storage_options))
+        dataset = DatasetAsk(
+            url,
+            json_options(storage_options),
+            cache_type=LOCAL_DISK_CACHE,
+            cache_location=location,
+            cache_size_limit=limit,
+        ).opened()
         plan = dataset.plan(
             columns=columns or None,
             seed=seed,

@@ -68,15 +68,16 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
     columns = tuple(name for name in plan.request.columns if name not in dataset.partition_names)
     wanted = plan.row_groups(0)
     fitting = wanted[: _that_fit(fetches_of(dataset, columns).kept_bytes[wanted], cache)]
-    files, inventory = OpenFiles(), plan.inventory
+    files = OpenFiles()
     before = cache.metrics
     pinned = files.pinned(dataset.location, dataset.kept)
     if pinned is None:
         raise RequestError(f"{dataset.url} is not read by ranges, so nothing of it is kept in a cache")
 
     def fetch(group: int) -> None:
-        footer = dataset.footers.get(dataset.location, inventory.files[inventory.file[group]])
-        chunks = planned_chunks(dataset.location, footer, int(inventory.ordinal[group]), (columns,), dataset.kept)
+        file, ordinal = plan.inventory.place_of(group)
+        footer = dataset.footers.get(dataset.location, file)
+        chunks = planned_chunks(dataset.location, footer, ordinal, (columns,), dataset.kept)
         pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     try:

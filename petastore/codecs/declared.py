@@ -18,7 +18,6 @@ __all__ = [
     "check_array_field",
     "same_dtype",
     "shape_below_empty",
-    "shape_text",
 ]
 
 
@@ -28,11 +27,6 @@ def shape_below_empty(shape: tuple[int, ...], declared: tuple[int | None, ...]) 
         return shape
     end = shape.index(0) + 1
     return (*shape[:end], *(size or 0 for size in declared[end:]))
-
-
-def shape_text(shape: Sequence[int | None]) -> str:
-    """A shape for a message."""
-    return "×".join("any" if size is None else str(size) for size in shape) or "scalar"
 
 
 def same_dtype(dtype: np.dtype[Any], field: UnischemaField) -> bool:

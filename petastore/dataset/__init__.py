@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from petastore.dataset.dataset import Dataset, ReadInParts
-from petastore.dataset.opening import open_dataset, open_dataset_to_keep
+from petastore.dataset.opening import open_dataset
 
-__all__ = ["Dataset", "ReadInParts", "open_dataset", "open_dataset_to_keep"]
+__all__ = ["Dataset", "ReadInParts", "open_dataset"]

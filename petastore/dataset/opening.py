@@ -35,13 +35,13 @@ from petastore.storage.metadata.manifest import (
     unlisted_files,
 )
 from petastore.storage.ranges.client import FileVersion
-from petastore.storage.ranges.kept_files import KeptFiles, cache_for
+from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
 
 if TYPE_CHECKING:
     from petastore.cache import DiskCache
 
-__all__ = ["open_dataset", "open_dataset_to_keep"]
+__all__ = ["dataset_at", "located", "open_dataset"]
 
 
 def open_dataset(
@@ -85,63 +85,52 @@ def open_dataset(
         >>> dataset.schema == schema, dataset.inventory
         (True, Inventory(1 file, 1 row group, 2 rows))
     """
-    location = _located(url_or_urls, storage_options, filesystem, storage_timeout, hedged=storage_hedging)
-    return _opened(location, None)
+    return dataset_at(
+        located(
+            url_or_urls,
+            storage_options=storage_options,
+            filesystem=filesystem,
+            storage_timeout=storage_timeout,
+            storage_hedging=storage_hedging,
+        )
+    )
 
 
-def open_dataset_to_keep(
+def located(
     url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    cache_location: str | os.PathLike[str] | None = None,
     *,
-    limit: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
-    filesystem: Any = None,
-    storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
-    storage_hedging: bool = False,
-) -> Dataset:
-    """Opens a dataset, as `open_dataset`, of which column chunks are kept on the local disk, as `with_cache` says.
-
-    Footers are kept there, too, so whoever opens it later asks the storage for none of them.
-
-    Args:
-        url_or_urls: As for `open_dataset`.
-        cache_location: A local directory; None for the user's cache directory.
-        limit: Bytes that the cache may have there; None is what was asked last, or else a quarter of the free disk.
-        storage_options: As for `open_dataset`.
-        filesystem: As for `open_dataset`.
-        storage_timeout: As for `open_dataset`.
-        storage_hedging: As for `open_dataset`.
-
-    Raises:
-        StorageError: As `open_dataset`.
-        RequestError: As `open_dataset`; or cache location or limit cannot be.
-
-    Warns:
-        CacheBypassWarning: Nothing can be kept.
-    """
-    location = _located(url_or_urls, storage_options, filesystem, storage_timeout, hedged=storage_hedging)
-    return _opened(location, cache_for(location, cache_location, limit))
-
-
-def _located(
-    url_or_urls: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     storage_options: Mapping[str, Any] | None,
     filesystem: Any,
     storage_timeout: float | None,
-    *,
-    hedged: bool,
+    storage_hedging: bool,
 ) -> Location:
+    """Where a dataset lies that is to be opened; all as for `open_dataset`.
+
+    Raises:
+        RequestError: The URL is none, or something else that was asked for cannot be.
+    """
     return open_location(
         url_or_urls,
         storage_options=storage_options,
         filesystem=filesystem,
         patterns=True,
         timeout_s=checked_timeout(storage_timeout),
-        hedged=bool(hedged),
+        hedged=bool(storage_hedging),
     )
 
 
-def _opened(location: Location, cache: DiskCache | None) -> Dataset:
+def dataset_at(location: Location, cache: DiskCache | None = None) -> Dataset:
+    """The dataset that lies somewhere.
+
+    Args:
+        location: Where.
+        cache: Keeps its column chunks, as `Dataset.with_cache` says, and footers, so that whoever opens it later asks
+            the storage for none of them; None keeps nothing.
+
+    Raises:
+        StorageError: As `open_dataset`.
+        SchemaError: As `open_dataset`.
+    """
     kept = KeptFiles(cache)
     manifest = read_manifest(location) if location.paths is None else None
     return _from_footers(location, kept) if manifest is None else _from_manifest(location, manifest, kept)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from petastore.decoding.buffers import Buffers
 from petastore.schema.field import UnischemaField
 
-__all__ = ["Decoded", "empty_column"]
+__all__ = ["Decoded", "empty_column", "masked_rows"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -34,6 +34,23 @@ class Decoded:
         missing = self.missing[first:stop]
         missing = missing.reshape(missing.shape + (1,) * (values.ndim - missing.ndim))
         return np.ma.MaskedArray(values, mask=np.broadcast_to(missing, values.shape))
+
+    def without_idle_mask(self) -> Decoded:
+        """The same column; None says that no value is missing, where none is."""
+        return self if self.missing is None or self.missing.any() else Decoded(self.values, None)
+
+
+def masked_rows(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Of each row of a column: whether some of it is masked.
+
+    Example:
+        >>> masked_rows(np.ma.masked_equal([[1, 2], [0, 3]], 0)), masked_rows(np.zeros(1))
+        (array([False,  True]), array([False]))
+    """
+    if not isinstance(column, np.ma.MaskedArray) or column.mask is np.ma.nomask:
+        return np.zeros(len(column), dtype=np.bool_)
+    mask = np.ma.getmaskarray(column)
+    return np.logical_or.reduce(mask, axis=tuple(range(1, mask.ndim)), dtype=np.bool_)
 
 
 def empty_column(

@@ -163,9 +163,7 @@ def _first_row(dataset: Dataset, names: list[str]) -> dict[str, Any]:
 
 
 def _row_group(dataset: Dataset, group: int, columns: Iterable[str]) -> pa.Table:
-    inventory = dataset.inventory
-    file, rows = inventory.files[int(inventory.file[group])], (0, int(inventory.rows[group]))
-    return dataset.read(ReadUnit(group, file, int(inventory.ordinal[group]), rows, tuple(columns)))
+    return dataset.read(ReadUnit.whole(dataset.inventory, group, columns))
 
 
 def _header(cell: bytes, where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -238,14 +238,7 @@ class Plan:
 
     def unit(self, group: int) -> ReadUnit:
         """The work item that reads a row group, given by its number in the dataset."""
-        inventory = self.inventory
-        return ReadUnit(
-            group=group,
-            file=inventory.files[inventory.file[group]],
-            row_group=int(inventory.ordinal[group]),
-            rows=(0, int(inventory.rows[group])),
-            columns=self.request.columns,
-        )
+        return ReadUnit.whole(self.inventory, group, self.request.columns)
 
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
         """This rank's batches from a cursor on, several at a time, through all epochs.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
-from petastore.inventory import DataFile
+from petastore.inventory import DataFile, Inventory
 
 __all__ = ["ReadUnit"]
 
@@ -27,3 +28,15 @@ class ReadUnit:
 
     columns: tuple[str, ...]
     """Columns, in the order wanted."""
+
+    @classmethod
+    def whole(cls, inventory: Inventory, group: int, columns: Iterable[str]) -> ReadUnit:
+        """All rows of a row group, given by its number in the dataset.
+
+        Example:
+            >>> unit = ReadUnit.whole(Inventory.of_rows([3, 5]), 1, ["id"])
+            >>> unit.row_group, unit.rows, unit.columns
+            (1, (0, 5), ('id',))
+        """
+        file, ordinal = inventory.place_of(group)
+        return cls(group, file, ordinal, (0, int(inventory.rows[group])), tuple(columns))

@@ -34,6 +34,9 @@ class SourceArguments(TypedDict, total=False):
     decode: Mapping[str, ImageDecode] | None
     storage_timeout: float | None
     storage_hedging: bool
+    cache_type: CacheType | None
+    cache_location: str | os.PathLike[str] | None
+    cache_size_limit: int | None
 
 
 class FurtherArguments(TypedDict, total=False):

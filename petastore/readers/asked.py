@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from petastore.codecs.images.image_hint import ImageDecode
-from petastore.dataset import Dataset, open_dataset, open_dataset_to_keep
+from petastore.dataset import Dataset
+from petastore.dataset.opening import dataset_at, located
 from petastore.expressions import Expression
 from petastore.plan.request import known_word
 from petastore.plan.selection import Selection
 from petastore.selecting.remembered import selection_directory
+from petastore.storage.ranges.kept_files import cache_for
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import Workers
@@ -139,25 +141,15 @@ class DatasetAsk:
         if isinstance(self.url, Dataset):
             kept = self.url.with_cache(self.cache_location, limit=self.cache_size_limit) if keeps else self.url
             return kept.with_decode(self.decode)
-        if keeps:
-            dataset = open_dataset_to_keep(
-                self.url,
-                self.cache_location,
-                limit=self.cache_size_limit,
-                storage_options=self.storage_options,
-                filesystem=self.filesystem,
-                storage_timeout=self.storage_timeout,
-                storage_hedging=self.storage_hedging,
-            )
-        else:
-            dataset = open_dataset(
-                self.url,
-                storage_options=self.storage_options,
-                filesystem=self.filesystem,
-                storage_timeout=self.storage_timeout,
-                storage_hedging=self.storage_hedging,
-            )
-        return dataset.with_decode(self.decode)
+        location = located(
+            self.url,
+            storage_options=self.storage_options,
+            filesystem=self.filesystem,
+            storage_timeout=self.storage_timeout,
+            storage_hedging=self.storage_hedging,
+        )
+        cache = cache_for(location, self.cache_location, self.cache_size_limit) if keeps else None
+        return dataset_at(location, cache).with_decode(self.decode)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
-from petastore.errors import DatasetChangedError, MetadataError, RequestError
+from petastore.errors import MetadataError, RequestError
 from petastore.storage.footers.column_chunks import chunk_contents
 from petastore.storage.footers.footers import Footer
-from petastore.storage.requests.at_once import at_once
 
 __all__ = ["column_bytes"]
 
@@ -53,24 +53,15 @@ def column_bytes(dataset: Dataset, columns: Iterable[str]) -> NDArray[np.int64]:
     stored = [name for name in names if name not in dataset.partition_names]
     inventory = dataset.inventory
     sizes = np.zeros(inventory.num_row_groups, dtype=np.int64)
-
-    def of_file(number: int) -> NDArray[np.int64]:
-        return _in_footer(dataset.footers.get(dataset.location, inventory.files[number]), stored)
-
-    numbers = np.unique(inventory.file).tolist() if stored else []
-    for number, found in zip(numbers, at_once(of_file, numbers), strict=True):
-        here = slice(*np.searchsorted(inventory.file, [number, number + 1]).tolist())
-        if inventory.ordinal[here].max() >= len(found):
-            raise DatasetChangedError(
-                f"{inventory.files[number].path} has {len(found):,} row groups, fewer than the dataset's inventory "
-                "says; open the dataset again"
-            )
-        sizes[here] = found[inventory.ordinal[here]]
+    files = np.unique(inventory.file).tolist() if stored else []
+    look = functools.partial(_in_footer, columns=stored)
+    for own, found in dataset.footers.look_through(dataset.location, inventory, files, look):
+        sizes[own] = found
     return sizes
 
 
-def _in_footer(footer: Footer, columns: list[str]) -> NDArray[np.int64]:
-    """Bytes of some columns in each row group of a file."""
+def _in_footer(footer: Footer, ordinals: NDArray[np.int32], columns: list[str]) -> NDArray[np.int64]:
+    """Bytes of some columns in some row groups of a file."""
     leaves = [leaf for name in columns for leaf in footer.leaves.get(name, ())]
     chunks = chunk_contents(footer.encoded, leaves, source=footer.file.path)
     sizes = [sum(group[leaf].stored_bytes for leaf in leaves if leaf in group) for group in chunks]
@@ -78,4 +69,4 @@ def _in_footer(footer: Footer, columns: list[str]) -> NDArray[np.int64]:
         raise MetadataError(
             f"{footer.file.path}: the footer says that columns have {min(sizes):,} to {max(sizes):,} bytes"
         )
-    return np.array(sizes, dtype=np.int64)
+    return np.array(sizes, dtype=np.int64)[ordinals]

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from petastore.cache.entry_file import size_on_disk
 from petastore.dataset import Dataset
 from petastore.errors import RequestError
+from petastore.inventory import DataFile
 from petastore.plan.report.cost import Fetches
 from petastore.storage.footers.footers import Footer
 from petastore.storage.ranges.coalesced import ByteRange, coalesced, divided
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetch import MOST_UNDER_WAY
 from petastore.storage.ranges.line import Line
-from petastore.storage.requests.at_once import at_once
 from petastore.storage.row_groups.decoded_columns import decoded_columns
 
 __all__ = ["fetches_of"]
@@ -58,18 +58,20 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
     stored = [name for name in names if name not in dataset.partition_names]
     inventory, line = dataset.inventory, line or Line()
 
-    def of_file(number: int) -> tuple[tuple[int, int], list[tuple[int, int, int, int]]]:
-        file = inventory.files[number]
-        footer = dataset.footers.get(dataset.location, file)
-        is_known = footer.version is not None or bool(file.etag) or file in dataset.kept.versions
-        before = (0, 0) if is_known else (REQUESTS_BEFORE, len(footer.encoded))
-        here = slice(*np.searchsorted(inventory.file, [number, number + 1]).tolist())
-        return before, [_of_row_group(footer, ordinal, stored, line) for ordinal in inventory.ordinal[here].tolist()]
+    def of_file(footer: Footer, ordinals: NDArray[np.int32]) -> tuple[tuple[int, int], list[tuple[int, int, int, int]]]:
+        before = (0, 0) if footer.version is not None else (REQUESTS_BEFORE, len(footer.encoded))
+        return before, [_of_row_group(footer, ordinal, stored, line) for ordinal in ordinals.tolist()]
 
-    found = list(at_once(of_file, range(len(inventory.files))))
+    def is_known(file: DataFile) -> bool:
+        return bool(file.etag) or file in dataset.kept.versions
+
+    numbers = range(len(inventory.files))
+    found = [each for _, each in dataset.footers.look_through(dataset.location, inventory, numbers, of_file)]
     # groups: (row groups, 4) requests, bytes, chunks and bytes on disk; files: (files, 2) requests and bytes
     groups = _table([one for _, of_groups in found for one in of_groups], 4)
-    files = _table([before for before, _ in found], 2)
+    files = _table(
+        [(0, 0) if is_known(file) else before for file, (before, _) in zip(inventory.files, found, strict=True)], 2
+    )
     requests, sizes, chunks, on_disk = groups.T
     return Fetches(requests, sizes, chunks, on_disk, inventory.file, files[:, 0], files[:, 1])
 

@@ -360,25 +360,20 @@ class _Search:
 
     def _cells(self, group: int, fields: Iterable[str], partitions: dict[str, Any]) -> dict[str, Any]:
         """The stored cells of some columns of a row group; partition columns have one value for all rows."""
-        inventory = self.dataset.inventory
-        rows = int(self.rows[group])
-        stored = tuple(name for name in fields if name not in partitions)
-        file = inventory.files[inventory.file[group]]
-        unit = ReadUnit(group, file, int(inventory.ordinal[group]), (0, rows), stored)
-        table = self.dataset.read(unit)
+        stored = [name for name in fields if name not in partitions]
+        table = self.dataset.read(ReadUnit.whole(self.dataset.inventory, group, stored))
         cells = {name: _only_chunk(table.column(name)) for name in stored}
-        return cells | {name: pa.repeat(values[group], rows) for name, values in partitions.items()}
+        return cells | {name: pa.repeat(values[group], int(self.rows[group])) for name, values in partitions.items()}
 
     def _placed(self, look: Look, group: int) -> Kept:
         """`look`, with the place added to what it raises."""
-        inventory = self.dataset.inventory
-        file, ordinal = inventory.files[inventory.file[group]].path, int(inventory.ordinal[group])
+        file, ordinal = self.dataset.inventory.place_of(group)
         try:
             return look(group)
         except DecodeError as problem:
-            raise problem.at(file=file, row_group=ordinal) from problem.__cause__
+            raise problem.at(file=file.path, row_group=ordinal) from problem.__cause__
         except TransformError as problem:
-            raise TransformError(f"row group {ordinal} of {file}: {problem}") from problem.__cause__
+            raise TransformError(f"row group {ordinal} of {file.path}: {problem}") from problem.__cause__
 
 
 def _left_out(by: PrunedBy, before: NDArray[np.int64], after: NDArray[np.int64]) -> tuple[Pruned, ...]:

@@ -294,7 +294,7 @@ class _Job:
         if self._failed is not None:
             self.end(self._failed[1])
         elif self.future.set_running_or_notify_cancel():
-            self.future.set_result({name: _without_idle_mask(column) for name, column in self._made.items()})
+            self.future.set_result({name: column.without_idle_mask() for name, column in self._made.items()})
 
     def end(self, problem: BaseException) -> None:
         """Fails as a whole, unless it is done already."""
@@ -476,7 +476,3 @@ def _check_that_it_travels(function: Function) -> None:
             f"{function_name(function.func)} this cannot be sent: {what_cannot_travel(function.func)}; make it in the "
             "function, where it is needed, or use reader_pool_type='thread'"
         ) from problem
-
-
-def _without_idle_mask(column: Decoded) -> Decoded:
-    return column if column.missing is None or column.missing.any() else Decoded(column.values, None)

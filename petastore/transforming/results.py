@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.decoding.decoded import Decoded, empty_column
+from petastore.decoding.decoded import Decoded, empty_column, masked_rows
 from petastore.errors import TransformError
 from petastore.schema.field import UnischemaField
 from petastore.schema.times import numpy_time
@@ -198,7 +198,7 @@ def _of_array(asked: Asked, field: UnischemaField, column: Any) -> Decoded:
     if array.shape[1:] != field.shape or not np.can_cast(array.dtype, field.dtype, casting="same_kind"):
         raise _no_such(asked, field, array.dtype, array.shape[1:])
     values = np.ma.getdata(array).astype(field.dtype, copy=False)
-    missing = _missing_rows(array)
+    missing = masked_rows(array)
     if field.dtype.kind in "mM" and field.is_scalar:
         missing = missing | np.isnat(values)
     if not missing.any():
@@ -215,17 +215,9 @@ def _entries(column: Any) -> list[Any]:
         return list(column)
     values = np.ma.getdata(column)
     entries = values.tolist() if values.dtype.kind in "SU" and values.ndim == 1 else list(values)
-    for row in np.flatnonzero(_missing_rows(column)):
+    for row in np.flatnonzero(masked_rows(column)):
         entries[row] = None
     return entries
-
-
-def _missing_rows(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Of each row: whether some of it is masked."""
-    if not isinstance(column, np.ma.MaskedArray) or column.mask is np.ma.nomask:
-        return np.zeros(len(column), dtype=np.bool_)
-    mask = np.ma.getmaskarray(column)
-    return np.logical_or.reduce(mask, axis=tuple(range(1, mask.ndim)), dtype=np.bool_)
 
 
 def _of_values(asked: Asked, field: UnischemaField, values: list[Any]) -> Decoded:

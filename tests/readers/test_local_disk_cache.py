@@ -19,12 +19,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from torch.utils.data import DataLoader
 
 import petastore
+from petastore.adapters.torch import MapDataset, ReaderDataset
 from petastore.errors import CacheBypassWarning, DatasetChangedError, RequestError
 from petastore.predicates import in_lambda
 from petastore.readers.by_number.random_access import RandomAccess
 from petastore.readers.column_bytes import column_bytes
+from petastore.readers.mixed.mixed_sources import SourceGiven
 from petastore.readers.reader import Reader
 from petastore.testing.cache_laws import bytes_at_one_moment
 from petastore.work.workers import Workers
@@ -62,8 +65,12 @@ class Remote:
             pq.write_table(table, path, row_group_size=max(rows // 4, 100), compression="none")
 
     def reader(self, **asked: Any) -> Reader:
-        kept = {"cache_type": "local-disk", "cache_location": self.cache, "cache_size_limit": 1 << 26}
-        return petastore.make_batch_reader(self.urls, **{"seed": 0, **kept, **asked})
+        return petastore.make_batch_reader(self.urls, **{"seed": 0, **self.kept, **asked})
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What is asked of who reads it, so that it is kept."""
+        return {"cache_type": "local-disk", "cache_location": self.cache, "cache_size_limit": 1 << 26}
 
     @property
     def entries(self) -> list[Path]:
@@ -292,6 +299,54 @@ def test_rows_by_number_keep_what_they_read(remote: Remote) -> None:
     assert taken == [[(everything[number][0], everything[number][2]) for number in numbers.tolist()]] * 2
     assert 0 < misses <= CHUNKS
     dataset.kept.close()
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_dataset_of_torchs_own_loader_keeps_what_its_workers_fetch(remote: Remote, num_workers: int) -> None:
+    def ids() -> list[int]:
+        rows = ReaderDataset(remote.urls, batch_size=1_000, seed=0, **remote.kept)
+        assert rows.plan.request.order.reshuffle == "static"
+        workers = DataLoader(
+            rows, batch_size=None, num_workers=num_workers, multiprocessing_context="fork" if num_workers else None
+        )
+        return sorted(int(number) for batch in workers for number in batch["id"])
+
+    assert ids() == [row[0] for row in rows_from()]
+    remote.proxy.begin(Faults())
+    assert ids() == [row[0] for row in rows_from()]
+    assert asked_for(remote.proxy.counted.heads)[1] == []
+
+
+def test_rows_by_number_for_torch_are_kept(remote: Remote) -> None:
+    numbers = np.random.default_rng(5).permutation(sum(ROWS))[:50].tolist()
+    rows = MapDataset(remote.urls, ["id", "label"], cache_bytes=0, **remote.kept)
+    expected = [rows_from()[number][0] for number in numbers]
+    assert [int(row["id"]) for row in rows.__getitems__(numbers)] == expected
+    remote.proxy.close()
+    assert [int(row["id"]) for row in rows.__getitems__(numbers)] == expected
+    assert rows.rows.dataset.kept.cache is not None
+    rows.rows.dataset.kept.close()
+
+
+def test_sources_of_a_mixture_are_kept_where_it_says_so_or_they_do(remote: Remote) -> None:
+    def mixed(sources: list[SourceGiven], **kept: Any) -> tuple[list[int], dict[str, Any]]:
+        with petastore.make_mixed_reader(
+            sources, [ROWS[0], ROWS[1]], ["id"], seed=0, stop="all_exhausted", **kept
+        ) as reader:
+            rows = sorted(int(number) for batch in reader.batches(1_000) for number in batch["id"])
+            return rows, reader.diagnostics
+
+    large, small = remote.urls
+    kept: Any = {"dataset_url": large, **remote.kept}
+    rows, counts = mixed([kept, small])
+    assert rows == [row[0] for row in rows_from()]
+    assert (counts["cache_hits"], counts["cache_misses"]) == (0, 4)
+    rows, counts = mixed([large, small], **remote.kept)
+    assert rows == [row[0] for row in rows_from()]
+    assert (counts["cache_hits"], counts["cache_misses"]) == (4, 3)
+    rows, counts = mixed([large, {"dataset_url": small, "cache_type": None}], **remote.kept)
+    assert (counts["cache_hits"], counts["cache_misses"]) == (4, 0)
 
 
 @pytest.mark.slow

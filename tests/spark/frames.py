@@ -181,7 +181,7 @@ class Frames:
         frame = self.frame.select("id", "features", "x", "f", "even", "`grid.2`")
         facts = {}
         for dtype in (None, "float64"):
-            made = make_spark_converter(frame, dtype=dtype, compression_codec="SNAPPY")
+            made = make_spark_converter(frame, dtype=dtype, compression_codec="SNAPPY")  # type: ignore[arg-type]
             schema = petastore.open_dataset(made.cache_dir_url).schema
             facts[str(dtype)] = {field.name: field.dtype_name for field in schema}
             made.delete()
@@ -365,8 +365,8 @@ class Frames:
     def refusals(self) -> dict[str, str]:
         return {
             "dtype": problem_of(lambda: make_spark_converter(self.frame, dtype="float16")),  # type: ignore[arg-type]
-            "bzip2": problem_of(lambda: make_spark_converter(self.frame, compression_codec="bzip2")),
-            "codec": problem_of(lambda: make_spark_converter(self.frame, compression_codec="best")),
+            "bzip2": problem_of(lambda: make_spark_converter(self.frame, compression_codec="bzip2")),  # type: ignore[arg-type]
+            "codec": problem_of(lambda: make_spark_converter(self.frame, compression_codec="best")),  # type: ignore[arg-type]
             "size": problem_of(lambda: make_spark_converter(self.frame, parquet_row_group_size_bytes=0)),
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,8 +13,11 @@ import pytest
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard, Tail
 from petastore.plan.mixture.mixture import Batching, Mixture
-from petastore.plan.order.grouped_rows import GroupedRows
+from petastore.plan.order.grouped_rows import GroupedRows, Permutation, Runs
+from petastore.plan.order.order import EpochOrder
+from petastore.plan.order.visits import LaneRuns
 from petastore.plan.plan import Span
+from petastore.plan.report.feeds import Feeds
 from petastore.testing import mixture_laws, plan_laws
 from petastore.testing.training import assert_same_steps, lines_of, shards_of, train
 
@@ -186,6 +190,236 @@ def test_a_broken_mixture_is_found(batching: Batching) -> None:
     plan_laws.check_going_on_with_others(sound, [(3, 5, 2), (2, 4, 3)])
     with pytest.raises(AssertionError, match="source 0 repeats rows"):
         mixture_laws.check_every_source_row_once(bad, 2, 4)
+
+
+def of_one(kind: type[Mixture], **asked: Any) -> Mixture:
+    """A mixture of one source, of one kind or another."""
+    source = Plan(Inventory.of_rows([30, 0, 41, 1, 17, 24]), ReadRequest(("id",), ORDER))
+    return kind([source], [1], **{"epochs": 2, **asked})
+
+
+class ChangesSpans(Mixture):
+    """Gives spans that are a little other ones, and says what feeds its batches as if it did not."""
+
+    def feeds(self, batch_size: int) -> Feeds:
+        return of_one(Mixture).feeds(batch_size)
+
+    def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
+        """What is given in the place of all spans."""
+        raise NotImplementedError
+
+    def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
+        return self.changed(super().spans(batch_size, rows_per_span=rows_per_span, after=after))
+
+
+class SwapsTwoRows(ChangesSpans):
+    """The first two rows of a span change places."""
+
+    def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
+        for span in spans:
+            groups, rows = span.groups.copy(), span.rows.copy()
+            groups[:2], rows[:2] = groups[1::-1].copy(), rows[1::-1].copy()
+            yield dataclasses.replace(span, picked=GroupedRows(groups, rows, None))
+
+
+class RepeatsARow(ChangesSpans):
+    """The second row of a span is the first once more."""
+
+    def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
+        for span in spans:
+            groups, rows = span.groups.copy(), span.rows.copy()
+            groups[1:2], rows[1:2] = groups[:1], rows[:1]
+            yield dataclasses.replace(span, picked=GroupedRows(groups, rows, None))
+
+
+class LeavesASpanOut(ChangesSpans):
+    """There is no second span."""
+
+    def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
+        return (span for number, span in enumerate(spans) if number != 1)
+
+
+class StopsBefore(ChangesSpans):
+    """There is a first span, and no more."""
+
+    def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
+        return itertools.islice(spans, 1)
+
+
+class NeverEnds(ChangesSpans):
+    """The last span comes twice."""
+
+    def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
+        for span in spans:
+            yield span
+        yield span
+
+
+class KeepsRowGroups(ChangesSpans):
+    """No row group is let go of."""
+
+    def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
+        return (dataclasses.replace(span, release=()) for span in spans)
+
+
+class ReadsInFileOrder(ChangesSpans):
+    """Row groups are laid in the order of the file."""
+
+    def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
+        return (dataclasses.replace(span, read_orders=(None,) * len(span.fetch)) for span in spans)
+
+
+class CountsARowMore(ChangesSpans):
+    """States say that a row more was consumed."""
+
+    def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
+        return (dataclasses.replace(span, consumed=span.consumed + 1) for span in spans)
+
+
+class BeginsWithAnotherEpoch(ChangesSpans):
+    """Cursors say that the pass began with another epoch."""
+
+    def changed(self, spans: Iterator[Span]) -> Iterator[Span]:
+        return (dataclasses.replace(span, first_epoch=span.first_epoch + 1) for span in spans)
+
+
+class PromisesMoreOfAMixture(Mixture):
+    """Lengths promise a batch too many."""
+
+    def steps_per_epoch(self, batch_size: int) -> int:
+        return super().steps_per_epoch(batch_size) + 1
+
+
+class FedByOthers(Mixture):
+    """It says what feeds batches of another size."""
+
+    def feeds(self, batch_size: int) -> Feeds:
+        return super().feeds(batch_size + 1)
+
+
+class TakesMoreMemory(Mixture):
+    """It says that it needs a byte more than its plan."""
+
+    def at_hand_bytes(self, *args: Any, **kwargs: Any) -> int:
+        return super().at_hand_bytes(*args, **kwargs) + 1
+
+
+BREAKS_OF_ONE: list[tuple[type[Mixture], dict[str, Any], str]] = [
+    (SwapsTwoRows, {}, "of span 0 is"),
+    (RepeatsARow, {"stop": "cycle", "epochs": None}, "(?s)rows is .* of the mixture"),
+    (LeavesASpanOut, {}, "of span 1 is"),
+    (StopsBefore, {}, "the mixture has 1 spans, and the plan more"),
+    (NeverEnds, {}, "the plan has .* spans, and the mixture more"),
+    (KeepsRowGroups, {}, "release of span"),
+    (ReadsInFileOrder, {}, "read_orders of span 0"),
+    (CountsARowMore, {}, "consumed of span 0"),
+    (BeginsWithAnotherEpoch, {}, "cursors of span 0"),
+    (PromisesMoreOfAMixture, {}, "steps.* is .* of the mixture"),
+    (FedByOthers, {}, "(?s)is .* of the mixture, but .* of its plan"),
+    (TakesMoreMemory, {}, "at_hand_bytes is .* of the mixture"),
+]
+
+
+@pytest.mark.parametrize(("kind", "asked", "message"), BREAKS_OF_ONE, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_mixture_of_one_source_that_is_not_its_plan_is_found(
+    kind: type[Mixture], asked: dict[str, Any], message: str
+) -> None:
+    mixture_laws.check_one_source_is_its_plan(of_one(Mixture, **asked), 8, rows_per_span=16)
+    with pytest.raises(AssertionError, match=message):
+        mixture_laws.check_one_source_is_its_plan(of_one(kind, **asked), 8, rows_per_span=16)
+
+
+class ChangesRuns(EpochOrder):
+    """Looks up positions as it should, and finds a little other rows for runs of lanes."""
+
+    def changed(self, found: GroupedRows) -> GroupedRows:
+        """What is found in the place of some rows."""
+        raise NotImplementedError
+
+    def by_lane(self, positions: Any, *, read_lanes: range | None = None) -> GroupedRows:
+        found = super().by_lane(positions, read_lanes=read_lanes)
+        return self.changed(found) if isinstance(positions, LaneRuns) else found
+
+
+class FindsAnotherRow(ChangesRuns):
+    """The last row is the first one."""
+
+    def changed(self, found: GroupedRows) -> GroupedRows:
+        groups, rows = found.groups.copy(), found.rows.copy()
+        groups[-1], rows[-1] = groups[0], rows[0]
+        return GroupedRows(groups, rows, found.permutation)
+
+
+class FindsARowLess(ChangesRuns):
+    """The last row is not there."""
+
+    def changed(self, found: GroupedRows) -> GroupedRows:
+        return GroupedRows(found.groups[:-1], found.rows[:-1], None)
+
+
+class ForgetsBatches(ChangesRuns):
+    """The right rows come lane after lane, and not batch after batch."""
+
+    def changed(self, found: GroupedRows) -> GroupedRows:
+        return found.permuted(None)
+
+
+class CountsRunsFromElsewhere(ChangesRuns):
+    """The right rows, said to follow each other from a row further on in their read order."""
+
+    def changed(self, found: GroupedRows) -> GroupedRows:
+        assert found.runs is not None
+        return GroupedRows.of_runs(dataclasses.replace(found.runs, firsts=found.runs.firsts - 1), found.permutation)
+
+
+class TellsOfTooManyRowGroups(ChangesRuns):
+    """A run without rows, of a row group that has none."""
+
+    def changed(self, found: GroupedRows) -> GroupedRows:
+        runs = found.runs
+        assert runs is not None
+        arrays = (np.append(each, last) for each, last in ((runs.groups, 1), (runs.firsts, 0), (runs.counts, 0)))
+        groups, firsts, counts = (each.astype(one.dtype) for each, one in zip(arrays, _arrays_of(runs), strict=True))
+        return GroupedRows.of_runs(Runs(groups, firsts, counts, runs.rows), found.permutation)
+
+
+def _arrays_of(runs: Runs) -> tuple[Any, ...]:
+    return runs.groups, runs.firsts, runs.counts
+
+
+class CutsElsewhere(GroupedRows):
+    """Parts are cut a row too early, but for the last one."""
+
+    def cut(self, borders: Any) -> list[GroupedRows]:
+        return super().cut(np.array([0, *(borders[1:-1] - 1), borders[-1]]))
+
+
+class IsCutElsewhere(ChangesRuns):
+    """All rows are right, and their parts are not."""
+
+    def changed(self, found: GroupedRows) -> GroupedRows:
+        permutation = None if found.permutation is None else Permutation(found.permutation.targets)
+        return CutsElsewhere(found.groups, found.rows, permutation)
+
+
+BREAKS_OF_RUNS: list[tuple[type[ChangesRuns], str]] = [
+    (FindsAnotherRow, "row .* is another one than stands at its position"),
+    (FindsARowLess, "row 0 of .* is another one"),
+    (ForgetsBatches, "row .* is another one than stands at its position"),
+    (CountsRunsFromElsewhere, "runs do not follow their read order"),
+    (TellsOfTooManyRowGroups, "row groups are told of that no row is of"),
+    (IsCutElsewhere, "row .* is another one than stands at its position"),
+]
+
+
+@pytest.mark.parametrize(("kind", "message"), BREAKS_OF_RUNS, ids=lambda value: getattr(value, "__name__", ""))
+def test_runs_that_are_not_their_positions_are_found(kind: type[ChangesRuns], message: str) -> None:
+    rows = np.array([60, 0, 60, 60])  # so that each lane is a row group, and rows are known as runs
+    order = dataclasses.replace(ORDER, lanes=3, block_rows=10)
+    runs, _ = LaneRuns.between(np.array([0, 9, 18, 40]), lanes=3, own=range(3))
+    plan_laws.check_runs_are_their_positions(EpochOrder(rows, order, 0), runs, runs.positions())
+    with pytest.raises(AssertionError, match=message):
+        plan_laws.check_runs_are_their_positions(kind(rows, order, 0), runs, runs.positions())
 
 
 def test_lines_are_what_one_rank_is_given_row_by_row() -> None:

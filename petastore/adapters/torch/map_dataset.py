@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex
 
@@ -13,18 +14,28 @@ import torch.utils.data
 from petastore.adapters.torch.rows import DecodedRows
 from petastore.adapters.torch.tensors import refuse_dtypes
 from petastore.codecs.images.image_hint import ImageDecode
-from petastore.dataset import Dataset, open_dataset
+from petastore.dataset import Dataset
 from petastore.errors import RequestError
 from petastore.plan.request import Fields
 from petastore.plan.selection import Selection
-from petastore.readers.asked import Urls
+from petastore.readers.asked import (
+    CacheType,
+    DatasetAsk,
+    Filters,
+    Predicate,
+    RowGroupSelector,
+    RowsAsk,
+    SelectionCache,
+    Urls,
+)
 from petastore.readers.by_number.random_access import DEFAULT_CACHE_BYTES, RandomAccess
 from petastore.readers.loaded.recent_row_groups import CacheInfo
 from petastore.schema.unischema import Unischema
+from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 from petastore.transforming.transform import TransformSpec
-from petastore.work.workers import DEFAULT_MAX_CELL_BYTES
+from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
-__all__ = ["MapDataset", "opened_dataset"]
+__all__ = ["MapDataset", "opened_dataset", "selected_rows"]
 
 
 class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
@@ -53,12 +64,24 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         transform_spec: A function from a row, as a dict of NumPy values, to a row, or of what `TransformSpec.takes`
             says; it runs each time that a row is asked for.
         selection: Which rows, from `petastore.select_rows`; they are numbered among themselves.
+        filters: Which rows instead, as in `make_reader`; they are looked for here, once, and numbered among themselves.
+        predicate: As in `make_reader`.
+        rowgroup_selector: As in `make_reader`.
+        selection_cache: As in `make_reader`.
+        cache_type: As in `make_reader`: what is kept on the local disk beside `cache_bytes` in memory.
+        cache_location: As in `make_reader`.
+        cache_size_limit: As in `make_reader`.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
         filesystem: A pyarrow or fsspec filesystem to use instead.
+        storage_timeout: As in `make_reader`.
+        storage_hedging: As in `make_reader`.
 
     Raises:
         RequestError: Something that was asked for cannot be.
         DatasetNotFoundError: There is no dataset there.
+
+    Warns:
+        CacheBypassWarning: `cache_type="local-disk"` keeps nothing there.
 
     Example:
         >>> import petastore, tempfile
@@ -83,12 +106,38 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         decode: Mapping[str, ImageDecode] | None = None,
         transform_spec: TransformSpec | None = None,
         selection: Selection | None = None,
+        filters: Filters | None = None,
+        predicate: Predicate | None = None,
+        rowgroup_selector: RowGroupSelector | None = None,
+        selection_cache: SelectionCache = True,
+        cache_type: CacheType | None = "null",
+        cache_location: str | os.PathLike[str] | None = None,
+        cache_size_limit: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
+        storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
+        storage_hedging: bool = False,
     ) -> None:
+        rows = RowsAsk(filters, predicate, rowgroup_selector, selection_cache)
+        workers = Workers("thread", max_cell_bytes=max_cell_bytes)
+        opened = opened_dataset(
+            DatasetAsk(
+                dataset,
+                storage_options,
+                filesystem,
+                storage_timeout,
+                decode,
+                cache_type,
+                cache_location,
+                cache_size_limit,
+                storage_hedging,
+            )
+        )
+        fields = opened.fields_of(schema_fields)  # refused before a filter reads anything
+        selection = selected_rows(opened, rows, selection, workers=workers)
         self.rows = RandomAccess(
-            opened_dataset(dataset, storage_options, filesystem).with_decode(decode),
-            schema_fields,
+            opened,
+            fields,
             cache_bytes=cache_bytes,
             max_cell_bytes=max_cell_bytes,
             transform=transform_spec,
@@ -133,13 +182,38 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         return f"MapDataset({self.rows.dataset.url!r}, {len(self):,} rows, {len(self.schema)} columns)"
 
 
-def opened_dataset(dataset: Dataset | Urls, storage_options: Mapping[str, Any] | None, filesystem: Any) -> Dataset:
-    """The dataset, opened where a URL was given."""
-    if not isinstance(dataset, Dataset):
-        return open_dataset(dataset, storage_options=storage_options, filesystem=filesystem)
-    if storage_options is not None or filesystem is not None:
-        raise RequestError("storage_options and filesystem belong to open_dataset, which has opened this dataset")
-    return dataset
+def opened_dataset(ask: DatasetAsk) -> Dataset:
+    """The dataset, opened where a URL was given.
+
+    Raises:
+        RequestError: It was opened before, and something is asked that is asked of who opens it; or it cannot be so.
+        DatasetNotFoundError: There is none.
+    """
+    reached = (ask.storage_options, ask.filesystem, ask.storage_timeout, ask.storage_hedging)
+    if isinstance(ask.url, Dataset) and reached != (None, None, DEFAULT_STORAGE_TIMEOUT_S, False):
+        raise RequestError(
+            "storage_options and filesystem belong to open_dataset, as storage_timeout and storage_hedging do, and it "
+            "has opened this dataset; give them to petastore.open_dataset"
+        )
+    return ask.opened()
+
+
+def selected_rows(
+    dataset: Dataset, rows: RowsAsk, selection: Selection | None, *, workers: Workers
+) -> Selection | None:
+    """The rows that are wanted: those of a selection that was given, or those that are asked for; None is all.
+
+    Raises:
+        RequestError: Both were given; or what is asked for cannot be.
+    """
+    if rows.is_for_all:
+        return selection
+    if selection is not None:
+        raise RequestError(
+            "selection= says which rows are meant, and filters=, predicate= or rowgroup_selector= says it again; give "
+            "them to petastore.select_rows, which made the selection, or leave it out"
+        )
+    return rows.selected(dataset, workers=workers)
 
 
 def _whole_index(index: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.told_epochs import ToldEpochs
 from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.loader import epochs_of
-from petastore.adapters.torch.map_dataset import opened_dataset
+from petastore.adapters.torch.map_dataset import opened_dataset, selected_rows
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import DecodedRows
@@ -49,10 +50,20 @@ from petastore.plan.selection import Selection
 from petastore.plan.sharing.worker_state import dump_place, resume_place
 from petastore.plan.sharing.workers import WorkerPlan, with_lanes_for_workers
 from petastore.plan.state import dump_state
-from petastore.readers.asked import Urls
+from petastore.readers.asked import (
+    CacheType,
+    DatasetAsk,
+    Filters,
+    Predicate,
+    RowGroupSelector,
+    RowsAsk,
+    SelectionCache,
+    Urls,
+)
 from petastore.readers.by_number.reopen import reopened
 from petastore.readers.reader import Reader
 from petastore.selecting.retired import frames_inside_petastore
+from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 from petastore.transforming.transform import TransformSpec
 from petastore.work.thread import available_cpus
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
@@ -109,13 +120,25 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         ragged: As in `petastore.adapters.torch.DataLoader`; needs `batch_size` where it is not `"auto"`.
         nulls: As in `petastore.adapters.torch.DataLoader`; needs `batch_size` where it is not `"error"`.
         selection: Which rows, from `petastore.select_rows`.
+        filters: Which rows instead, as in `make_reader`; they are looked for here, once, and not in each worker.
+        predicate: As in `make_reader`.
+        rowgroup_selector: As in `make_reader`.
+        selection_cache: As in `make_reader`.
+        cache_type: As in `make_reader`; the workers of all ranks of a host share it.
+        cache_location: As in `make_reader`.
+        cache_size_limit: As in `make_reader`.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
         filesystem: A pyarrow or fsspec filesystem to use instead.
+        storage_timeout: As in `make_reader`.
+        storage_hedging: As in `make_reader`.
 
     Raises:
         RequestError: Something that was asked for cannot be; or single rows of several ranks cannot be shared equally.
         NoDataAvailableError: `tail="even"` with fewer rows than ranks.
         DatasetNotFoundError: There is no dataset there.
+
+    Warns:
+        CacheBypassWarning: `cache_type="local-disk"` keeps nothing there.
 
     Example:
         >>> import petastore, tempfile
@@ -151,10 +174,32 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         ragged: TorchForm | Mapping[str, TorchForm] = "auto",
         nulls: Nulls = "error",
         selection: Selection | None = None,
+        filters: Filters | None = None,
+        predicate: Predicate | None = None,
+        rowgroup_selector: RowGroupSelector | None = None,
+        selection_cache: SelectionCache = True,
+        cache_type: CacheType | None = "null",
+        cache_location: str | os.PathLike[str] | None = None,
+        cache_size_limit: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
+        storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
+        storage_hedging: bool = False,
     ) -> None:
-        self.dataset = opened_dataset(dataset, storage_options, filesystem).with_decode(decode)
+        rows = RowsAsk(filters, predicate, rowgroup_selector, selection_cache)
+        self.dataset = opened_dataset(
+            DatasetAsk(
+                dataset,
+                storage_options,
+                filesystem,
+                storage_timeout,
+                decode,
+                cache_type,
+                cache_location,
+                cache_size_limit,
+                storage_hedging,
+            )
+        )
         """The dataset that is read."""
         self.batch_size = None if batch_size is None else whole_number(batch_size, name="batch_size", least=1)
         self._size = self.batch_size or 1
@@ -164,7 +209,9 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._transform = transform_spec
         order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
         ask = PlanAsk(schema_fields, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail))
-        self.plan = self.dataset.planned(ask, selection)
+        plan = self.dataset.planned(ask, selection)  # refuses what cannot be, before a filter reads anything
+        found = selected_rows(self.dataset, rows, selection, workers=self._workers)
+        self.plan = plan if found is selection else self.dataset.planned(ask, found)
         """What this rank reads, before it falls to workers."""
         if self.batch_size is None:
             refuse_unequal_rows(self.plan)

@@ -68,8 +68,7 @@ def first_rows(dataset: Dataset, fields: Sequence[UnischemaField], count: int) -
 
 def _columns(dataset: Dataset, fields: Sequence[UnischemaField], group: int, rows: int) -> dict[str, Decoded]:
     """The first rows of a row group."""
-    inventory = dataset.inventory
-    file, ordinal = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
+    file, ordinal = dataset.inventory.place_of(group)
     cells = _cells(dataset, [field.name for field in fields], group, rows)
     try:
         return {
@@ -82,14 +81,12 @@ def _columns(dataset: Dataset, fields: Sequence[UnischemaField], group: int, row
 
 def _cells(dataset: Dataset, columns: Sequence[str], group: int, rows: int) -> dict[str, Any]:
     """Of each column the stored cells, as a `pyarrow.Array` of shape (rows,)."""
-    inventory = dataset.inventory
     of_groups = dataset.partition_values(columns)
     same = arrow_numbers(np.full(rows, group, np.int32))
     cells = {name: values.take(same) for name, values in of_groups.items()}
     stored = tuple(name for name in columns if name not in cells)
     if stored:
-        file, ordinal = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
-        (table,) = dataset.reading()(file, ordinal, [Part(stored, first=rows)])
+        (table,) = dataset.reading()(*dataset.inventory.place_of(group), [Part(stored, first=rows)])
         cells |= {name: table.column(name).combine_chunks() for name in stored}
     return cells
 

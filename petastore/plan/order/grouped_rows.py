@@ -115,9 +115,10 @@ class GroupedRows:
     """Some rows in an order in which those of a row group come together; a reader copies them run by run.
 
     Args:
-        groups: Row group of each row, shape (n,).
-        rows: Row inside its row group of each row, shape (n,).
+        groups: Row group of each row, shape (n,); None where `runs` say it.
+        rows: Row inside its row group of each row, shape (n,); None where `runs` say it.
         permutation: In which order they are asked for; None where that is this order.
+        runs: The same rows as a few runs, where the plan has them so.
 
     Example:
         >>> permutation = Permutation(np.array([2, 0, 1]))
@@ -129,39 +130,48 @@ class GroupedRows:
         [10, 11, 12]
     """
 
-    def __init__(self, groups: NDArray[np.int32], rows: NDArray[np.int64], permutation: Permutation | None) -> None:
+    def __init__(
+        self,
+        groups: NDArray[np.int32] | None,
+        rows: NDArray[np.int64] | None,
+        permutation: Permutation | None,
+        runs: Runs | None = None,
+    ) -> None:
         self.permutation = permutation
         """In which order they are asked for; None where that is this order."""
-        self.runs: Runs | None = None
+        self.runs = runs
         """The rows as a few runs, where the plan has them so."""
-        self.num_rows = len(rows)
-        """How many rows there are."""
-        self.__dict__.update(groups=groups, rows=rows)
+        self._groups, self._rows = groups, rows
 
     @classmethod
     def of_runs(cls, runs: Runs, permutation: Permutation | None) -> GroupedRows:
         """The rows of some runs; they are not written out, unless somebody asks for them."""
-        made = cls.__new__(cls)
-        made.__dict__.update(permutation=permutation, runs=runs, num_rows=runs.num_rows)
-        return made
+        return cls(None, None, permutation, runs)
 
     @once
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.rows) if self.runs is None else self.runs.num_rows
+
+    @property
     def groups(self) -> NDArray[np.int32]:
         """Row group of each row, shape (n,)."""
-        assert self.runs is not None  # noqa: S101 - or they were given
-        return np.repeat(self.runs.groups, self.runs.counts)
+        if self._groups is None:
+            assert self.runs is not None  # noqa: S101 - or they were given
+            self._groups = np.repeat(self.runs.groups, self.runs.counts)
+        return self._groups
 
-    @once
+    @property
     def rows(self) -> NDArray[np.int64]:
         """Row inside its row group of each row, shape (n,)."""
-        assert self.runs is not None  # noqa: S101 - or they were given
-        return self.runs.rows()
+        if self._rows is None:
+            assert self.runs is not None  # noqa: S101 - or they were given
+            self._rows = self.runs.rows()
+        return self._rows
 
     def permuted(self, permutation: Permutation | None) -> GroupedRows:
         """The same rows, asked for in another order."""
-        made = type(self).__new__(type(self))
-        made.__dict__.update(self.__dict__, permutation=permutation)
-        return made
+        return GroupedRows(self._groups, self._rows, permutation, self.runs)
 
     def without_runs(self) -> GroupedRows:
         """The same rows, for whoever must not rely on runs."""

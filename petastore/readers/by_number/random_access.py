@@ -196,11 +196,9 @@ class RandomAccess:
         except DecodeError as problem:
             if problem.row is None:
                 raise
-            group, inventory = int(groups[problem.row]), self.dataset.inventory
+            file, ordinal = self.dataset.inventory.place_of(int(groups[problem.row]))
             problem.row = int(rows[problem.row])
-            raise problem.at(
-                file=inventory.files[inventory.file[group]].path, row_group=int(inventory.ordinal[group])
-            ) from problem.__cause__
+            raise problem.at(file=file.path, row_group=ordinal) from problem.__cause__
 
     def _of_this_process(self) -> RecentRowGroups:
         if self._process != os.getpid():
@@ -209,13 +207,4 @@ class RandomAccess:
         return self._row_groups
 
     def _read(self, group: int) -> pa.Table:
-        inventory = self.dataset.inventory
-        return self.dataset.read(
-            ReadUnit(
-                group=group,
-                file=inventory.files[inventory.file[group]],
-                row_group=int(inventory.ordinal[group]),
-                rows=(0, int(inventory.rows[group])),
-                columns=tuple(self._view.fields),
-            )
-        )
+        return self.dataset.read(ReadUnit.whole(self.dataset.inventory, group, self._view.fields))

@@ -88,13 +88,11 @@ def _first_row(
 
 
 def _cells(dataset: Dataset, group: int, row: int, columns: list[str]) -> dict[str, Any]:
-    inventory = dataset.inventory
     of_groups = dataset.partition_values(columns)
     cells = {name: values.take(arrow_numbers(np.array([group]))) for name, values in of_groups.items()}
     stored = tuple(name for name in columns if name not in cells)
     if stored:
-        file, ordinal = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
-        (upto_row,) = dataset.reading()(file, ordinal, [Part(stored, first=row + 1)])
+        (upto_row,) = dataset.reading()(*dataset.inventory.place_of(group), [Part(stored, first=row + 1)])
         cells |= {name: upto_row.column(name).slice(row, 1).combine_chunks() for name in stored}
     return cells
 

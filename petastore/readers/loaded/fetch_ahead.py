@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
 from petastore.forks import Lock
-from petastore.inventory import DataFile
 from petastore.plan.batches.load_order import LoadOrder
 from petastore.storage.row_groups.fetched_ahead import place_of
 from petastore.storage.row_groups.open_files import OpenFiles
@@ -92,7 +91,7 @@ class FetchAhead:
         there = self._there.setdefault(group, _There(load))
         there.orders += 1
         if there.orders == 1:
-            self._dataset.fetch_ahead(*self._place_of(group), self._columns, self._files)
+            self._dataset.fetch_ahead(*self._dataset.inventory.place_of(group), self._columns, self._files)
 
     def leave(self, followed: _Followed) -> None:
         """Follows an order no longer."""
@@ -106,11 +105,7 @@ class FetchAhead:
             there.orders -= 1
             if not there.orders:
                 del self._there[group]
-                self._files.ahead.drop(place_of(self._dataset.location, *self._place_of(group)))
-
-    def _place_of(self, group: int) -> tuple[DataFile, int]:
-        inventory = self._dataset.inventory
-        return inventory.files[inventory.file[group]], int(inventory.ordinal[group])
+                self._files.ahead.drop(place_of(self._dataset.location, *self._dataset.inventory.place_of(group)))
 
 
 @dataclasses.dataclass(slots=True)

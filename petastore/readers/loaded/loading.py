@@ -202,7 +202,7 @@ class Loads:
         return loaded
 
     def _load(self, group: int, read_order: NDArray[np.int64] | None) -> Future[LoadedRowGroup]:
-        file, ordinal = self._place_of(group)
+        file, ordinal = self._inventory.place_of(group)
         source, rows = self._loading.source_of(group), int(self._inventory.rows[group])
         read: Read = functools.partial(self._reading[source], file, ordinal)
         if self._loading.extended is not None:
@@ -234,17 +234,12 @@ class Loads:
             return None
         (source,) = sources
         groups = [group for group, _ in asked]
-        places = [self._place_of(group) for group in groups]
+        places = [self._inventory.place_of(group) for group in groups]
         read = functools.partial(self._datasets[source].read_together, places, files=self._files)
         try:
             return self._loading.loaders[source].load_together(self._inventory.rows[groups].tolist(), read)
         except Exception:  # noqa: BLE001 - it is raised again by the one that it belongs to, if it stays
             return None
-
-    def _place_of(self, group: int) -> tuple[DataFile, int]:
-        """The file of a row group, and its ordinal there."""
-        inventory = self._inventory
-        return inventory.files[inventory.file[group]], int(inventory.ordinal[group])
 
     def close(self) -> None:
         """Closes files, as soon as nobody reads them, and takes back what caches were told."""

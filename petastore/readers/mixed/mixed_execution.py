@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,13 +10,11 @@ import numpy as np
 from petastore.decoding.decoded import Decoded
 from petastore.errors import RequestError
 from petastore.plan.mixture.mixture import Mixture
-from petastore.readers.assembly.assemble import Assembler, SpanTransform, of_spans
-from petastore.readers.execution.execution import Assembly, Execution
+from petastore.readers.assembly.assemble import SpanTransform, of_spans
+from petastore.readers.execution.building import Cells, Outcome, build_execution
+from petastore.readers.execution.execution import Execution
 from petastore.readers.execution.first_row import described
 from petastore.readers.execution.functions import Functions
-from petastore.readers.execution.row_execution import handing_out_rows, loader_for
-from petastore.readers.loaded.footprint import Footprint
-from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.loading import Loading
 from petastore.readers.loaded.memory import Memory
 from petastore.readers.mixed.mixed_datasets import MixedDatasets, agreed_schema
@@ -75,44 +74,22 @@ def execution_of_mixture(
             columns = columns | {source_column: mixed.column_of_sources(source_column)}
         schema, of_all = functions.transform(transform, view, mixed, memory.buffers)
         transformed = of_spans(of_all)
-    apart = {name for name, column in columns.items() if column.has_partition_values}
-    layout = Layout.of(view, rows=int(mixture.inventory.rows.max(initial=1)), apart=apart)
-    assembler = Assembler(
-        inventory=mixed.inventory,
-        view=view,
-        schema=schema,
-        columns=columns,
-        transform=transformed,
-        layout=layout,
-        buffers=memory.buffers,
-        max_cell_bytes=workers.max_cell_bytes,
-    )
-    of_datasets = zip(mixed.views, mixed.own_partition_values, strict=True)
-    return Execution(
-        source=mixed,
-        plan=mixture,
-        loading=Loading.of(
-            [loader_for(own, values, assembler, workers) for own, values in of_datasets],
-            memory,
+    return build_execution(
+        mixed,
+        mixture,
+        Cells(view, columns, list(zip(mixed.views, mixed.own_partition_values, strict=True))),
+        Outcome(schema, transformed, functions, transform),
+        memory,
+        loading=functools.partial(
+            Loading.of,
             first_groups=mixture.first_groups[:-1].tolist(),
             # Rows come from a file of each source at least, and from the next one.
             most_idle=4 * len(mixed.datasets),
             # Sources start over: which of their row groups are loaded again, and which are still at hand, is not told.
             ahead_bytes=0,
         ),
-        assembly=Assembly(
-            assembler=assembler,
-            view=view,
-            schema=schema,
-            layout=layout,
-            footprint=Footprint(view, mixed.schema, layout, mixture.inventory),
-            functions=functions,
-            gives_stacks=transformed is None,
-        ),
-        handing_out=handing_out_rows(schema, mixture, batched=batched),
         workers=workers,
         batched=batched,
-        transform=transform,
     )
 
 

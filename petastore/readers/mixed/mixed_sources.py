@@ -73,7 +73,10 @@ def _ask_of(given: SourceGiven, dataset: DatasetAsk, rows: RowsAsk) -> tuple[Dat
             given.get("filesystem", dataset.filesystem),
             given.get("storage_timeout", dataset.storage_timeout),
             given.get("decode", dataset.decode),
-            storage_hedging=given.get("storage_hedging", dataset.storage_hedging),
+            given.get("cache_type", dataset.cache_type),
+            given.get("cache_location", dataset.cache_location),
+            given.get("cache_size_limit", dataset.cache_size_limit),
+            given.get("storage_hedging", dataset.storage_hedging),
         ),
         RowsAsk(
             given.get("filters", rows.filters),

@@ -166,22 +166,19 @@ class _Timestamps:
         except DecodeError as problem:
             if problem.row is not None and rows is not None:
                 problem.row = int(rows[problem.row])
-            file = self._dataset.inventory.files[self._dataset.inventory.file[group]].path
-            raise problem.at(file=file, row_group=int(self._dataset.inventory.ordinal[group])) from problem.__cause__
+            file, ordinal = self._dataset.inventory.place_of(group)
+            raise problem.at(file=file.path, row_group=ordinal) from problem.__cause__
 
     def _cells(self, group: int) -> Any:
         inventory, name = self._dataset.inventory, self._field.name
         if name in self._of_partitions:
             return self._of_partitions[name].take(arrow_numbers(np.full(int(inventory.rows[group]), group)))
-        file, ordinal = inventory.files[inventory.file[group]], int(inventory.ordinal[group])
-        unit = ReadUnit(group, file, ordinal, (0, int(inventory.rows[group])), (name,))
-        return self._dataset.read(unit).column(name).combine_chunks()
+        return self._dataset.read(ReadUnit.whole(inventory, group, [name])).column(name).combine_chunks()
 
     def _place(self, group: int, rows: NDArray[np.int64] | None, place: int) -> str:
-        inventory = self._dataset.inventory
+        file, ordinal = self._dataset.inventory.place_of(group)
         row = place if rows is None else int(rows[place])
-        path = inventory.files[inventory.file[group]].path
-        return f"row {row:,} of row group {int(inventory.ordinal[group]):,} in {path}"
+        return f"row {row:,} of row group {ordinal:,} in {file.path}"
 
 
 def _missing(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Unpack, cast, get_args
 
 from petastore.dataset import Dataset, open_dataset
 from petastore.distributed.asked import asked_shard
@@ -37,8 +37,11 @@ if TYPE_CHECKING:
 __all__ = ["SparkDatasetConverter", "make_spark_converter"]
 
 _PARENT_KEYS = ("petastore.spark.caching.converter.parentCacheDirUrl", "petastorm.spark.converter.parentCacheDirUrl")
+Compression: TypeAlias = Literal["uncompressed", "snappy", "gzip", "deflate", "lz4", "zstd"]
+"""How Spark compresses what is stored; letters of any case are taken, too."""
+
 _COMPRESSIONS = {
-    **{name: name for name in ("uncompressed", "gzip", "lz4", "snappy", "zstd")},
+    **{name: name for name in get_args(Compression)},
     # Petastorm takes this name, which Spark's Parquet writer does not know; it is what gzip wraps.
     "deflate": "gzip",
 }
@@ -50,7 +53,7 @@ _PATIENCE_SECONDS = 30.0
 def make_spark_converter(
     df: DataFrame | str | os.PathLike[str],
     parquet_row_group_size_bytes: int = 32 * 1024 * 1024,
-    compression_codec: str | None = None,
+    compression_codec: Compression | None = None,
     dtype: FloatDtype | None = "float32",
     *,
     storage_options: Mapping[str, Any] | None = None,

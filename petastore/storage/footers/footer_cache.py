@@ -6,11 +6,12 @@ import collections
 import contextlib
 import functools
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from petastore.errors import DatasetChangedError, MetadataError
 from petastore.forks import made_anew_in_children
@@ -36,6 +37,7 @@ __all__ = ["FooterCache"]
 
 
 _Key = tuple[str, str, str, int, str]
+_Found = TypeVar("_Found")
 
 
 def _key(location: Location, file: DataFile) -> _Key:
@@ -258,6 +260,44 @@ class FooterCache:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def look_through(
+        self,
+        location: Location,
+        inventory: Inventory,
+        files: Sequence[int],
+        look: Callable[[Footer, NDArray[np.int32]], _Found],
+    ) -> Iterator[tuple[slice, _Found]]:
+        """What is found in the footers of some files, which up to 16 threads look at.
+
+        Args:
+            location: Where the dataset lies.
+            inventory: What exists.
+            files: Numbers of files.
+            look: Given a footer, and the numbers in its file of the row groups that are meant, shape (row groups,).
+
+        Yields:
+            Of each file: which row groups of the dataset it has, and what was found.
+
+        Raises:
+            DatasetChangedError: A file is not the one that the inventory describes.
+            MetadataError: A footer is damaged.
+            StorageError: A file cannot be read.
+        """
+        # files ascend
+        borders = np.searchsorted(inventory.file, np.add.outer(np.asarray(files, dtype=np.int64), [0, 1]))
+        own = [slice(*pair) for pair in borders.tolist()]
+
+        def of_file(place: int) -> _Found:
+            footer, ordinals = self.get(location, inventory.files[files[place]]), inventory.ordinal[own[place]]
+            if ordinals.max(initial=-1) >= len(footer.rows):
+                raise DatasetChangedError(
+                    f"{footer.file.path} has {len(footer.rows):,} row groups, fewer than the dataset's inventory says; "
+                    "open the dataset again"
+                )
+            return look(footer, ordinals)
+
+        yield from zip(own, at_once(of_file, range(len(files))), strict=True)
 
     def holding_against(self, inventory: Inventory) -> FooterCache:
         """This cache if its footers are held against an inventory, else an empty one whose footers will be."""

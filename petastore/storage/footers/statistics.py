@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.errors import DatasetChangedError
 from petastore.expressions.statistics import ColumnStatistics
 from petastore.inventory import Inventory
 from petastore.schema.field import UnischemaField
@@ -26,7 +25,6 @@ from petastore.storage.files.location import Location
 from petastore.storage.footers.column_chunks import ChunkStatistics, chunk_statistics
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer
-from petastore.storage.requests.at_once import at_once
 
 __all__ = ["footer_statistics", "read_statistics"]
 
@@ -61,32 +59,27 @@ def read_statistics(
         MetadataError: A footer is damaged.
         StorageError: A file cannot be read.
     """
-    files = np.unique(inventory.file[groups]).tolist()
 
-    def of_file(number: int) -> dict[str, ColumnStatistics]:
-        return footer_statistics(footers.get(location, inventory.files[number]), fields)
+    def of_file(footer: Footer, ordinals: NDArray[np.int32]) -> dict[str, dict[str, NDArray[Any]]]:
+        return {
+            name: {part.name: getattr(column, part.name)[ordinals] for part in dataclasses.fields(column)}
+            for name, column in footer_statistics(footer, fields).items()
+        }
 
-    found = dict(zip(files, at_once(of_file, files), strict=True))
-    return {field.name: _joined(inventory, field, found) for field in fields}
+    found = list(footers.look_through(location, inventory, np.unique(inventory.file[groups]).tolist(), of_file))
+    return {field.name: _joined(inventory, field, [(own, of[field.name]) for own, of in found]) for field in fields}
 
 
 def _joined(
-    inventory: Inventory, field: UnischemaField, found: Mapping[int, Mapping[str, ColumnStatistics]]
+    inventory: Inventory, field: UnischemaField, found: Sequence[tuple[slice, Mapping[str, NDArray[Any]]]]
 ) -> ColumnStatistics:
     known = ColumnStatistics.unknown(inventory.num_row_groups)
     dtype = _domain_dtype(field)
     arrays = {part.name: getattr(known, part.name).copy() for part in dataclasses.fields(known)}
     arrays["minimum"], arrays["maximum"] = (np.zeros(inventory.num_row_groups, dtype=dtype) for _ in range(2))
-    for number, of_file in found.items():
-        here = slice(*np.searchsorted(inventory.file, [number, number + 1]).tolist())  # files ascend
-        statistics = of_file[field.name]
-        if inventory.ordinal[here].max(initial=-1) >= len(statistics.nulls):
-            raise DatasetChangedError(
-                f"{inventory.files[number].path} has {len(statistics.nulls):,} row groups, fewer than the dataset's "
-                "inventory says; open the dataset again"
-            )
+    for own, of_file in found:
         for name, array in arrays.items():
-            array[here] = getattr(statistics, name)[inventory.ordinal[here]]
+            array[own] = of_file[name]
     return ColumnStatistics(**arrays)
 
 

@@ -45,7 +45,6 @@ _HARMLESS = {
 }  # fmt: skip
 _SHORTEST = 4
 _DEEPEST = 6
-_ENCODED = re.compile("%[0-9A-Fa-f]{2}")
 
 
 def shown_url(url: str) -> str:

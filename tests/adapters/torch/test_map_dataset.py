@@ -27,6 +27,7 @@ import petastore.adapters.torch
 from petastore.adapters.torch import MapDataset, decimal_friendly_collate
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import DecodeError, RequestError
+from petastore.predicates import in_lambda
 from tests.adapters.counted import counted
 
 # More workers than CPUs are slow and right all the same.
@@ -226,6 +227,22 @@ def test_a_selection_numbers_the_rows_that_it_keeps(url: str) -> None:
     selection = petastore.select_rows(dataset, filters=[("flag", "==", True)], selection_cache=False)
     rows = MapDataset(dataset, ["id"], selection=selection)
     assert ids(DataLoader(rows, batch_size=20)) == list(range(0, ROWS, 2))
+
+
+def test_rows_that_are_asked_for_are_numbered_among_themselves(url: str) -> None:
+    rows = MapDataset(
+        url,
+        ["id"],
+        filters=[("flag", "==", False)],
+        predicate=in_lambda(["age"], lambda age: age is not None),
+        selection_cache=False,
+    )
+    assert [int(one["id"]) for one in rows.__getitems__(range(len(rows)))] == [
+        i for i in range(ROWS) if i % 2 and i % 10 != 3
+    ]
+    with pytest.raises(RequestError, match="is or matches 'nothing'"):
+        MapDataset(url, iter(["nothing"]), filters=[("flag", "==", True)], selection_cache=False)
+    assert list(MapDataset(url, iter(["id"]), filters=[("id", "<", 3)], selection_cache=False).schema.fields) == ["id"]
 
 
 def test_requests_that_cannot_be_are_refused_at_the_call(url: str) -> None:

@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pyarrow.fs import LocalFileSystem
 from torch.utils.data import DataLoader
 
 import petastore
 import petastore.adapters.torch
-from petastore.adapters.torch import ReaderDataset, decimal_friendly_collate
+from petastore.adapters.torch import MapDataset, ReaderDataset, decimal_friendly_collate
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import DecodeError, NoDataAvailableError, RequestError
 from petastore.plan.request import TailWord
+from petastore.predicates import in_lambda
 from tests.adapters.counted import counted
 
 # More workers than CPUs are slow and right all the same.
@@ -155,6 +157,52 @@ def test_ranks_make_equally_many_batches_of_the_rows_that_the_tail_promises(
     else:
         assert set(seen) == set(range(ROWS))
         assert seen.total() == 2 * -(-ROWS // 48) * 48
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_two_ranks_share_the_rows_that_are_asked_for(url: str, tmp_path: Path, num_workers: int) -> None:
+    def is_even(number: Any) -> bool:
+        return bool(number % 2 == 0)
+
+    seen = []
+    for rank in range(2):
+        rows = ReaderDataset(
+            url, ["id"], batch_size=16, cur_shard=rank, shard_count=2, seed=1,
+            filters=petastore.col("id") < 200, predicate=in_lambda(["id"], is_even), selection_cache=tmp_path,
+        )  # fmt: skip
+        assert rows.plan.rows_per_epoch(1) == 50
+        seen += ids(DataLoader(rows, batch_size=None, num_workers=num_workers))
+    assert sorted(seen) == list(range(0, 200, 2))
+    assert list(tmp_path.rglob("*")), "nothing was remembered"
+
+
+def test_what_is_asked_of_rows_twice_is_refused_and_before_a_filter_reads(url: str, tmp_path: Path) -> None:
+    selection = petastore.select_rows(petastore.open_dataset(url), filters=[("id", "<", 9)], selection_cache=False)
+    for kind in (ReaderDataset, MapDataset):
+        with pytest.raises(RequestError, match="selection= says which rows are meant, and filters=, predicate="):
+            kind(url, selection=selection, filters=[("id", "<", 5)])
+        dataset = counted(petastore.open_dataset(url), tmp_path / kind.__name__)
+        with pytest.raises(RequestError, match="is or matches 'nothing'"):
+            kind(dataset, ["nothing"], filters=[("id", "<", 5)], selection_cache=False)
+        assert dataset.reads().total() == 0
+
+
+def _opened_by(rows: ReaderDataset | MapDataset) -> petastore.Dataset:
+    return rows.dataset if isinstance(rows, ReaderDataset) else rows.rows.dataset
+
+
+def test_what_only_opening_can_do_is_refused_of_an_open_dataset(url: str) -> None:
+    dataset = petastore.open_dataset(url)
+    asked: list[dict[str, Any]] = [
+        {"storage_options": {}}, {"filesystem": LocalFileSystem()}, {"storage_timeout": 3}, {"storage_hedging": True},
+    ]  # fmt: skip
+    for one in asked:
+        for kind in (ReaderDataset, MapDataset):
+            with pytest.raises(RequestError, match="belong to open_dataset, as storage_timeout and storage_hedging do"):
+                kind(dataset, **one)
+    for kind in (ReaderDataset, MapDataset):
+        assert _opened_by(kind(url, storage_timeout=None)).location.timeout_s is None
+        assert _opened_by(kind(url, storage_timeout=7, storage_hedging=True)).location.timeout_s == 7
 
 
 def test_single_rows_of_ranks_are_shared_equally_or_refused(url: str) -> None:

@@ -23,7 +23,7 @@ from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.state import dump_state, resume
 from petastore.testing import mixture_laws as laws
-from petastore.testing.plan_laws import check_row_groups_at_hand
+from petastore.testing.plan_laws import check_going_on_after_every_batch, check_row_groups_at_hand
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mixtures.json"
 ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=20)
@@ -77,7 +77,7 @@ def test_global_batches_do_not_depend_on_the_number_of_ranks(mixture: Mixture, g
 def test_going_on_after_any_step_gives_what_would_have_followed(mixture: Mixture, ranks: int, batch_size: int) -> None:
     if mixture.batching == "per_source" and min(mixture.rows_per_source) < ranks:
         return
-    laws.check_going_on_after_any_step(mixture, ranks, batch_size)
+    check_going_on_after_every_batch(mixture, ranks, batch_size)
 
 
 @few

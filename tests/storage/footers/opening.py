@@ -10,7 +10,7 @@ import dataclasses
 import json
 import sys
 
-from petastore.dataset import open_dataset_to_keep
+from petastore.readers.asked import DatasetAsk
 
 
 def main(url: str, options: str, folder: str) -> None:
@@ -20,7 +20,8 @@ def main(url: str, options: str, folder: str) -> None:
 
     print(f"ready with {s3fs.__name__} and {obstore.__name__}", flush=True)
     sys.stdin.read()
-    dataset = open_dataset_to_keep(url, folder, limit=1 << 26, storage_options=given)
+    ask = DatasetAsk(url, given, cache_type="local-disk", cache_location=folder, cache_size_limit=1 << 26)
+    dataset = ask.opened()
     cache = dataset.kept.footers
     assert cache is not None
     print(json.dumps({"rows": dataset.inventory.rows.tolist(), **dataclasses.asdict(cache.metrics)}))

@@ -1,0 +1,25 @@
+"""Columns with the missing values set apart, and masks of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from petastore.decoding.decoded import Decoded, masked_rows
+
+
+def test_a_mask_that_hides_nothing_is_none_and_another_one_stays() -> None:
+    values = np.arange(3)
+    idle = Decoded(values, np.zeros(3, dtype=np.bool_)).without_idle_mask()
+    assert idle.missing is None
+    assert idle.values is values
+    for column in (Decoded(values, None), Decoded(values, np.array([False, True, False]))):
+        assert column.without_idle_mask() is column
+
+
+def test_a_row_of_which_a_part_is_masked_is_masked() -> None:
+    column = np.ma.MaskedArray(np.zeros((3, 2, 2)), mask=False)
+    column[1, 0, 1] = np.ma.masked
+    assert masked_rows(column).tolist() == [False, True, False]
+    assert masked_rows(np.ma.MaskedArray(np.zeros(2))).tolist() == [False, False]
+    assert masked_rows(np.zeros((2, 3))).tolist() == [False, False]
+    assert masked_rows(np.array(["a", None], dtype=object)).tolist() == [False, False]  # None is no mask

@@ -1,0 +1,169 @@
+"""States that an older petastore wrote go on with just the batches that followed there.
+
+`golden/states.json` was written by commit a7806d7, over the files of `golden/numbers`: what was asked, the state after
+some batches, and the ids of all batches that came after it. It is never written again: users resume trainings of older
+releases.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.utils.data
+
+import petastore
+from petastore.adapters.torch import BlockSampler, MapDataset, ReaderDataset
+
+GOLDEN = Path(__file__).parent / "golden"
+CASES = json.loads((GOLDEN / "states.json").read_text(encoding="utf-8"))
+WORKERS = 2
+
+Followed = tuple[list[Any], list[list[int]]]
+"""States after some batches, one for each worker, and the ids of the batches after them."""
+
+# More workers than CPUs are slow and right all the same.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+
+def follow(case: dict[str, Any], states: list[Any] | None) -> Followed:
+    """What a case is about: a training from its beginning, or from states on, to its end.
+
+    Args:
+        case: An entry of the golden file.
+        states: Of the training that goes on; None begins one.
+
+    Returns:
+        The states after `case["after"]` batches where one begins, and the ids of all batches that come then.
+    """
+    asked = dict(case["asked"]) if states is None else {**case["asked"], **case["then"]}
+    batch_size = case["batch_size" if states is None else "then_batch_size"]
+    return KINDS[case["make"]](case, asked, batch_size, states)
+
+
+def _of_reader(case: dict[str, Any], asked: dict[str, Any], batch_size: int, states: list[Any] | None) -> Followed:
+    with _reader(case["make"], asked) as reader:
+        if states is not None:
+            reader.load_state_dict(states[0])
+        batches = reader.batches(batch_size)
+        taken: list[Any] = []
+        if states is None:
+            for _ in itertools.islice(batches, case["after"]):
+                pass
+            taken.append(json.loads(json.dumps(reader.state_dict())))
+        return taken, [_ids_of(batch) for batch in itertools.islice(batches, case["most"])]
+
+
+def _reader(make: str, asked: dict[str, Any]) -> petastore.Reader:
+    asked.setdefault("selection_cache", False)
+    if "filters" in asked:
+        asked["filters"] = [tuple(one) for one in asked["filters"]]
+    if make == "mixed":
+        sources = [f"{GOLDEN}/numbers/{name}.parquet" for name in asked.pop("sources")]
+        return petastore.make_mixed_reader(sources, **asked)
+    if "window" in asked:
+        fields = {offset: ["id", "time"] for offset in range(asked.pop("window"))}
+        asked["schema_fields"] = petastore.NGram(fields, delta_threshold=1, timestamp_field="time")
+    made = petastore.make_batch_reader if make == "batch_reader" else petastore.make_reader
+    return made(f"{GOLDEN}/numbers", **asked)
+
+
+def _ids_of(batch: Any) -> list[int]:
+    """Ids of a batch's rows, or of the first rows of its windows; those that are repeats are below 0."""
+    ids = [int(number) for number in batch["id"].reshape(len(batch["id"]), -1)[:, 0]]
+    if "valid" not in batch:
+        return ids
+    return [number if is_valid else -1 - number for number, is_valid in zip(ids, batch["valid"].tolist(), strict=True)]
+
+
+def _rows(asked: dict[str, Any], batch_size: int) -> ReaderDataset:
+    return ReaderDataset(f"{GOLDEN}/numbers", batch_size=batch_size, **asked)
+
+
+def _of_workers(case: dict[str, Any], asked: dict[str, Any], batch_size: int, states: list[Any] | None) -> Followed:
+    """Worker processes of torch's own loader, each of which says where it stands after each batch."""
+    told: list[list[tuple[Any, list[int]]]] = [[] for _ in range(WORKERS)]
+    telling = _Telling(_rows(asked, batch_size), states)
+    for said in torch.utils.data.DataLoader(
+        telling, batch_size=None, num_workers=WORKERS, multiprocessing_context="fork"
+    ):
+        worker, state, ids = json.loads(said)
+        told[worker].append((state, ids))
+    after = case["after"] if states is None else 0
+    taken = [of_worker[after - 1][0] for of_worker in told] if states is None else []
+    return taken, [[*map(int, ids)] for of_worker in told for _, ids in of_worker[after:]]
+
+
+class _Telling(torch.utils.data.IterableDataset[str]):
+    """Batches of a `ReaderDataset` with the worker that made them and its state after them, as JSON."""
+
+    def __init__(self, rows: ReaderDataset, states: list[Any] | None) -> None:
+        self.rows, self.states = rows, states
+
+    def __iter__(self) -> Iterator[str]:
+        info = torch.utils.data.get_worker_info()
+        assert info is not None
+        if self.states is not None:
+            self.rows.load_state_dict(self.states[info.id])
+        for batch in self.rows:
+            yield json.dumps([info.id, self.rows.state_dict(), batch["id"].tolist()])
+
+
+def _alone(case: dict[str, Any], asked: dict[str, Any], batch_size: int, states: list[Any] | None) -> Followed:
+    """The dataset of torch's own loader without workers; a state may be one that it has for all workers together."""
+    rows = _rows(asked, batch_size)
+    if states is not None:
+        rows.load_state_dict(states[0])
+        return [], [batch["id"].tolist() for batch in rows]
+    batches = iter(rows)
+    for _ in itertools.islice(batches, case["after"]):
+        pass
+    state = rows.state_after(case["after"], WORKERS) if case["make"] == "torch_after" else rows.state_dict()
+    return [json.loads(json.dumps(state))], [] if case["make"] == "torch_after" else [
+        batch["id"].tolist() for batch in batches
+    ]
+
+
+def _sampled(case: dict[str, Any], asked: dict[str, Any], batch_size: int, states: list[Any] | None) -> Followed:
+    sampler = BlockSampler(MapDataset(f"{GOLDEN}/numbers"), batch_size=batch_size, **asked)
+    if states is not None:
+        sampler.load_state_dict(states[0])
+        return [], [list(map(int, numbers)) for numbers in sampler]
+    numbers = iter(sampler)
+    for _ in itertools.islice(numbers, case["after"]):
+        pass
+    state = json.loads(json.dumps(sampler.state_dict()))
+    return [state], [list(map(int, batch)) for batch in numbers]
+
+
+KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any], int, list[Any] | None], Followed]] = {
+    "reader": _of_reader,
+    "batch_reader": _of_reader,
+    "mixed": _of_reader,
+    "torch": _of_workers,
+    "torch_alone": _alone,
+    "torch_after": _alone,
+    "sampler": _sampled,
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_a_state_of_before_goes_on_as_it_did_then(case: dict[str, Any]) -> None:
+    assert case["states"], "nobody wrote a state"
+    assert sum(map(len, case["batches"])) >= 20
+    assert follow(case, case["states"])[1] == case["batches"]
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "seed" in case["asked"]], ids=lambda case: str(case["name"])
+)
+def test_the_same_state_is_written_today(case: dict[str, Any]) -> None:
+    """But for `dealt_to`, which was added: to how many ranks row groups are dealt."""
+    today = follow(case, None)[0]
+    for state in today:
+        state.get("order", {}).pop("dealt_to", None)
+    assert today == case["states"]
