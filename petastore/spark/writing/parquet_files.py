@@ -110,7 +110,7 @@ class ParquetFiles:
         with source:
             with asking(location, "read", name):
                 file = pq.ParquetFile(source)
-            self._check_columns(location, name, file.schema_arrow.names)
+            self._check_columns(location, file.schema_arrow.names)
             yield location, file
 
     @staticmethod
@@ -119,12 +119,12 @@ class ParquetFiles:
             raise RequestError(f"{location.url} is no file any more; what is written has to stay until it is")
         return location.paths[0]
 
-    def _check_columns(self, location: Location, name: str, columns: Sequence[str]) -> None:
+    def _check_columns(self, location: Location, columns: Sequence[str]) -> None:
         missing = [field.name for field in self.schema if field.name not in columns and not field.nullable]
         unknown = [column for column in columns if column not in self.schema]
         if missing or unknown:
             raise RequestError(
-                f"{location.url}: {name} has the columns {', '.join(map(repr, columns))}; of schema "
+                f"{location.url} has the columns {', '.join(map(repr, columns))}; of schema "
                 f"{self.schema.name!r} it lacks {missing}, and the schema does not know {unknown}. Write a DataFrame "
                 "that selects exactly the fields of the schema"
             )

@@ -31,16 +31,16 @@ Encode: TypeAlias = Callable[[Any], Iterator[pa.RecordBatch]]
 _WRITTEN = "number int, names array<string>"
 
 
-def parts_of_rdd(rdd: RDD[Any], job: WriteJob, first: int) -> list[Part]:
+def parts_of_rdd(rows: RDD[Any], job: WriteJob, first: int) -> list[Part]:
     """Writes an RDD of dicts, in one job of Spark's.
 
     Args:
-        rdd: Rows, as `petastore.writers.encode.encode_chunks` takes them.
+        rows: As `petastore.writers.encode.encode_chunks` takes them.
         job: What they are written for.
         first: Number of the first partition's part.
     """
     task = _Task(job, functools.partial(encode_chunks, schema=job.schema), first)
-    return _in_order(rdd.mapPartitionsWithIndex(task.on_rows).collect())
+    return _in_order(rows.mapPartitionsWithIndex(task.on_rows).collect())
 
 
 def parts_of_columns(df: DataFrame, job: WriteJob, first: int) -> list[Part]:
