@@ -38,7 +38,7 @@ from petastore.writers.row_group_index import build_rowgroup_index, checked_inde
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DatasetWriter", "materialize_dataset"]
+__all__ = ["materialize_dataset"]
 
 
 def materialize_dataset(
