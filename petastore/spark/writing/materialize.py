@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from petastore.errors import DatasetExistsError, RequestError
 from petastore.indexers import RowGroupIndexerBase
 from petastore.schema import Unischema
-from petastore.spark.settings import TIMESTAMP_TYPE, parquet_settings
+from petastore.spark.settings import TIMESTAMP_TYPE, batch_settings, parquet_settings
 from petastore.spark.turns import settings_held
 from petastore.spark.urls import spark_url
 from petastore.spark.workers_python import warn_of_another_python
@@ -127,7 +127,7 @@ def materialize_dataset(
     commit = BlockCommit(location, schema, by, rows_per_row_group)
     during = [progress_told(spark, progress)]
     if session_settings:
-        held = {**settings, TIMESTAMP_TYPE: "TIMESTAMP_MICROS"}
+        held = {**settings, **batch_settings(spark.conf.getAll), TIMESTAMP_TYPE: "TIMESTAMP_MICROS"}
         during.append(settings_held(spark, held, reason=writer.url))
     index = functools.partial(
         build_rowgroup_index, dataset_url, indexers=indexers, storage_options=storage_options, filesystem=opened

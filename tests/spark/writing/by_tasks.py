@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import petastore
 from petastore import Unischema, UnischemaField
@@ -41,6 +42,11 @@ def poses(start: int) -> Iterator[dict[str, Any]]:
     """Ten rows of an item, which take long enough for progress to be seen: nothing else is told while a stage runs."""
     time.sleep(1)
     yield from map(pose, range(start, start + 10))
+
+
+def sizes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.record_batch({"bytes": [batch.nbytes]})
 
 
 def same(one: Any, other: Any) -> bool:
@@ -181,6 +187,22 @@ class Steps:
             "of Spark": [path.name for path in (self.folder / "cells").glob("*.snappy.parquet")] != [],
         }
 
+    def batches(self) -> dict[str, Any]:
+        """Bytes that Spark hands to Python at a time, of rows of 8 KiB."""
+        key = "spark.sql.execution.arrow.maxBytesPerBatch"
+        large = self.spark.range(0, 2000, 1, 1).selectExpr("cast(repeat('0', 8192) as binary) as cell")
+        facts: dict[str, Any] = {}
+        with self.block("batches") as writer:
+            facts["inside"] = max(row.bytes for row in large.mapInArrow(sizes, "bytes long").collect())
+            writer.write_rows(pose, [1])
+        facts["restored"] = key not in self.spark.conf.getAll
+        self.spark.conf.set(key, "1000000")
+        with self.block("batches") as writer:
+            facts["of one's own"] = max(row.bytes for row in large.mapInArrow(sizes, "bytes long").collect())
+            writer.write_rows(pose, [2], mode="append")
+        self.spark.conf.unset(key)
+        return facts
+
     def refused(self) -> dict[str, str]:
         cells = encode_dataframe(self.raw, POSES)
         either = Unischema("t", [*POSES, UnischemaField("blob", "uint8", (None,), NdarrayCodec())])
@@ -278,7 +300,7 @@ if __name__ == "__main__":
     else:
         session = session_of("connect-without-java" if kind == "connect" else kind)
         own = Classic(session, folder) if kind == "classic" else Steps(session, folder)
-        steps = [own.everything, own.told_and_indexed, own.modes, own.raised, own.kinds, own.refused]
+        steps = [own.everything, own.told_and_indexed, own.modes, own.raised, own.kinds, own.batches, own.refused]
         steps += [own.rdd] if isinstance(own, Classic) else []
     facts = {step.__name__: step() for step in steps}
     session.stop()

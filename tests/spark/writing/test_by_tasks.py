@@ -70,6 +70,13 @@ def test_cells_and_raw_columns_are_told_apart_by_their_types(facts: Any) -> None
     assert facts["kinds"] == {"cells": True, "raw": True, "of Spark": True}
 
 
+def test_spark_hands_over_some_megabytes_at_a_time_unless_told_otherwise(facts: Any) -> None:
+    found = facts["batches"]
+    assert 3 * 2**20 < found["inside"] < 5 * 2**20
+    assert 500_000 < found["of one's own"] < 1_200_000
+    assert found["restored"]
+
+
 @pytest.mark.parametrize(
     ("case", "part"),
     [
