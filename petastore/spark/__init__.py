@@ -12,9 +12,11 @@ from petastore.spark.session import connect_session, local_session
 from petastore.spark.source import register_data_source, write_options
 from petastore.spark.training import LocalRows, run_on_dataframe
 from petastore.spark.writing.copy import copy_dataset
+from petastore.spark.writing.dataset_writer import DatasetWriter
 from petastore.spark.writing.materialize import materialize_dataset
 
 __all__ = [
+    "DatasetWriter",
     "LocalRows",
     "SparkDatasetConverter",
     "connect_session",

@@ -1,6 +1,6 @@
-"""What only a classic Spark process can do: start a Spark Connect server inside itself, and see its tasks.
+"""What only a classic Spark process can do: start a Spark Connect server inside itself, see its tasks, and make RDDs.
 
-The one file of this package that touches a `SparkContext`; everything else runs on classic and Connect sessions alike.
+The one file of this package that touches a `SparkContext`: what else is for classic sessions alone goes through it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from petastore.errors import RequestError
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import SparkSession
 
-__all__ = ["ActiveStages", "start_connect_server"]
+__all__ = ["ActiveStages", "rdd_of_numbers", "start_connect_server"]
 
 
 def start_connect_server(settings: Mapping[str, str]) -> str:
@@ -48,6 +49,17 @@ def start_connect_server(settings: Mapping[str, str]) -> str:
         )
     SparkSession(context)
     return str(port)
+
+
+def rdd_of_numbers(spark: SparkSession, numbers: int, partitions: int) -> RDD[int]:
+    """The numbers from 0 on, as an RDD.
+
+    Args:
+        spark: A classic session.
+        numbers: How many.
+        partitions: How many ranges they are dealt out in.
+    """
+    return spark.sparkContext.parallelize(range(numbers), partitions)
 
 
 class ActiveStages:

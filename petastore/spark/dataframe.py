@@ -48,8 +48,9 @@ def encode_dataframe(df: DataFrame, schema: Unischema) -> DataFrame:
     * a tensor as nested arrays, as one flat array in C order, or as bytes: its elements in C order, little-endian. Of a
       flat or binary tensor at most one dimension may be free.
 
-    Spark hands over `spark.sql.execution.arrow.maxRecordsPerBatch` rows at a time, 10,000 unless it is set. Set it
-    lower where rows are large: 10,000 pictures of 1 MB are 10 GB in one worker.
+    What Spark hands over at a time is bounded by `spark.sql.execution.arrow.maxRecordsPerBatch`, 10,000 rows unless it
+    is set, and `maxBytesPerBatch`. A block of `materialize_dataset` sets the latter to 4 MiB; elsewhere set it yourself
+    where rows are large.
 
     Args:
         df: Has a column for each field, in any order; one that is nullable may be left out. No further columns.

@@ -13,6 +13,7 @@ from petastore.dataset import open_dataset
 from petastore.errors import RequestError
 from petastore.predicates.column import each_value
 from petastore.schema import Unischema, UnischemaField
+from petastore.spark.classic import rdd_of_numbers
 from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
 
 if TYPE_CHECKING:
@@ -58,8 +59,7 @@ def dataset_as_rdd(
         )
     dataset = open_dataset(dataset_url, storage_options=storage_options, filesystem=filesystem)
     groups = DecodedRowGroups(dataset, schema_fields)
-    numbers = spark_session.sparkContext.parallelize(range(len(groups)), _partitions(groups))
-    return numbers.flatMap(_Rows(groups))
+    return rdd_of_numbers(spark_session, len(groups), _partitions(groups)).flatMap(_Rows(groups))
 
 
 def dataset_as_dataframe(

@@ -1,4 +1,4 @@
-"""Which settings make Spark's Parquet writer cut row groups as asked. Pure.
+"""Which settings make Spark's Parquet writer cut row groups as asked, and hand Python few rows at a time. Pure.
 
 Measured on pyspark 4.3 (`docs/explanation/spark.md`): `parquet.block.row.count.limit` ends a row group at exactly that
 many rows unless `parquet.block.size` ends it before. The size is looked at after `parquet.page.size.row.check.min` rows
@@ -8,14 +8,19 @@ Petastorm sets, changes nothing any more.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from petastore.schema import Unischema
 from petastore.writers.layout import Layout
 
-__all__ = ["TIMESTAMP_TYPE", "parquet_settings"]
+__all__ = ["TIMESTAMP_TYPE", "batch_settings", "parquet_settings"]
 
 TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 """The one setting that Spark takes from the session only, never from the options of a write."""
 
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+# Measured with cells of 8 KiB: against Spark's 10,000 rows, a tenth less processor time and a third less memory.
+_BYTES_OF_A_BATCH = str(4 * 1024 * 1024)
 _NO_LIMIT = str(2**31 - 1)
 _MIB = 1024 * 1024
 # Parquet's own default, and what is assumed where rows differ in size.
@@ -23,6 +28,23 @@ _USUAL_BLOCK = 128 * _MIB
 _BLOCK_OF_UNKNOWN_ROWS = 256 * _MIB
 # A cell may be longer than its value: the header of an array, the frame of a picture that does not compress.
 _OVERHEAD_OF_A_CELL = 1024
+
+
+def batch_settings(explicit: Mapping[str, str]) -> dict[str, str]:
+    """The setting that makes Spark hand Python some megabytes at a time; the same for all schemas.
+
+    Args:
+        explicit: The session's configuration as it was set; a bound that somebody chose stays.
+
+    Example:
+        >>> batch_settings({})
+        {'spark.sql.execution.arrow.maxBytesPerBatch': '4194304'}
+        >>> batch_settings({"spark.sql.execution.arrow.maxBytesPerBatch": "1000000"})
+        {}
+    """
+    # A block that another thread holds has set our own: whoever asks for the same shares the session with it.
+    is_ours = explicit.get(_BATCH_BYTES, _BYTES_OF_A_BATCH) == _BYTES_OF_A_BATCH
+    return {_BATCH_BYTES: _BYTES_OF_A_BATCH} if is_ours else {}
 
 
 def parquet_settings(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +18,20 @@ SMALL = Unischema("ids", [UnischemaField("id", "int64")])
 LARGE = Unischema("frames", [UnischemaField("frame", "uint8", (1024, 1024), NdarrayCodec())])
 UNKNOWN = Unischema("texts", [UnischemaField("text", str)])
 MIB = 1024 * 1024
+CLASSIC_ONLY = frozenset({"_jvm", "_jsc", "_jdf", "_jsparkSession", "sparkContext", "SparkContext", "rdd"})
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    """What code reads by name: variables, attributes, and what is imported from a module."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.ImportFrom):
+            found.update(name.name for name in node.names)
+    return found
 
 
 @pytest.mark.parametrize(("schema", "mib"), [(SMALL, 128), (LARGE, 2002), (UNKNOWN, 256)])
@@ -45,12 +59,18 @@ def test_rows_and_bytes_together_are_refused() -> None:
 
 def test_only_one_file_touches_what_spark_connect_does_not_have(repository: Path) -> None:
     package = repository / "petastore" / "spark"
-    classic_only = re.compile(
-        r"\b(_jvm|_jsc|_jdf|_jsparkSession|sparkContext|SparkContext)\b|(?<!petastore\.spark)\.rdd\b"
-    )
-    code = {file.name: re.sub(r'""".*?"""|#.*', "", file.read_text(), flags=re.DOTALL) for file in package.glob("*.py")}
-    assert len(code) > 5
-    assert [name for name, text in sorted(code.items()) if classic_only.search(text)] == ["classic.py"]
+    code = {str(file.relative_to(package)): ast.parse(file.read_text()) for file in package.rglob("*.py")}
+    assert {"classic.py", "rdd.py", "writing/materialize.py"} < code.keys()
+    assert sorted(name for name, tree in code.items() if CLASSIC_ONLY & names_in(tree)) == ["classic.py"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["spark.sparkContext", "from pyspark import SparkContext as C", "df.rdd", "spark._jvm.x", "pyspark.SparkContext()"],
+)
+def test_what_spark_connect_does_not_have_is_found_wherever_it_stands(line: str) -> None:
+    assert CLASSIC_ONLY & names_in(ast.parse(f"# a comment before it\ndef run():\n    {line}  # and behind it"))
+    assert not CLASSIC_ONLY & names_in(ast.parse(f'"""{line}"""  # {line}\nimport petastore.spark.rdd'))
 
 
 def test_importing_the_package_loads_no_pyspark() -> None:

@@ -22,7 +22,7 @@ from petastore.schema import Unischema
 from petastore.spark.dataframe import check_columns, inferred_schema
 from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
 from petastore.spark.source.options import ReadAsk, WriteAsk
-from petastore.spark.source.write_job import Part, WriteJob
+from petastore.spark.writing.write_job import Part, WriteJob
 
 __all__ = ["PetastoreSource"]
 

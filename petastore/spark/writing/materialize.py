@@ -3,7 +3,7 @@
 ```text
 at the call      sizes, schema and URL are checked; no Spark work yet
 entering         the session gets the Parquet writer's settings (petastore.spark.turns)
-the block        the user writes with Spark, once or often
+the block        the user writes with Spark, once or often; or through the writer, whose tasks write files themselves
 leaving          the session gets its settings back; the footers are read, checked against the schema, and committed
 leaving by raise the session gets its settings back; nothing is committed, and readers see the dataset as it was
 ```
@@ -21,23 +21,24 @@ from typing import TYPE_CHECKING, Any
 
 from petastore.errors import DatasetExistsError, RequestError
 from petastore.indexers import RowGroupIndexerBase
-from petastore.inventory import Inventory
 from petastore.schema import Unischema
-from petastore.spark.settings import TIMESTAMP_TYPE, parquet_settings
+from petastore.spark.settings import TIMESTAMP_TYPE, batch_settings, parquet_settings
 from petastore.spark.turns import settings_held
 from petastore.spark.urls import spark_url
 from petastore.spark.workers_python import warn_of_another_python
 from petastore.spark.writing.additions import BlockCommit
+from petastore.spark.writing.block_job import BlockJob
+from petastore.spark.writing.dataset_writer import DatasetWriter
 from petastore.spark.writing.progress import Progress, progress_told
 from petastore.spark.writing.writable import check_writable
 from petastore.storage.files.location import open_location
-from petastore.storage.requests.shown import shown_url
+from petastore.writers.layout import Layout
 from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-__all__ = ["DatasetWriter", "materialize_dataset"]
+__all__ = ["materialize_dataset"]
 
 
 def materialize_dataset(
@@ -57,9 +58,10 @@ def materialize_dataset(
 ) -> AbstractContextManager[DatasetWriter]:
     """A block in which Spark writes a dataset; when it ends well, the files are checked and committed.
 
-    Works on classic and Connect sessions, with the same code. Inside the block write as always,
-    `df.write.parquet(dataset_url)`, with any mode and `partitionBy`; or through the writer that the block yields,
-    `writer.write(df)`. The footers are read by this process, so it must reach the storage.
+    Works on classic and Connect sessions, with the same code. The writer that the block yields is the fast way:
+    `writer.write(df)` of raw columns, `writer.write_rows` of dicts that are made in Spark's workers, and
+    `writer.write_files` of plain Parquet. Or write stored cells as always, `df.write.parquet(dataset_url)`, with any
+    mode and `partitionBy`. The footers are read by this process, so it must reach the storage.
 
     What Spark appends joins the dataset. Files that were there already and that the manifest does not list (left by a
     block that raised) stay out of it, with a warning.
@@ -67,9 +69,10 @@ def materialize_dataset(
     Args:
         spark: The session that writes.
         dataset_url: The dataset's directory, as Spark and fsspec know it, or a local path.
-        schema: What the rows are. The DataFrame holds stored cells: `encode_dataframe`, `rows_to_dataframe` and
-            `dict_to_spark_row` make them.
-        row_group_size_mb: MiB of a row group, about, as it lies in the file: compressed.
+        schema: What the rows are. A DataFrame that Spark itself writes holds stored cells: `encode_dataframe`,
+            `rows_to_dataframe` and `dict_to_spark_row` make them.
+        row_group_size_mb: MiB of a row group, about: as it lies in the file, compressed, where Spark itself writes; as
+            in `write_dataset` where the writer's tasks do, which take 32 where no size is given.
         use_summary_metadata: Means nothing any more; True says so in a warning.
         filesystem_factory: A function that returns the filesystem; `filesystem=` takes it directly.
         rows_per_row_group: Rows of each row group, exactly; only the last of a file has fewer. Memory must hold them:
@@ -89,7 +92,7 @@ def materialize_dataset(
 
     Raises:
         RequestError: At the call: sizes that cannot be, a URL that no one understands, or indexers of fields that there
-            are not.
+            are not. At the end: Spark itself and the writer's tasks both wrote.
         SchemaError: At the call: Spark cannot write such a schema. At the end: a file does not keep it.
         DatasetExistsError: At the call: the URL is a file.
         DatasetNotFoundError: At the end: nothing was written there.
@@ -116,55 +119,44 @@ def materialize_dataset(
         raise DatasetExistsError(f"{location.url} is a file; a dataset is a directory, so choose another URL")
     indexers = checked_indexers(indexers, schema, location.url)
     warn_of_another_python(spark)
-    writer = DatasetWriter(spark_url(os.fspath(dataset_url), location), settings)
-    commit = BlockCommit(location, schema, f"Spark {spark.version} via materialize_dataset", rows_per_row_group)
+    by = f"Spark {spark.version} via materialize_dataset"
+    url = spark_url(os.fspath(dataset_url), location)
+    layout = Layout.of(rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=None)
+    job = BlockJob(url, schema, layout, "snappy", by, storage_options, opened)
+    writer = DatasetWriter(spark, url, settings, job)
+    commit = BlockCommit(location, schema, by, rows_per_row_group)
     during = [progress_told(spark, progress)]
     if session_settings:
-        held = {**settings, TIMESTAMP_TYPE: "TIMESTAMP_MICROS"}
+        held = {**settings, **batch_settings(spark.conf.getAll), TIMESTAMP_TYPE: "TIMESTAMP_MICROS"}
         during.append(settings_held(spark, held, reason=writer.url))
     index = functools.partial(
         build_rowgroup_index, dataset_url, indexers=indexers, storage_options=storage_options, filesystem=opened
     )
-    return _block(writer, commit, during, index if indexers else None)
-
-
-class DatasetWriter:
-    """Writes DataFrames of stored cells with the settings of its block. Made by `materialize_dataset`."""
-
-    def __init__(self, url: str, settings: Mapping[str, str]) -> None:
-        self.url = url
-        """The URL for Spark; a local path has become a `file` URL."""
-        self.settings = dict(settings)
-        """The Parquet writer's settings, key to value."""
-        self.inventory: Inventory | None = None
-        """What was committed; None until the block has ended well."""
-
-    def write(self, df: DataFrame, mode: str = "error", *, partition_by: Sequence[str] = ()) -> None:
-        """Write a DataFrame to the dataset, with the settings given as options of this write alone.
-
-        Args:
-            df: Stored cells, as `encode_dataframe` makes them.
-            mode: Spark's: `"error"`, `"append"` or `"overwrite"`.
-            partition_by: Columns that become hive directories.
-        """
-        df.write.options(**self.settings).mode(mode).partitionBy(*partition_by).parquet(self.url)
-
-    def __repr__(self) -> str:
-        return f"DatasetWriter({shown_url(self.url)!r}, {self.settings!r})"
+    return _block(writer, job, commit, during, index if indexers else None)
 
 
 @contextlib.contextmanager
 def _block(
     writer: DatasetWriter,
+    job: BlockJob,
     commit: BlockCommit,
     during: Sequence[AbstractContextManager[None]],
     afterwards: Callable[[], None] | None,
 ) -> Iterator[DatasetWriter]:
     commit.begin()
-    with contextlib.ExitStack() as stack:
-        for context in during:
-            stack.enter_context(context)
-        yield writer
-    writer.inventory = commit.finish()
+    try:
+        with contextlib.ExitStack() as stack:
+            for context in during:
+                stack.enter_context(context)
+            yield writer
+        if job.has_written:
+            commit.refuse_files()
+            writer.inventory = job.commit()
+    except BaseException:
+        job.abort()
+        raise
+    if not job.has_written:
+        job.abort()
+        writer.inventory = commit.finish()
     if afterwards is not None:
         afterwards()

@@ -73,6 +73,8 @@ def test_rows_are_shuffled_once_by_the_writer_and_no_file_is_tiny(facts: Any) ->
     prepared = facts["prepared"]
     assert prepared["moved"] > ROWS / 5  # a uniform permutation moves a row by a third of all, on average
     assert prepared["repeatable"]
+    assert prepared["of the values alone"]
+    assert prepared["with maps"] == [ROWS, ROWS]
     assert prepared["seeds differ"]
     assert len(prepared["four"][0]) == 4
     assert prepared["four"][1] < ROWS / 10

@@ -128,8 +128,8 @@ class Steps:
     def prepared(self) -> dict[str, Any]:
         """The order of rows in files, and how many files there are."""
 
-        def stored(name: str, **how: Any) -> Any:
-            frame = prepare_dataframe(self.spark.range(0, ROWS, 1, 64), **how)
+        def stored(name: str, frame: Any = None, **how: Any) -> Any:
+            frame = prepare_dataframe(self.spark.range(0, ROWS, 1, 64) if frame is None else frame, **how)
             frame.write.format("petastore").mode("append").save(str(self.folder / name))
             inventory = petastore.open_dataset(self.folder / name).inventory
             with petastore.make_reader(self.folder / name, shuffle_row_groups=False) as reader:
@@ -139,12 +139,18 @@ class Steps:
 
         mixed, four = stored("mixed", shuffle=7, files=4)
         again, _ = stored("again", shuffle=7, files=4)
+        # As after a lost executor, rows come in another order, from other partitions.
+        dealt, _ = stored("dealt", self.spark.range(0, ROWS, 1, 64).repartition(5).orderBy("id"), shuffle=7, files=4)
         other, _ = stored("other", shuffle=8, files=4)
+        maps = self.spark.range(0, ROWS, 1, 8).selectExpr("map(id, id) as m")
+        odd = self.spark.range(0, ROWS, 1, 8).selectExpr("id as `a.b`", "array(named_struct('x', map(id, id))) as m")
         _, few = stored("few")
         _, mixed_few = stored("mixed-few", shuffle=7)
         return {
             "moved": float(np.abs(np.array(mixed) - np.arange(ROWS)).mean()),
             "repeatable": mixed == again,
+            "of the values alone": mixed == dealt,
+            "with maps": [prepare_dataframe(frame, shuffle=7, files=4).count() for frame in (maps, odd)],
             "seeds differ": mixed != other,
             "four": [four, max(four) - min(four)],
             "few": len(few),

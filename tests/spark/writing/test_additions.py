@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import petastore
-from petastore.errors import DatasetNotFoundError, SchemaError
+from petastore.errors import DatasetNotFoundError, RequestError, SchemaError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
@@ -91,3 +91,15 @@ def test_row_groups_that_ended_early_are_told_of_once_and_only_those_of_the_bloc
     with pytest.warns(UserWarning, match=r"row group 0 of b.parquet has 2 rows, but rows_per_row_group=3 was") as told:
         block(tmp_path, "b.parquet", rows_per_row_group=3)
     assert len(told) == 1
+
+
+def test_a_block_that_is_committed_otherwise_may_have_added_nothing(tmp_path: Path) -> None:
+    block(tmp_path, "a.parquet")
+    put(tmp_path / "left.parquet")
+    commit = BlockCommit(open_location(str(tmp_path)), SCHEMA, "a test", None)
+    commit.begin()
+    petastore.write_dataset(tmp_path, SCHEMA, [{"id": 1}], mode="append")  # another writer's, who committed
+    commit.refuse_files()
+    put(tmp_path / "b.parquet")
+    with pytest.raises(RequestError, match=r"Spark wrote 1 files beside them \(b.parquet, …\)"):
+        commit.refuse_files()

@@ -13,9 +13,10 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
-from petastore.errors import DatasetChangedError, DatasetNotFoundError, EncodeError, SchemaError
-from petastore.spark.source.write_job import WriteJob, WriteMode
+from petastore.errors import DatasetChangedError, DatasetExistsError, DatasetNotFoundError, EncodeError, SchemaError
+from petastore.spark.writing.write_job import WriteJob
 from petastore.writers.layout import Layout
+from petastore.writers.target import Mode
 
 SCHEMA = Unischema(
     "frames", [UnischemaField("id", "int64"), UnischemaField("pose", "float32", (2, 2), NdarrayCodec(), nullable=True)]
@@ -23,7 +24,7 @@ SCHEMA = Unischema(
 LAYOUT = Layout.of(rows_per_row_group=4, row_group_size_mb=None, rows_per_file=None)
 
 
-def job_at(url: str, mode: WriteMode = "append", schema: Unischema = SCHEMA) -> WriteJob:
+def job_at(url: str, mode: Mode = "append", schema: Unischema = SCHEMA) -> WriteJob:
     return WriteJob.begin(url, schema, LAYOUT, compression="snappy", mode=mode, writer="a test")
 
 
@@ -157,6 +158,25 @@ def test_an_overwrite_of_nothing_is_refused_where_another_writer_was_first(url: 
     other.commit([other.part(0, batches_of(3))])
     with pytest.raises(DatasetChangedError):
         job.commit([part])
+
+
+def test_a_write_to_where_nothing_is_may_find_no_other(url: str) -> None:
+    job = job_at(url, "error")
+    part = job.part(0, batches_of(7))
+    other = job_at(url)
+    other.commit([other.part(0, batches_of(3))])
+    with pytest.raises(DatasetExistsError, match="another writer committed"):
+        job.commit([part])
+    job.abort()
+    with pytest.raises(DatasetExistsError, match="is not empty"):
+        job_at(url, "error")
+    assert ids_at(url) == [3]
+
+
+def test_a_write_to_where_nothing_is_commits(url: str) -> None:
+    job = job_at(url, "error")
+    job.commit([job.part(1, batches_of(2)), job.part(0, batches_of(1))])
+    assert ids_at(url) == [1, 2]
 
 
 @pytest.mark.parametrize("parts", [0, 2])

@@ -2,7 +2,7 @@
 
 ```text
 begin    in the driver: the schema is settled, and what stands there is noted
-part     in a task: files of a token of their own, complete but left out by every reader
+part     in a task: files of a token of their own, complete but left out by every reader; `part_of_cells` as well
 commit   in the driver: the files of the parts that count become the dataset; all others of the job are deleted
 abort    in the driver: all files of the job are deleted, unless they are the dataset already
 ```
@@ -17,29 +17,26 @@ import dataclasses
 import functools
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
 import pyarrow as pa
 
-from petastore.errors import DatasetNotFoundError
+from petastore.errors import DatasetExistsError, DatasetNotFoundError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.spark.columns import encode_batches
 from petastore.storage.files.listing import files_below
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.whole_files import delete_quietly
-from petastore.storage.footers.footers import read_footers
-from petastore.storage.metadata.manifest import manifest_token
+from petastore.storage.footers.footers import Footer, read_footers
+from petastore.storage.metadata.manifest import Manifest, manifest_token
 from petastore.writers.commit import publish
 from petastore.writers.files import DataFiles, lists_write, show_files
 from petastore.writers.layout import Layout, row_groups
 from petastore.writers.parquet import Compression, writer_options
-from petastore.writers.target import Target
+from petastore.writers.target import Mode, Target
 
-__all__ = ["Part", "WriteJob", "WriteMode"]
-
-WriteMode: TypeAlias = Literal["append", "overwrite"]
-"""What becomes of a dataset that is there already."""
+__all__ = ["Part", "WriteJob"]
 
 _DIGITS = 16
 """Hexadecimal digits of a job; as many more tell the attempts of its tasks from each other."""
@@ -62,7 +59,8 @@ class WriteJob:
     """What the rows are."""
     layout: Layout
     compression: str
-    mode: WriteMode
+    mode: Mode
+    """What becomes of a dataset that is there already, as in `write_dataset`."""
     writer: str
     """Who writes, for people."""
     first_number: int
@@ -70,6 +68,8 @@ class WriteJob:
     since: str
     """What told the version of the manifest that stood there; "" for none."""
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+    filesystem: Any = dataclasses.field(default=None, repr=False)
+    """A filesystem to use instead of the URL's; it goes to tasks too."""
     job: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex[:_DIGITS])
     """What the names of all its files have, and those of no other write."""
 
@@ -81,21 +81,24 @@ class WriteJob:
         layout: Layout,
         *,
         compression: str,
-        mode: WriteMode,
+        mode: Mode,
         writer: str,
         storage_options: Mapping[str, Any] | None = None,
+        filesystem: Any = None,
     ) -> WriteJob:
         """A write that begins now; nothing is written yet.
 
         Raises:
-            DatasetExistsError: The URL is a file.
+            DatasetExistsError: The URL is a file; or something is there, and the mode is `"error"`.
             SchemaError: The dataset to append to has another schema, or a field cannot be stored.
             StorageError: The storage refused.
         """
-        location = open_location(url, storage_options=storage_options)
+        location = open_location(url, storage_options=storage_options, filesystem=filesystem)
         target = Target(location, schema, mode, writer=writer)
         token = manifest_token(location) or ""
-        job = cls(url, schema, layout, compression, mode, writer, target.first_number, token, storage_options)
+        job = cls(
+            url, schema, layout, compression, mode, writer, target.first_number, token, storage_options, filesystem
+        )
         job._options()
         return job
 
@@ -110,9 +113,21 @@ class WriteJob:
             EncodeError: A value does not fit; field and row of the part are named. The files are deleted.
             StorageError: The storage refused.
         """
+        return self.part_of_cells(number, encode_batches(batches, self.schema))
+
+    def part_of_cells(self, number: int, cells: Iterable[pa.RecordBatch]) -> Part:
+        """Writes the rows of a task to files that readers leave out.
+
+        Args:
+            number: Which of the tasks this is.
+            cells: Stored cells, of `petastore.schema.arrow.storage_schema(schema)`; what they raise is raised.
+
+        Raises:
+            StorageError: The storage refused. The files are deleted.
+        """
         files = self._files(self._open(), self.first_number + number)
         try:
-            for group in row_groups(encode_batches(batches, self.schema), self.layout):
+            for group in row_groups(cells, self.layout):
                 files.write(group)
             return Part(tuple(files.complete(at_least_one=False)))
         except BaseException:
@@ -123,21 +138,32 @@ class WriteJob:
         """Makes the files of these parts the dataset, or a part of it; deletes what else the job has written.
 
         Raises:
+            DatasetExistsError: Another writer committed meanwhile, and nothing had to be there.
             DatasetChangedError: Another writer committed while the dataset was being overwritten.
             SchemaError: The dataset to append to has another schema meanwhile.
             StorageError: The storage refused.
         """
         location = self._open()
-        target = Target(location, self.schema, self.mode, writer=self.writer, since=self.since)
+        # "error" was looked at when the job began; by now its own files lie there.
+        mode = "append" if self.mode == "error" else self.mode
+        target = Target(location, self.schema, mode, writer=self.writer, since=self.since)
         names = [name for part in parts for name in part.names]
         if not names and target.needs_a_file:
             names = self._files(location, self.first_number).complete(at_least_one=True)
         show_files(location, names)
         footers = read_footers(location, names) if names else []
-        inventory = publish(location, self.schema, functools.partial(target.next_manifest, footers))
+        inventory = publish(location, self.schema, functools.partial(self._next_manifest, location, target, footers))
         self._clear(location, set(names))
         target.delete_replaced(inventory)
         return inventory
+
+    def _next_manifest(self, location: Location, target: Target, footers: list[Footer]) -> Manifest:
+        if self.mode == "error" and (manifest_token(location) or "") != self.since:
+            raise DatasetExistsError(
+                f"{location.url}: another writer committed a dataset there while this one was being written; its rows "
+                "are kept and these are not. Write again"
+            )
+        return target.next_manifest(footers)
 
     def abort(self) -> None:
         """Deletes what the job has written, unless it is the dataset: then the commit did succeed."""
@@ -147,7 +173,7 @@ class WriteJob:
             self._clear(location, ())
 
     def _open(self) -> Location:
-        return open_location(self.url, storage_options=self.storage_options)
+        return open_location(self.url, storage_options=self.storage_options, filesystem=self.filesystem)
 
     def _options(self) -> Any:
         return writer_options(self.schema, cast("Compression", self.compression))

@@ -1,0 +1,79 @@
+"""Writes of one block are one job: they add up, and are committed or gone together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import petastore
+from petastore import Unischema, UnischemaField
+from petastore.errors import RequestError
+from petastore.spark.writing.block_job import BlockJob
+from petastore.spark.writing.write_job import Part, WriteJob
+from petastore.writers.encode import encode_chunks
+from petastore.writers.layout import Layout
+
+SCHEMA = Unischema("ids", [UnischemaField("id", "int64")])
+
+
+def block_at(folder: Path) -> BlockJob:
+    layout = Layout.of(rows_per_row_group=2, row_group_size_mb=None, rows_per_file=None)
+    return BlockJob(str(folder), SCHEMA, layout, "snappy", "a test")
+
+
+def parts(*tasks: Iterable[int]) -> Any:
+    """What Spark would let its tasks write."""
+
+    def parts_of(job: WriteJob, first: int) -> list[Part]:
+        rows = [[{"id": number} for number in task] for task in tasks]
+        return [job.part_of_cells(first + n, encode_chunks(one, SCHEMA)) for n, one in enumerate(rows)]
+
+    return parts_of
+
+
+def ids_at(folder: Path) -> list[int]:
+    with petastore.make_reader(str(folder), shuffle_row_groups=False) as reader:
+        return [int(row.id) for row in reader]
+
+
+def test_writes_add_up_in_their_order(tmp_path: Path) -> None:
+    block = block_at(tmp_path)
+    block.write("error", parts([1, 2, 3], [4], []))
+    block.write("error", parts([5], [6, 7]))
+    assert block.commit().rows.tolist() == [2, 1, 1, 1, 2]
+    assert ids_at(tmp_path) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_another_mode_and_one_that_nobody_knows_are_refused(tmp_path: Path) -> None:
+    block = block_at(tmp_path)
+    block.write("append", parts([1]))
+    with pytest.raises(RequestError, match="began with mode='append', and mode='overwrite'"):
+        block.write("overwrite", parts([2]))
+    with pytest.raises(RequestError, match="mode='ignore' is not known"):
+        block.write("ignore", parts([2]))  # type: ignore[arg-type]
+
+
+def test_a_write_that_fails_is_no_reason_to_commit(tmp_path: Path) -> None:
+    def fails(job: WriteJob, first: int) -> list[Part]:
+        parts([7])(job, first)
+        raise OSError("Spark is gone")
+
+    block = block_at(tmp_path)
+    with pytest.raises(OSError, match="Spark is gone"):
+        block.write("overwrite", fails)
+    assert not block.has_written
+    block.write("overwrite", parts([8]))
+    assert block.has_written
+    block.commit()
+    assert ids_at(tmp_path) == [8]
+
+
+def test_a_block_that_is_given_up_leaves_no_file(tmp_path: Path) -> None:
+    block = block_at(tmp_path / "frames")
+    block.abort()
+    block.write("error", parts([1], [2]))
+    block.abort()
+    assert [path for path in (tmp_path / "frames").rglob("*") if path.is_file()] == []
