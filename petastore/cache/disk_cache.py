@@ -264,6 +264,28 @@ class DiskCache:
             for entry in entries:
                 entry.close()
 
+    def there(self, keys: Sequence[str | Key]) -> list[memoryview | None]:
+        """Entries as they lie there now, or None: nothing is fetched, waited for, or noted, also where one is damaged.
+
+        For whoever fetches one entry and may find its bytes in another.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
+            ...     with cache.entry("whole", lambda: b"bytes") as view:
+            ...         pass
+            ...     [None if view is None else bytes(view) for view in cache.there(["whole", "part"])]
+            [b'bytes', None]
+        """
+        found: list[memoryview | None] = []
+        for digest in map(digest_of, keys):
+            entry = None
+            with contextlib.suppress(DamagedEntryError, OSError):
+                path = self._disk.folder.entry(digest.hex())
+                entry = map_entry(path, digest, self._disk.most, mapped=len(keys) <= _MOST_OPEN)
+            found.append(None if entry is None else entry.view)
+        return found
+
     def _several(
         self,
         keys: Sequence[str | Key],

@@ -17,7 +17,7 @@ from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetch import MOST_UNDER_WAY
 from petastore.storage.ranges.line import Line
 from petastore.storage.requests.at_once import at_once
-from petastore.storage.row_groups.decoded_columns import decoded_columns
+from petastore.storage.row_groups.decoded_columns import kept_chunks
 
 __all__ = ["fetches_of"]
 
@@ -75,15 +75,13 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
 
 
 def _of_row_group(footer: Footer, ordinal: int, columns: list[str], line: Line) -> tuple[int, int, int, int]:
-    leaves = dict.fromkeys(leaf for name in columns for leaf in footer.leaves[name])
-    of_leaf = chunk_ranges(footer.metadata, ordinal, leaves, footer.file)
+    columns_of = {leaf: name for name in columns for leaf in footer.leaves[name]}
+    of_leaf = chunk_ranges(footer.metadata, ordinal, columns_of, footer.file)
     chunks: list[ByteRange] = sorted(set(of_leaf.values()))
     requests = divided(coalesced(chunks, line), line, MOST_UNDER_WAY)
-    decoded = decoded_columns(footer, ordinal)
-    known = {footer.leaves[name][0]: decoded[name] for name in columns if name in decoded}
-    lengths = {one: one.length for one in chunks} | {of_leaf[leaf]: size for leaf, size in known.items()}
-    on_disk = sum(map(size_on_disk, lengths.values()))
-    return len(requests), sum(one.length for one in requests), len(chunks), on_disk
+    kept = kept_chunks(footer, ordinal, columns_of, of_leaf)
+    on_disk = sum(size_on_disk(one.size or 0) for one in kept)
+    return len(requests), sum(one.length for one in requests), len(kept), on_disk
 
 
 def _table(rows: list[tuple[int, ...]], columns: int) -> NDArray[np.int64]:

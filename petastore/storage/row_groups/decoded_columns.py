@@ -1,25 +1,39 @@
 """Columns that a cache keeps decoded: numbers and times, whose cells have one width each.
 
 To decode them again takes longer than to look at an entry of the cache, and it has to be done in every epoch. An entry
-is Arrow's memory: the values, one after the other, and behind them, where one is missing, a bit for each that is there.
+is Arrow's memory of some of them (`petastore.storage.ranges.kept_chunks`): to open a file for each column took as long
+as all the bytes.
 Everything else is kept as it is stored: text and bytes are hardly faster decoded, and pictures would take ten times the
 room. `docs/explanation/local-cache.md` has the figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import collections
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from petastore.errors import DecodeError
 from petastore.storage.footers.footers import Footer
+from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.column_chunks import chunk_ranges
+from petastore.storage.ranges.kept_chunks import KeptChunks
 
-__all__ = ["array_of", "decoded_columns", "entry_of"]
+__all__ = ["decoded_columns", "kept_chunks"]
 
 _MOST_TIMES = 2
 """So many times the bytes that are stored may decoded ones take, of all such columns of a row group together."""
+
+_MOST_NEIGHBOURS = 8
+"""Columns of one entry. With twice as many an epoch takes hardly less, and who asks for all but one column has more
+entries."""
+
+_MOST_BYTES = 4 * 1024 * 1024
+"""Of an entry of several columns: where one has more, it hardly matters how many files there are."""
 
 
 def decoded_columns(footer: Footer, ordinal: int) -> Mapping[str, int]:
@@ -67,34 +81,66 @@ def _has_one_width(kind: Any) -> bool:
     )
 
 
-def entry_of(column: pa.ChunkedArray, kind: Any) -> pa.Buffer:
-    """What a cache keeps of a column that was decoded; a view of its values, where it can be."""
-    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if array.offset and array.null_count:
-        array = pa.concat_arrays([array, array.slice(0, 0)])
-    bits, values = array.buffers()
-    width = kind.bit_width // 8
-    values = values.slice(array.offset * width, len(array) * width)
-    if not array.null_count:
-        return values
-    return pa.py_buffer(b"".join((values, bits.slice(0, -(-len(array) // 8)))))
+def kept_chunks(
+    footer: Footer, ordinal: int, columns: Mapping[int, str], ranges: Mapping[int, ByteRange]
+) -> list[KeptChunks]:
+    """What a cache keeps of some column chunks, each once, in their order.
 
+    Neighbours that are kept decoded and have one type are one entry, if all of them are asked for: which ones are
+    neighbours, the footer says alone. So a chunk is in two entries at most, by itself and with its neighbours, whatever
+    columns are asked for.
 
-def array_of(entry: pa.Buffer, kind: Any, rows: int, *, column: str, footer: Footer, ordinal: int) -> pa.Array:
-    """The column again: a view of an entry.
-
-    Raises:
-        DecodeError: It has another size.
+    Args:
+        footer: Of the file.
+        ordinal: The row group's number in it, from 0.
+        columns: Of leaf columns: the top-level column that each is of.
+        ranges: Of the same that are asked for: where the chunks lie; empty ones are left out.
     """
-    length = rows * kind.bit_width // 8
-    if entry.size == length:
-        return pa.Array.from_buffers(kind, rows, [None, entry], null_count=0)
-    if entry.size == length + -(-rows // 8):
-        return pa.Array.from_buffers(kind, rows, [entry.slice(length), entry.slice(0, length)])
-    raise DecodeError(
-        f"the cache on the local disk has {entry.size:,} bytes of a column of {rows:,} values of {kind}; remove it by "
-        "`petastore cache clear`",
-        file=footer.file.path,
-        row_group=ordinal,
-        column=column,
-    )
+    rows, times = footer.metadata.row_group(ordinal).num_rows, collections.Counter(ranges.values())
+    sizes, found = decoded_columns(footer, ordinal), dict[str, KeptChunks]()
+    for leaf, place in ranges.items():
+        name = columns[leaf]
+        # Where a writer made one chunk of two that are alike, it is kept as it is stored.
+        if name in sizes and times[place] == 1:
+            kind = footer.arrow_schema.field(name).type
+            found[name] = KeptChunks((place,), (name,), kind, rows, sizes[name])
+    for neighbours in _neighbours(footer, ordinal, sizes):
+        asked = [found[name] for name in neighbours if name in found]
+        if len(asked) == len(neighbours):
+            together = _together(asked)
+            found |= dict.fromkeys(neighbours, together)
+        elif asked:
+            within = _within(footer, ordinal, neighbours, asked[0])
+            found |= {one.columns[0]: dataclasses.replace(one, within=within) for one in asked}
+    stored = {place: KeptChunks((place,), (columns[leaf],), size=place.length) for leaf, place in ranges.items()}
+    return list(dict.fromkeys(found.get(one.columns[0], one) for one in stored.values()))
+
+
+def _neighbours(footer: Footer, ordinal: int, sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+    """Columns that are kept decoded, of one type, in the order of the file: as many as are one entry, at least two."""
+    rows, of_kind = footer.metadata.row_group(ordinal).num_rows, collections.defaultdict[Any, list[str]](list)
+    for name in sizes:
+        of_kind[footer.arrow_schema.field(name).type].append(name)
+    for kind, names in of_kind.items():
+        at_once = min(_MOST_BYTES // max(rows * kind.bit_width // 8, 1), _MOST_NEIGHBOURS)
+        if at_once > 1:
+            runs = (tuple(names[first : first + at_once]) for first in range(0, len(names), at_once))
+            yield from (run for run in runs if len(run) > 1)
+
+
+def _together(chunks: Sequence[KeptChunks]) -> KeptChunks:
+    """Chunks of one type as one entry."""
+    kind, rows = chunks[0].kind, chunks[0].rows
+    values = rows * kind.bit_width // 8
+    bits = -(-rows // 8) if any(one.size != values for one in chunks) else 0
+    ranges, columns = tuple(one.ranges[0] for one in chunks), tuple(one.columns[0] for one in chunks)
+    return KeptChunks(ranges, columns, kind, rows, (values + bits) * len(chunks))
+
+
+def _within(footer: Footer, ordinal: int, names: Sequence[str], like: KeptChunks) -> KeptChunks | None:
+    """All columns of an entry of which some are asked for; None where the footer tells nonsense of the others."""
+    leaves = [footer.leaves[name][0] for name in names]
+    with contextlib.suppress(DecodeError):
+        ranges = chunk_ranges(footer.metadata, ordinal, leaves, footer.file)
+        return KeptChunks(tuple(ranges[leaf] for leaf in leaves), tuple(names), like.kind, like.rows)
+    return None
