@@ -48,8 +48,8 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
         ...     table = pa.table({"id": range(1000), "more": range(1000)})
         ...     pq.write_table(table, folder + "/x.parquet", row_group_size=500)
         ...     fetches = fetches_of(petastore.open_dataset(folder), ["id", "more"])
-        >>> fetches.requests.tolist(), fetches.chunks.tolist()
-        ([1, 1], [2, 2])
+        >>> fetches.requests.tolist(), fetches.entries.tolist()
+        ([1, 1], [1, 1])
     """
     names = list(dict.fromkeys(columns))
     unknown = [name for name in names if name not in dataset.schema]
@@ -67,11 +67,11 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
         return before, [_of_row_group(footer, ordinal, stored, line) for ordinal in inventory.ordinal[here].tolist()]
 
     found = list(at_once(of_file, range(len(inventory.files))))
-    # groups: (row groups, 4) requests, bytes, chunks and bytes on disk; files: (files, 2) requests and bytes
+    # groups: (row groups, 4) requests, bytes, entries and bytes on disk; files: (files, 2) requests and bytes
     groups = _table([one for _, of_groups in found for one in of_groups], 4)
     files = _table([before for before, _ in found], 2)
-    requests, sizes, chunks, on_disk = groups.T
-    return Fetches(requests, sizes, chunks, on_disk, inventory.file, files[:, 0], files[:, 1])
+    requests, sizes, entries, on_disk = groups.T
+    return Fetches(requests, sizes, entries, on_disk, inventory.file, files[:, 0], files[:, 1])
 
 
 def _of_row_group(footer: Footer, ordinal: int, columns: list[str], line: Line) -> tuple[int, int, int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -22,8 +22,7 @@ Decode: TypeAlias = Callable[[FetchedRanges, Sequence[ByteRange]], Sequence[pa.C
 """Given what was fetched, and which ranges of it are meant: the column of each."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class KeptChunks:
+class KeptChunks(NamedTuple):
     """Column chunks of a row group that a cache keeps under one key: one, or several that are decoded."""
 
     ranges: tuple[ByteRange, ...]
@@ -41,7 +40,7 @@ class KeptChunks:
     size: int | None = None
     """Bytes of the entry, if the footer is right; None where nobody knows."""
 
-    within: KeptChunks | None = dataclasses.field(default=None, compare=False)
+    within: KeptChunks | None = None
     """Of one that could be kept with its neighbours, but they are not asked for: all of them as one."""
 
     @property
@@ -74,9 +73,10 @@ class KeptChunks:
                 pa.Array.from_buffers(self.kind, self.rows, [entry.slice(at, bits), entry.slice(start, one)])
                 for at, start in both
             ]
+        what = "a column" if columns == 1 else f"{columns} columns"
         raise DecodeError(
-            f"the cache on the local disk has {entry.size:,} bytes of {columns:,} columns of {self.rows:,} values of "
-            f"{self.kind}; remove it by `petastore cache clear`",
+            f"the cache on the local disk has {entry.size:,} bytes of {what} of {self.rows:,} values of {self.kind}; "
+            "remove it by `petastore cache clear`",
             column=", ".join(self.columns),
         )
 

@@ -159,7 +159,8 @@ class PinnedFiles:
         found, was_asked = self._through(cache, keys, file, version, kept, planned)
         if not was_asked and file not in self._kept.versions:
             self._confirm(file, version)
-        pieces = sorted((one.ranges[0].offset, entry) for one, entry in found if one.kind is None)
+        stored = ((one.ranges[0], entry) for one, entry in found if one.kind is None)
+        pieces = [(place.offset, entry) for place, entry in sorted(stored, key=lambda one: one[0])]
         return FetchedRanges(version.size, version, pieces, _columns(file, found, planned))
 
     def _confirm(self, file: DataFile, version: FileVersion) -> None:

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -23,7 +22,7 @@ from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.kept_chunks import KeptChunks
 
-__all__ = ["decoded_columns", "kept_chunks"]
+__all__ = ["Neighbours", "decoded_columns", "kept_chunks"]
 
 _MOST_TIMES = 2
 """So many times the bytes that are stored may decoded ones take, of all such columns of a row group together."""
@@ -36,8 +35,24 @@ _MOST_BYTES = 4 * 1024 * 1024
 """Of an entry of several columns: where one has more, it hardly matters how many files there are."""
 
 
-def decoded_columns(footer: Footer, ordinal: int) -> Mapping[str, int]:
-    """Which columns of a row group a cache keeps decoded, and how many bytes that takes, if the footer is right.
+class Neighbours(NamedTuple):
+    """Columns of a row group that are kept decoded, as one entry where all of them are asked for."""
+
+    columns: tuple[str, ...]
+    """One or several, of one type, in the order of the file."""
+
+    kind: Any
+    """Their `pyarrow.DataType`."""
+
+    sizes: tuple[int, ...]
+    """Bytes that each takes by itself, if the footer is right."""
+
+    size: int
+    """Bytes that all of them take as one entry, if the footer is right."""
+
+
+def decoded_columns(footer: Footer, ordinal: int) -> Sequence[Neighbours]:
+    """Which columns of a row group a cache keeps decoded.
 
     All columns of one width, if they take no more than twice the bytes together; else each that does so by itself.
 
@@ -47,11 +62,12 @@ def decoded_columns(footer: Footer, ordinal: int) -> Mapping[str, int]:
     """
     known = footer.kept_decoded.get(ordinal)
     if known is None:
-        known = footer.kept_decoded.setdefault(ordinal, _chosen(footer, ordinal))
+        known = footer.kept_decoded.setdefault(ordinal, _neighbours(footer, ordinal, _chosen(footer, ordinal)))
     return known
 
 
 def _chosen(footer: Footer, ordinal: int) -> dict[str, int]:
+    """Of each column that is kept decoded: its bytes."""
     group, schema, stored = footer.metadata.row_group(ordinal), footer.arrow_schema, footer.columns.stored
     rows = group.num_rows
     sizes: dict[str, tuple[int, int, int]] = {}
@@ -68,6 +84,21 @@ def _chosen(footer: Footer, ordinal: int) -> dict[str, int]:
     return {
         name: size + bits for name, (size, bits, stored) in sizes.items() if are_all or size <= _MOST_TIMES * stored
     }
+
+
+def _neighbours(footer: Footer, ordinal: int, sizes: Mapping[str, int]) -> tuple[Neighbours, ...]:
+    rows, found = footer.metadata.row_group(ordinal).num_rows, list[Neighbours]()
+    of_kind = collections.defaultdict[Any, list[str]](list)
+    for name in sizes:
+        of_kind[footer.arrow_schema.field(name).type].append(name)
+    for kind, names in of_kind.items():
+        width = rows * kind.bit_width // 8
+        at_once = max(min(_MOST_BYTES // width, _MOST_NEIGHBOURS), 1)
+        for first in range(0, len(names), at_once):
+            columns = tuple(names[first : first + at_once])
+            of_each = tuple(sizes[name] for name in columns)
+            found.append(Neighbours(columns, kind, of_each, max(of_each) * len(columns)))
+    return tuple(found)
 
 
 def _says_that_some_are_missing(chunk: Any) -> bool:
@@ -97,50 +128,32 @@ def kept_chunks(
         ranges: Of the same that are asked for: where the chunks lie; empty ones are left out.
     """
     rows, times = footer.metadata.row_group(ordinal).num_rows, collections.Counter(ranges.values())
-    sizes, found = decoded_columns(footer, ordinal), dict[str, KeptChunks]()
+    # Where a writer made one chunk of two that are alike, it is kept as it is stored.
+    place_of = {columns[leaf]: place for leaf, place in ranges.items() if times[place] == 1}
+    found = dict[ByteRange, KeptChunks]()
+    for neighbours in decoded_columns(footer, ordinal):
+        names = neighbours.columns
+        asked = [name for name in names if name in place_of]
+        if len(asked) == len(names):
+            places = tuple(place_of[name] for name in names)
+            found |= dict.fromkeys(places, KeptChunks(places, names, neighbours.kind, rows, neighbours.size))
+            continue
+        within = _within(footer, ordinal, neighbours, rows) if asked else None
+        for name in asked:
+            size = neighbours.sizes[names.index(name)]
+            found[place_of[name]] = KeptChunks((place_of[name],), (name,), neighbours.kind, rows, size, within)
+    kept = dict[ByteRange, KeptChunks]()
     for leaf, place in ranges.items():
-        name = columns[leaf]
-        # Where a writer made one chunk of two that are alike, it is kept as it is stored.
-        if name in sizes and times[place] == 1:
-            kind = footer.arrow_schema.field(name).type
-            found[name] = KeptChunks((place,), (name,), kind, rows, sizes[name])
-    for neighbours in _neighbours(footer, ordinal, sizes):
-        asked = [found[name] for name in neighbours if name in found]
-        if len(asked) == len(neighbours):
-            together = _together(asked)
-            found |= dict.fromkeys(neighbours, together)
-        elif asked:
-            within = _within(footer, ordinal, neighbours, asked[0])
-            found |= {one.columns[0]: dataclasses.replace(one, within=within) for one in asked}
-    stored = {place: KeptChunks((place,), (columns[leaf],), size=place.length) for leaf, place in ranges.items()}
-    return list(dict.fromkeys(found.get(one.columns[0], one) for one in stored.values()))
+        one = found.get(place) or KeptChunks((place,), (columns[leaf],), size=place.length)
+        kept.setdefault(one.ranges[0], one)
+    return list(kept.values())
 
 
-def _neighbours(footer: Footer, ordinal: int, sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
-    """Columns that are kept decoded, of one type, in the order of the file: as many as are one entry, at least two."""
-    rows, of_kind = footer.metadata.row_group(ordinal).num_rows, collections.defaultdict[Any, list[str]](list)
-    for name in sizes:
-        of_kind[footer.arrow_schema.field(name).type].append(name)
-    for kind, names in of_kind.items():
-        at_once = min(_MOST_BYTES // max(rows * kind.bit_width // 8, 1), _MOST_NEIGHBOURS)
-        if at_once > 1:
-            runs = (tuple(names[first : first + at_once]) for first in range(0, len(names), at_once))
-            yield from (run for run in runs if len(run) > 1)
-
-
-def _together(chunks: Sequence[KeptChunks]) -> KeptChunks:
-    """Chunks of one type as one entry."""
-    kind, rows = chunks[0].kind, chunks[0].rows
-    values = rows * kind.bit_width // 8
-    bits = -(-rows // 8) if any(one.size != values for one in chunks) else 0
-    ranges, columns = tuple(one.ranges[0] for one in chunks), tuple(one.columns[0] for one in chunks)
-    return KeptChunks(ranges, columns, kind, rows, (values + bits) * len(chunks))
-
-
-def _within(footer: Footer, ordinal: int, names: Sequence[str], like: KeptChunks) -> KeptChunks | None:
-    """All columns of an entry of which some are asked for; None where the footer tells nonsense of the others."""
-    leaves = [footer.leaves[name][0] for name in names]
+def _within(footer: Footer, ordinal: int, neighbours: Neighbours, rows: int) -> KeptChunks | None:
+    """The entry of all neighbours, of which only some are asked for; None where the footer tells nonsense of others."""
+    leaves = [footer.leaves[name][0] for name in neighbours.columns]
     with contextlib.suppress(DecodeError):
         ranges = chunk_ranges(footer.metadata, ordinal, leaves, footer.file)
-        return KeptChunks(tuple(ranges[leaf] for leaf in leaves), tuple(names), like.kind, like.rows)
+        places = tuple(ranges[leaf] for leaf in leaves)
+        return KeptChunks(places, neighbours.columns, neighbours.kind, rows, neighbours.size)
     return None
