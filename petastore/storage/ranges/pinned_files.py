@@ -163,6 +163,20 @@ class PinnedFiles:
         pieces = [(place.offset, entry) for place, entry in sorted(stored, key=lambda one: one[0])]
         return FetchedRanges(version.size, version, pieces, _columns(file, found, planned))
 
+    def keeps(self, file: DataFile, planned: PlannedChunks, seen: FileVersion | None = None) -> bool:
+        """Whether a cache has all chunks of a plan in the version that is read; nothing is asked for.
+
+        Args:
+            file: The file.
+            planned: The chunks.
+            seen: As for `fetch`.
+        """
+        cache, version = self._kept.cache, self._kept.versions.get(file) or seen
+        if version is None and file.etag and self._etags_hold:
+            version = FileVersion(file.size, file.etag)
+        keys = None if cache is None or version is None else self._keys(file, version, planned.kept, planned)
+        return cache is not None and keys is not None and cache.has(keys)
+
     def _confirm(self, file: DataFile, version: FileVersion) -> None:
         """Asks whether a file still has the version that the manifest tells; the cache had all that was wanted."""
         now = self.fetcher.version_of(file.path)
