@@ -34,10 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     bench, shown = Bench(folder, asked.rounds, asked.scale), {}
     for name in asked.only:
-        shown[name] = _measured(name, bench) | {"rounds": asked.rounds, "scale": asked.scale}
-    results = {"machine": facts(), "shown": shown}
+        shown[name] = _measured(name, bench) | {"rounds": asked.rounds, "scale": asked.scale, "machine": facts()}
     if asked.publish:
-        _publish(results)
+        _publish(shown)
     return int(any(not _is_well(found) for found in shown.values()))
 
 
@@ -71,11 +70,11 @@ def _is_well(found: dict[str, Any]) -> bool:
     return "error" not in found and all(Figure.parse(one).is_kept is not False for one in found["figures"])
 
 
-def _publish(results: dict[str, Any]) -> None:
+def _publish(shown: dict[str, Any]) -> None:
     """What was not measured keeps what was published of it."""
-    before = json.loads(PUBLISHED.read_text(encoding="utf-8"))["shown"] if PUBLISHED.exists() else {}
-    found = {**before, **results["shown"]}
-    results = {**results, "shown": {name: found[name] for name in SHOWN if name in found}}
+    before = json.loads(PUBLISHED.read_text(encoding="utf-8")) if PUBLISHED.exists() else {}
+    found = {**before, **shown}
+    results = {name: found[name] for name in SHOWN if name in found}
     PUBLISHED.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page_of(results), encoding="utf-8")
     print(f"\nwrote {PAGE.relative_to(ROOT)} and {PUBLISHED.relative_to(ROOT)}")

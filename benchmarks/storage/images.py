@@ -29,6 +29,11 @@ def _petastore(line: Line, _: Path) -> tuple[str, str, dict[str, Any]]:
     return _PETASTORE, "s3://images/petastore", {"storage_options": line.options}
 
 
+def _cached(line: Line, kept: Path) -> tuple[str, str, dict[str, Any]]:
+    cache: dict[str, Any] = {"cache_type": "local-disk", "cache_location": str(kept), "cache_size_limit": 4 << 30}
+    return _PETASTORE, "s3://images/petastore", {"storage_options": line.options, **cache}
+
+
 def _petastorm(line: Line, _: Path) -> tuple[str, str, dict[str, Any]]:
     options = {"reader": "make_reader", "loader": "DataLoader", "s3": {**line.options, "default_cache_type": "none"}}
     return "benchmarks.bench.contenders.petastorm_torch", "s3://images/petastorm", options
@@ -92,7 +97,7 @@ def over_a_line(bench: Bench) -> list[Figure]:
     local = pictures_of(bench, "petastore")
     stored = sum(path.stat().st_size for path in local.glob("*.parquet"))
     peers = {name: ask for name, ask in PEERS.items() if _is_there(bench, ask[0])}
-    rates: dict[str, list[float]] = {name: [] for name in ("local", "petastore", *peers)}
+    rates: dict[str, list[float]] = {name: [] for name in ("local", "petastore", "cached", *peers)}
     firsts: dict[str, list[float]] = {name: [] for name in rates}
 
     def take(name: str, python: Path | str, asked: tuple[str, str, dict[str, Any]], line: Line) -> None:
@@ -109,6 +114,8 @@ def over_a_line(bench: Bench) -> list[Figure]:
         for _ in range(bench.rounds):
             take("local", sys.executable, (_PETASTORE, str(local), {}), line)
             take("petastore", sys.executable, _petastore(line, local), line)
+            with tempfile.TemporaryDirectory(dir=bench.folder) as kept_here:
+                take("cached", sys.executable, _cached(line, Path(kept_here)), line)
             for name, (environment, ask) in list(peers.items()):
                 kept = Path(tempfile.mkdtemp(dir=bench.folder))
                 try:
@@ -142,6 +149,13 @@ def _figures(rates: dict[str, list[float]], firsts: dict[str, list[float]], of_l
         Figure(
             "the same / min(local, line)",
             [one / most for one, most in zip(ours, possible, strict=True)],
+            "×",
+            least=0.8,
+        ),
+        Figure("petastore, over the line into an empty cache", rates["cached"], "rows/s"),
+        Figure(
+            "the same / min(local, line)",
+            [one / most for one, most in zip(rates["cached"], possible, strict=True)],
             "×",
             least=0.8,
         ),

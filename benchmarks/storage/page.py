@@ -33,6 +33,8 @@ installs the other loaders into virtual environments of their own, runs all of i
   reads nothing ahead, else it fetches twelve times as many bytes), LitData and Mosaic Streaming shards of 64 MB, which
   they download whole, into empty folders of their own. All shuffle, take two workers and the same JPEG decoder where
   they leave decoding to their users, and hand over torch tensors.
+* **Measurements were taken on several machines**, one of which is named below each: within a table figures can be
+  compared, and from one table to the next only ratios.
 * "kept" and "not kept" say whether the median is what it has to be; figures without a bound are shown for comparison.
 """
 
@@ -41,11 +43,9 @@ def page_of(results: Mapping[str, Any]) -> str:
     """The whole page.
 
     Args:
-        results: `machine` (facts by name) and `shown` (by name: date, load and figures), as the JSON file holds them.
+        results: By name of the measurement: machine, date, load and figures, as the JSON file holds them.
     """
-    machine = "## The machine\n\n" + "\n".join(f"* {name}: {fact}" for name, fact in results["machine"].items()) + "\n"
-    sections = [_section(name, results["shown"][name]) for name in SHOWN if name in results["shown"]]
-    return "\n".join([_HEAD, machine, *sections])
+    return "\n".join([_HEAD, *(_section(name, results[name]) for name in SHOWN if name in results)])
 
 
 def _section(name: str, found: Mapping[str, Any]) -> str:
@@ -54,7 +54,7 @@ def _section(name: str, found: Mapping[str, Any]) -> str:
     part = "" if found["scale"] == 1.0 else f", with {found['scale']:.0%} of the rows"
     measured = (
         f"Measured on {found['date']} in {found['rounds']} rounds{part}, which took {found['seconds']:.0f} s; load of "
-        f"the machine before {found['load']:.1f}."
+        f"the machine before {found['load']:.1f}. The machine: {'; '.join(found['machine'].values())}."
     )
     if "error" in found:
         return f"{title}\nIt failed: {found['error'].replace('<', '&lt;')}\n\n{measured}\n"

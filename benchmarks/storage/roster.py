@@ -50,10 +50,11 @@ SHOWN: Final = {
     ),
     "cold": Shown("8 processes that read the same data with one empty cache, all at once", together.cold_start),
     "limit": Shown(
-        "8 processes that write twice as much as the limit allows, a sample each 10 ms", together.under_the_limit
+        "8 processes that read twice what the limit allows, thrice in new orders; a sample each 10 ms",
+        together.under_the_limit,
     ),
     "faults": Shown(
-        "Epochs over a line with 1 % of resets, 1 % of 503 and 0.1 % of truncated bodies", damage.faults_over_an_epoch
+        "Epochs over a line with 1 % of resets, 1 % of 503 and 0.5 % of truncated bodies", damage.faults_over_an_epoch
     ),
     "damage": Shown("Single bytes of cache entries made others, at random", damage.damaged_entries),
 }  # fmt: skip

@@ -18,6 +18,7 @@ from petastore.testing.cache_laws import bytes_at_one_moment
 __all__ = ["cold_start", "under_the_limit"]
 
 PROCESSES = 8
+EPOCHS = 3
 SAMPLE_S = 0.01
 
 
@@ -41,25 +42,32 @@ def cold_start(bench: Bench) -> list[Figure]:
 
 
 def under_the_limit(bench: Bench) -> list[Figure]:
-    """Each writes an eighth of a table, which has twice as many bytes as the limit; a sample each ten milliseconds."""
+    """Each reads an eighth of a table that has twice as many bytes as the limit, and another one in each epoch.
+
+    A sample each ten milliseconds.
+    """
     workload = table_of(bench)
     limit, samples = workload.rows * 8 * len(workload.columns) // 2, []
     share = workload.rows // PROCESSES
     with bench.line() as line, tempfile.TemporaryDirectory(dir=bench.folder) as kept:
         shares: list[dict[str, Any]] = [
-            {"cur_shard": number, "shard_count": PROCESSES, "seed": 0} for number in range(PROCESSES)
+            {"cur_shard": number, "shard_count": PROCESSES, "seed": 0, "reshuffle": "epoch", "num_epochs": EPOCHS}
+            for number in range(PROCESSES)
         ]
-        with _readers(bench, line, kept, limit, shares, share) as readers:
+        with _readers(bench, line, kept, limit, shares, EPOCHS * share) as readers:
             while any(reader.is_alive for reader in readers):
                 began = time.monotonic()
                 samples.append(bytes_at_one_moment(Path(kept)))
                 time.sleep(max(SAMPLE_S - (time.monotonic() - began), 0))
             told = [reader.epoch() for reader in readers]
-    assert all(one["distinct"] == share and not one["wrong"] for one in told)
-    written = sum(one["diagnostics"]["cache_bytes_written"] for one in told)
+    assert all(one["rows"] == EPOCHS * share and not one["wrong"] for one in told)
+    written, evicted = (
+        sum(one["diagnostics"][name] for one in told) for name in ("cache_bytes_written", "cache_bytes_evicted")
+    )
     return [
         Figure("most bytes on disk, times the limit", [max(samples) / limit], "×", most=1.0),
         Figure("bytes written, times the limit", [written / limit], "×"),
+        Figure("bytes evicted, times the limit", [evicted / limit], "×"),
         Figure("samples", [len(samples)]),
     ]
 
@@ -78,10 +86,9 @@ def _readers(
                     "s3://tables/table",
                     rows,
                     scale=bench.scale,
-                    num_epochs=1,
                     storage_options=line.options,
                     **cache,
-                    **share,
+                    **{"num_epochs": 1, **share},
                 )
             )
             for share in shares

@@ -180,6 +180,11 @@ class DiskCache:
         """The directory in which the cache has its folder."""
         return self._disk.location
 
+    @property
+    def room(self) -> int:
+        """Bytes that entries may have together; more than any where the disk does not take part."""
+        return self._disk.most
+
     def counting_apart(self) -> DiskCache:
         """The same cache, whose metrics count by themselves what is asked of it here.
 
@@ -263,6 +268,41 @@ class DiskCache:
         finally:
             for entry in entries:
                 entry.close()
+
+    def has(self, keys: Iterable[str | Key]) -> bool:
+        """Whether there is something under all of some keys now, right or not.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
+            ...     with cache.entry("key", lambda: b"bytes") as view:
+            ...         pass
+            ...     cache.has(["key"]), cache.has(["key", "other"])
+            (True, False)
+        """
+        return all(Path(self._disk.folder.entry(digest.hex())).exists() for digest in map(digest_of, keys))
+
+    def there(self, keys: Sequence[str | Key]) -> list[memoryview | None]:
+        """Entries as they lie there now, or None: nothing is fetched, waited for, or noted, also where one is damaged.
+
+        For whoever fetches one entry and may find its bytes in another.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
+            ...     with cache.entry("whole", lambda: b"bytes") as view:
+            ...         pass
+            ...     [None if view is None else bytes(view) for view in cache.there(["whole", "part"])]
+            [b'bytes', None]
+        """
+        found: list[memoryview | None] = []
+        for digest in map(digest_of, keys):
+            entry = None
+            with contextlib.suppress(DamagedEntryError, OSError):
+                path = self._disk.folder.entry(digest.hex())
+                entry = map_entry(path, digest, self._disk.most, mapped=len(keys) <= _MOST_OPEN)
+            found.append(None if entry is None else entry.view)
+        return found
 
     def _several(
         self,

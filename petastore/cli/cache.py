@@ -166,11 +166,11 @@ def _contents_line(found: CacheContents) -> str:
 
 
 def _warmed_rows(found: Warmed) -> list[tuple[str, str]]:
-    chunks = [f"{found.chunks_fetched:,} fetched", f"{found.chunks_there:,} there already"]
-    if found.chunks_not_kept:
-        chunks.append(f"{found.chunks_not_kept:,} not kept")
+    entries = [f"{found.entries_fetched:,} fetched", f"{found.entries_there:,} there already"]
+    if found.entries_not_kept:
+        entries.append(f"{found.entries_not_kept:,} not kept")
     rows = [
-        ("chunks", ", ".join(chunks)),
+        ("entries", ", ".join(entries)),
         ("storage", f"{counted(found.requests, 'request')}, {people_bytes(found.bytes_fetched)}"),
     ]
     if found.row_groups_without_room:

@@ -30,11 +30,11 @@ class Warmed:
     """Row groups whose chunks are in the cache now."""
     row_groups_without_room: int
     """Row groups that were not fetched, since the cache has no room for them; those that are needed last."""
-    chunks_fetched: int
-    chunks_there: int
-    """Chunks that were in the cache already."""
-    chunks_not_kept: int
-    """Chunks that were fetched, and that the cache did not take."""
+    entries_fetched: int
+    entries_there: int
+    """Entries that were in the cache already."""
+    entries_not_kept: int
+    """Entries that were fetched, and that the cache did not take."""
     requests: int
     """Requests to storage for chunks, those that failed too."""
     bytes_fetched: int
@@ -91,9 +91,9 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
     return Warmed(
         row_groups=len(fitting),
         row_groups_without_room=len(wanted) - len(fitting),
-        chunks_fetched=now.misses - before.misses,
-        chunks_there=now.hits - before.hits,
-        chunks_not_kept=now.bypassed - before.bypassed,
+        entries_fetched=now.misses - before.misses,
+        entries_there=now.hits - before.hits,
+        entries_not_kept=now.bypassed - before.bypassed,
         requests=counts.requests,
         bytes_fetched=counts.bytes,
     )

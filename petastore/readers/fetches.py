@@ -17,7 +17,7 @@ from petastore.storage.ranges.coalesced import ByteRange, coalesced, divided
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetch import MOST_UNDER_WAY
 from petastore.storage.ranges.line import Line
-from petastore.storage.row_groups.decoded_columns import decoded_columns
+from petastore.storage.row_groups.decoded_columns import kept_chunks
 
 __all__ = ["fetches_of"]
 
@@ -48,8 +48,8 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
         ...     table = pa.table({"id": range(1000), "more": range(1000)})
         ...     pq.write_table(table, folder + "/x.parquet", row_group_size=500)
         ...     fetches = fetches_of(petastore.open_dataset(folder), ["id", "more"])
-        >>> fetches.requests.tolist(), fetches.chunks.tolist()
-        ([1, 1], [2, 2])
+        >>> fetches.requests.tolist(), fetches.entries.tolist()
+        ([1, 1], [1, 1])
     """
     names = list(dict.fromkeys(columns))
     unknown = [name for name in names if name not in dataset.schema]
@@ -67,25 +67,23 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
 
     numbers = range(len(inventory.files))
     found = [each for _, each in dataset.footers.look_through(dataset.location, inventory, numbers, of_file)]
-    # groups: (row groups, 4) requests, bytes, chunks and bytes on disk; files: (files, 2) requests and bytes
+    # groups: (row groups, 4) requests, bytes, entries and bytes on disk; files: (files, 2) requests and bytes
     groups = _table([one for _, of_groups in found for one in of_groups], 4)
     files = _table(
         [(0, 0) if is_known(file) else before for file, (before, _) in zip(inventory.files, found, strict=True)], 2
     )
-    requests, sizes, chunks, on_disk = groups.T
-    return Fetches(requests, sizes, chunks, on_disk, inventory.file, files[:, 0], files[:, 1])
+    requests, sizes, entries, on_disk = groups.T
+    return Fetches(requests, sizes, entries, on_disk, inventory.file, files[:, 0], files[:, 1])
 
 
 def _of_row_group(footer: Footer, ordinal: int, columns: list[str], line: Line) -> tuple[int, int, int, int]:
-    leaves = dict.fromkeys(leaf for name in columns for leaf in footer.leaves[name])
-    of_leaf = chunk_ranges(footer.metadata, ordinal, leaves, footer.file)
+    columns_of = {leaf: name for name in columns for leaf in footer.leaves[name]}
+    of_leaf = chunk_ranges(footer.metadata, ordinal, columns_of, footer.file)
     chunks: list[ByteRange] = sorted(set(of_leaf.values()))
     requests = divided(coalesced(chunks, line), line, MOST_UNDER_WAY)
-    decoded = decoded_columns(footer, ordinal)
-    known = {footer.leaves[name][0]: decoded[name] for name in columns if name in decoded}
-    lengths = {one: one.length for one in chunks} | {of_leaf[leaf]: size for leaf, size in known.items()}
-    on_disk = sum(map(size_on_disk, lengths.values()))
-    return len(requests), sum(one.length for one in requests), len(chunks), on_disk
+    kept = kept_chunks(footer, ordinal, columns_of, of_leaf)
+    on_disk = sum(size_on_disk(one.size or 0) for one in kept)
+    return len(requests), sum(one.length for one in requests), len(kept), on_disk
 
 
 def _table(rows: list[tuple[int, ...]], columns: int) -> NDArray[np.int64]:

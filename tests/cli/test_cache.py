@@ -81,7 +81,7 @@ def test_who_reads_what_was_warmed_makes_no_request_for_chunks(url: str, proxy: 
     options = ["--location", tmp_path, "--limit", 1 << 24, "--json"]
     code, text = run("warm", url, "--columns", "id", "--shard", "1/2", *options)
     found = json.loads(text)
-    assert (code, found["row_groups"], found["chunks_fetched"], found["chunks_there"]) == (0, 4, 4, 0)
+    assert (code, found["row_groups"], found["entries_fetched"], found["entries_there"]) == (0, 4, 4, 0)
     assert found["bytes_fetched"] >= 4 * 1000
     asked: dict[str, Any] = {"schema_fields": ["id"], "cache_type": "local-disk", "cache_location": tmp_path}
     with petastore.make_batch_reader(url, cur_shard=1, shard_count=2, **asked) as reader:
@@ -102,8 +102,8 @@ def test_what_has_no_room_is_not_fetched(url: str, proxy: FaultProxy, tmp_path: 
     found = json.loads(text)
     assert code == 0
     assert 0 < found["row_groups"] < 8 == found["row_groups"] + found["row_groups_without_room"]
-    assert found["chunks_fetched"] == 2 * found["row_groups"]
-    assert found["chunks_not_kept"] == 0
+    assert found["entries_fetched"] == 2 * found["row_groups"]
+    assert found["entries_not_kept"] == 0
 
 
 @pytest.mark.parametrize("shard", ["1", "a/2", "-1/2", "2/2"])

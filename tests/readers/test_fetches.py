@@ -78,7 +78,7 @@ def test_what_a_cache_has_is_not_asked_for(dataset: Dataset, proxy: FaultProxy, 
     predicted = plan.explain(1000, storage=StorageAsk(fetches_of(kept, plan.request.columns), cache_bytes=room)).cost
     assert predicted is not None
     assert [(epoch.requests, epoch.bytes) for epoch in predicted.epochs] == counted(kept, proxy)
-    assert predicted.epochs[1].hits == predicted.epochs[1].chunks == 5 * GROUPS
+    assert predicted.epochs[1].hits == predicted.epochs[1].entries == GROUPS
 
 
 @pytest.mark.server

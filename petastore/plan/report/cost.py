@@ -33,8 +33,8 @@ class Fetches:
     bytes: NDArray[np.int64]
     """Bytes of their answers, holes included that are fetched along, shape (row groups,)."""
 
-    chunks: NDArray[np.int64]
-    """Column chunks of each row group, shape (row groups,)."""
+    entries: NDArray[np.int64]
+    """Entries that a cache keeps of each row group, which are column chunks or several of them, shape (row groups,)."""
 
     kept_bytes: NDArray[np.int64]
     """Bytes of disk that these take in a cache, shape (row groups,)."""
@@ -90,8 +90,8 @@ class EpochCost:
     bytes: int
     """Bytes of their answers."""
 
-    chunks: int
-    """Column chunks that are read."""
+    entries: int
+    """Entries of a cache that are read: column chunks, or several that are kept together."""
 
     hits: int
     """Those of them that a cache has."""
@@ -147,8 +147,8 @@ def cost_of(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> Cost:
         requests = int(fetches.requests[missing].sum() + fetches.file_requests[new].sum())
         size = int(fetches.bytes[missing].sum() + fetches.file_bytes[new].sum())
         money = requests * asked.price_per_request + size / GB * asked.price_per_gb
-        chunks, hits = int(fetches.chunks[order].sum()), int(fetches.chunks[order[is_kept]].sum())
-        epochs.append(EpochCost(requests, size, chunks, hits, money))
+        entries, hits = int(fetches.entries[order].sum()), int(fetches.entries[order[is_kept]].sum())
+        epochs.append(EpochCost(requests, size, entries, hits, money))
     return Cost(tuple(epochs))
 
 

@@ -310,7 +310,7 @@ def _fetched(everybody: int, own: int, rank: int) -> str:
 
 def _cost_lines(cost: Cost, rank: int) -> list[str]:
     def said(number: int, epoch: EpochCost) -> str:
-        hits = f", {epoch.hits:,} of {_counted(epoch.chunks, 'chunk')} from the cache"
+        hits = f", {epoch.hits:,} of {_counted(epoch.entries, 'entry', 'entries')} from the cache"
         asked = f"{_counted(epoch.requests, 'request')}, {size_for_people(epoch.bytes)}"
         return f"epoch {number}: {asked}{hits if epoch.hits else ''}, {epoch.money:,.4g} of money"
 

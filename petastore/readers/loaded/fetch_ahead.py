@@ -1,6 +1,7 @@
 """Fetching ahead: what a pass loads next is fetched from storage while workers decode what is there.
 
-Not through a cache: it decides what to keep by when each entry is used next, and has to be asked in the order of use.
+Through a cache only where it has room for all: else it decides what to keep by when each entry is used next, and has to
+be asked in the order of use.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MOST_AHEAD = 256
 class FetchAhead:
     """Has row groups of one dataset fetched, in the order in which a pass loads them. Thread-safe.
 
-    Of one that is there for a load, nothing is kept for its next one.
+    Of one that is there for a load, nothing is kept for its next one, unless a cache keeps it: then once is enough.
 
     Args:
         dataset: Where they are.
@@ -55,6 +56,7 @@ class FetchAhead:
         self._loads = 0  # those of all orders but the last one
         self._of_last = 0  # those of the last one before another is asked for
         self._there: dict[int, _There] = {}  # by row group
+        self._cached: set[int] | None = None if dataset.kept.cache is None else set()
         self._lock = Lock()
 
     def announced(self, order: LoadOrder) -> _Followed:
@@ -77,7 +79,9 @@ class FetchAhead:
             self._drop(followed.dropped(position))
             while followed.has_room(self._most_bytes):
                 load, group = followed.following()
-                there, has_begun = self._there.get(group), followed.place < begun
+                there = self._there.get(group)
+                # What is there in a cache, the load finds by itself.
+                has_begun = followed.place < begun or (self._cached is not None and group in self._cached)
                 is_for_other = there is not None and there.load != load
                 if is_for_other and not has_begun:
                     return  # until that load is over
@@ -91,6 +95,8 @@ class FetchAhead:
         there = self._there.setdefault(group, _There(load))
         there.orders += 1
         if there.orders == 1:
+            if self._cached is not None:
+                self._cached.add(group)
             self._dataset.fetch_ahead(*self._dataset.inventory.place_of(group), self._columns, self._files)
 
     def leave(self, followed: _Followed) -> None:

@@ -40,6 +40,10 @@ _TASKS_A_WORKER = 4
 """Into so many tasks for each worker the row groups of a span are divided at least."""
 
 
+_MOST_TIMES = 2
+"""So many times the bytes that are stored may be those that a cache keeps, as some are kept decoded."""
+
+
 class Readable(Protocol):
     """What a reader needs of a dataset: a `Dataset`, or several behind one."""
 
@@ -127,10 +131,14 @@ class Loading:
             files: What they are read through.
         """
         followers: list[Follower] = []
+        stored = sum(int(dataset.inventory.stored_bytes.sum()) for dataset in source.datasets)
         for dataset, first, loader in zip(source.datasets, self.first_groups, self.loaders, strict=True):
-            if dataset.kept.cache is not None:
+            cache = dataset.kept.cache
+            if cache is not None:
                 followers.append(ReadSource(dataset, first, tuple(loader.fields)))
-            elif self.ahead_bytes and dataset.is_fetched:
+            # What is fetched ahead is asked for sooner than it is used: of a cache that has room for all, nothing goes.
+            has_room = cache is None or cache.room >= _MOST_TIMES * stored
+            if self.ahead_bytes and dataset.is_fetched and has_room:
                 followers.append(FetchAhead(dataset, first, tuple(loader.fields), files, most_bytes=self.ahead_bytes))
         return Foresight(plan, followers, begin) if followers else None
 

@@ -119,8 +119,8 @@ class Footer:
     copied_bytes: dict[tuple[int, str], int] = dataclasses.field(default_factory=dict, repr=False)
     """Of row groups and columns with dictionaries: bytes that their rows take at most, as was found by reading them."""
 
-    kept_decoded: dict[int, Mapping[str, int]] = dataclasses.field(default_factory=dict, repr=False)
-    """Of row groups: columns that a cache keeps decoded, and their bytes, as far as somebody has asked."""
+    kept_decoded: dict[int, Sequence[Any]] = dataclasses.field(default_factory=dict, repr=False)
+    """Of row groups: columns that a cache keeps decoded, neighbours together, as far as somebody has asked."""
 
     @once
     def metadata(self) -> Any:

@@ -25,7 +25,7 @@ class FetchedRanges:
         version: The version that they are of.
         pieces: Where they begin and what they are, sorted; those that touch may be read as one. Where some overlap, a
             read begins in the last one that has its first byte or begins before.
-        decoded: Of ranges that a cache had in another form: what it made of them.
+        decoded: Of ranges that a cache keeps decoded: the columns that they are.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class FetchedRanges:
         size: int,
         version: FileVersion,
         pieces: Iterable[tuple[int, pa.Buffer]],
-        decoded: Mapping[ByteRange, pa.Buffer] | None = None,
+        decoded: Mapping[ByteRange, pa.Array] | None = None,
     ) -> None:
         self.size = size
         self.version = version

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import operator
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.errors import CacheBypassWarning
@@ -21,20 +19,16 @@ from petastore.once import once
 from petastore.storage.files.clouds import server_of
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.client import FileVersion
-from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetch import Tally
+from petastore.storage.ranges.kept_chunks import KeptChunks
 from petastore.storage.ranges.open_fetcher import has_web_requests
 from petastore.storage.requests.shown import shown_url, without_query
 
 if TYPE_CHECKING:
     from petastore.cache import Announcement, DiskCache, Key
-    from petastore.storage.ranges.fetched_ranges import FetchedRanges
 
 __all__ = [
-    "Decode",
-    "DecodedForm",
     "KeptFiles",
-    "PlannedChunks",
     "announced_keys",
     "cache_for",
     "footer_key",
@@ -43,43 +37,6 @@ __all__ = [
 ]
 
 _MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-
-
-Decode: TypeAlias = Callable[["FetchedRanges", Sequence[ByteRange]], Sequence[pa.Buffer]]
-"""Given what was fetched, and which ranges of it are meant: what a cache keeps of each."""
-
-
-class DecodedForm(NamedTuple):
-    """How a cache keeps a column chunk decoded."""
-
-    name: str
-    """What its key says of the form."""
-
-    size: int
-    """Bytes that it takes, if the footer is right."""
-
-    width: int
-    """Bytes of a value."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PlannedChunks:
-    """What a plan knows of column chunks, before a footer says where they lie."""
-
-    ordinal: int
-    """Their row group: its number in the file."""
-
-    columns: Mapping[ByteRange, str]
-    """Of each range: the column that it is of."""
-
-    decoded: Mapping[ByteRange, DecodedForm] = dataclasses.field(default_factory=dict)
-    """Of ranges that a cache keeps decoded: how."""
-
-    together: Sequence[Sequence[ByteRange]] = ()
-    """Of what is read in one go: such ranges, whose values come to lie side by side in this order."""
-
-    decode: Decode | None = None
-    """Makes that form of some of these ranges."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -155,8 +112,8 @@ def cache_for(location: Location, folder: str | os.PathLike[str] | None, limit: 
     return None
 
 
-def keys_of(location: Location, file: DataFile, version: FileVersion, ranges: Sequence[ByteRange]) -> list[str] | None:
-    """Under which keys a cache has ranges of a file; None where nothing tells this version of it from another.
+def keys_of(location: Location, file: DataFile, version: FileVersion, kept: Sequence[KeptChunks]) -> list[str] | None:
+    """Under which keys a cache has chunks of a file; None where nothing tells this version of it from another.
 
     Whoever may read the file by other credentials, or by a signed URL, finds the same.
 
@@ -164,14 +121,15 @@ def keys_of(location: Location, file: DataFile, version: FileVersion, ranges: Se
         location: Where the dataset lies.
         file: The file.
         version: Which of its versions.
-        ranges: The ranges.
+        kept: The chunks.
     """
     told = version.strong_etag or f"{version.etag}, {version.modified}".strip(", ")
     if not told:
         return None
     of_file = (server_of(location.store), _path(location, file.path), version.size, told, file.digest)
     begin = repr(of_file)[:-1]
-    return [f"{begin}, {one.offset!r}, {one.length!r})" for one in ranges]
+    places = (", ".join(f"{place.offset!r}, {place.length!r}" for place in one.ranges) for one in kept)
+    return [f"{begin}, {place}){one.form}" for place, one in zip(places, kept, strict=True)]
 
 
 def footer_key(location: Location, path: str, version: FileVersion) -> str | None:
@@ -187,24 +145,22 @@ def footer_key(location: Location, path: str, version: FileVersion) -> str | Non
 
 
 def announced_keys(
-    location: Location, file: DataFile, names: Sequence[str], ranges: Sequence[ByteRange], planned: PlannedChunks
+    location: Location, file: DataFile, names: Sequence[str], kept: Sequence[KeptChunks], ordinal: int
 ) -> list[Key]:
-    """The keys of column chunks, with the words by which announcements know them.
+    """The keys of column chunks, with the words by which announcements know them: of several, that of the first.
 
     Args:
         location: Where the dataset lies.
         file: The file.
-        names: What `keys_of` says of the ranges.
-        ranges: The ranges.
-        planned: Which chunks they are.
+        names: What `keys_of` says of the chunks.
+        kept: The chunks.
+        ordinal: The number of their row group in the file.
     """
     from petastore.cache import Key
 
-    columns = [planned.columns[one] for one in ranges]
-    words = words_of(location, [file], np.zeros(1, np.int32), np.array([planned.ordinal]), columns)
-    forms = [planned.decoded[one].name if one in planned.decoded else "" for one in ranges]
-    told = map(operator.add, names, forms)
-    return [Key(*each) for each in zip(words[0].tolist(), told, strict=True)]
+    columns = [one.columns[0] for one in kept]
+    words = words_of(location, [file], np.zeros(1, np.int32), np.array([ordinal]), columns)
+    return [Key(*each) for each in zip(words[0].tolist(), names, strict=True)]
 
 
 def words_of(

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from petastore.errors import DatasetChangedError
+from petastore.errors import DatasetChangedError, DecodeError
 from petastore.inventory import DataFile
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import END_BYTES
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
-from petastore.storage.ranges.kept_files import KeptFiles, PlannedChunks, announced_keys, keys_of
+from petastore.storage.ranges.kept_chunks import KeptChunks, PlannedChunks, entry_of
+from petastore.storage.ranges.kept_files import KeptFiles, announced_keys, keys_of
 
 if TYPE_CHECKING:
     from petastore.cache import DiskCache, Key
@@ -150,16 +152,30 @@ class PinnedFiles:
         cache = self._kept.cache
         if cache is None:
             return self.fetcher.fetch(file.path, version, asked)
-        ranges = sorted(set(asked))
-        keys = self._keys(file, version, ranges, planned)
+        kept = _kept(asked, planned)
+        keys = self._keys(file, version, kept, planned)
         if keys is None:
-            return self.fetcher.fetch(file.path, version, ranges)
-        found, was_asked = self._through(cache, keys, file, version, ranges, planned)
+            return self.fetcher.fetch(file.path, version, asked)
+        found, was_asked = self._through(cache, keys, file, version, kept, planned)
         if not was_asked and file not in self._kept.versions:
             self._confirm(file, version)
-        are_decoded = {} if planned is None else planned.decoded
-        pieces = [(one.offset, buffer) for one, buffer in found.items() if one not in are_decoded]
-        return FetchedRanges(version.size, version, pieces, {one: found[one] for one in are_decoded if one in found})
+        stored = ((one.ranges[0], entry) for one, entry in found if one.kind is None)
+        pieces = [(place.offset, entry) for place, entry in sorted(stored, key=lambda one: one[0])]
+        return FetchedRanges(version.size, version, pieces, _columns(file, found, planned))
+
+    def keeps(self, file: DataFile, planned: PlannedChunks, seen: FileVersion | None = None) -> bool:
+        """Whether a cache has all chunks of a plan in the version that is read; nothing is asked for.
+
+        Args:
+            file: The file.
+            planned: The chunks.
+            seen: As for `fetch`.
+        """
+        cache, version = self._kept.cache, self._kept.versions.get(file) or seen
+        if version is None and file.etag and self._etags_hold:
+            version = FileVersion(file.size, file.etag)
+        keys = None if cache is None or version is None else self._keys(file, version, planned.kept, planned)
+        return cache is not None and keys is not None and cache.has(keys)
 
     def _confirm(self, file: DataFile, version: FileVersion) -> None:
         """Asks whether a file still has the version that the manifest tells; the cache had all that was wanted."""
@@ -173,43 +189,62 @@ class PinnedFiles:
         keys: Sequence[str | Key],
         file: DataFile,
         version: FileVersion,
-        ranges: Sequence[ByteRange],
+        kept: Sequence[KeptChunks],
         planned: PlannedChunks | None,
-    ) -> tuple[dict[ByteRange, pa.Buffer], bool]:
-        """What a cache has of ranges; and whether some were fetched, as it did not have them."""
-        asked: list[int] = []
+    ) -> tuple[list[tuple[KeptChunks, pa.Buffer]], bool]:
+        """What a cache has of chunks; and whether some were fetched, as it did not have them."""
+        asked: list[ByteRange] = []
 
         def fetch(missing: Sequence[int]) -> list[pa.Buffer]:
-            asked.extend(missing)
-            wanted = [ranges[number] for number in missing]
-            fetched = self.fetcher.fetch(file.path, version, wanted)
-            decoded = dict[ByteRange, pa.Buffer]()
+            wanted = [kept[number] for number in missing]
+            columns = self._elsewhere(cache, file, version, wanted, planned)
+            asked.extend(sorted(place for one in wanted for place in one.ranges if place not in columns))
+            fetched = self.fetcher.fetch(file.path, version, asked)
             if planned is not None and planned.decode is not None:
-                meant = [one for one in wanted if one in planned.decoded]
-                decoded.update(zip(meant, planned.decode(fetched, meant) if meant else (), strict=True))
-            return [decoded[one] if one in decoded else fetched.read(*one) for one in wanted]
+                meant = [place for one in wanted if one.kind for place in one.ranges if place not in columns]
+                columns |= zip(meant, planned.decode(fetched, meant) if meant else (), strict=True)
+            return [
+                fetched.read(*one.ranges[0])
+                if one.kind is None
+                else entry_of([columns[place] for place in one.ranges], one.kind)
+                for one in wanted
+            ]
 
-        places = _memory_for(file, ranges, planned)
-        into = [places.get(one) for one in ranges]
-        are_decoded = {} if planned is None else planned.decoded
-        sizes = [None if one in are_decoded else one.length for one in ranges]
-        with cache.entries(keys, fetch, sizes=sizes, into=into) as views:
+        with cache.entries(keys, fetch, sizes=[one.size for one in kept], into=_memory_for(file, kept)) as views:
             # The memory of a view stays as long as a buffer refers to it.
-            found = {one: pa.py_buffer(view) for one, view in zip(ranges, views, strict=True)}
+            found = [(one, pa.py_buffer(view)) for one, view in zip(kept, views, strict=True)]
         return found, bool(asked)
+
+    def _elsewhere(
+        self,
+        cache: DiskCache,
+        file: DataFile,
+        version: FileVersion,
+        wanted: Sequence[KeptChunks],
+        planned: PlannedChunks | None,
+    ) -> dict[ByteRange, pa.Array]:
+        """Columns of missing entries that the cache has in others, by themselves or with their neighbours."""
+        others = list(dict.fromkeys(other for one in wanted for other in one.others))
+        keys = self._keys(file, version, others, planned) if others else None
+        there = () if keys is None else zip(others, cache.there(keys), strict=True)
+        return _columns(file, [(one, pa.py_buffer(view)) for one, view in there if view is not None], planned)
 
     def discard(self, file: DataFile, asked: Iterable[ByteRange], planned: PlannedChunks | None = None) -> None:
         """Keeps ranges no longer that could not be decoded: they may have been damaged on their way here."""
         cache, version = self._kept.cache, self._kept.versions.get(file)
         if cache is not None and version is not None:
-            cache.discard(self._keys(file, version, sorted(set(asked)), planned) or [])
+            kept = _kept(asked, planned)
+            everywhere = [*kept, *(other for one in kept for other in one.others)]
+            cache.discard(self._keys(file, version, everywhere, planned) or [])
 
     def _keys(
-        self, file: DataFile, version: FileVersion, ranges: Sequence[ByteRange], planned: PlannedChunks | None
+        self, file: DataFile, version: FileVersion, kept: Sequence[KeptChunks], planned: PlannedChunks | None
     ) -> Sequence[str | Key] | None:
         location = self.fetcher.location
-        names = keys_of(location, file, version, ranges)
-        return names if names is None or planned is None else announced_keys(location, file, names, ranges, planned)
+        names = keys_of(location, file, version, kept)
+        return (
+            names if names is None or planned is None else announced_keys(location, file, names, kept, planned.ordinal)
+        )
 
     def _found_once(self, file: DataFile, footer: bytes) -> FileVersion:
         """The version in which a file has a footer; who comes while another thread finds that out waits for it."""
@@ -240,25 +275,47 @@ class PinnedFiles:
         return now.version
 
 
-def _memory_for(
-    file: DataFile, ranges: Sequence[ByteRange], planned: PlannedChunks | None
-) -> dict[ByteRange, memoryview]:
-    """Into which memory of Arrow's ranges are read from a cache; the large ones that are kept as stored into none.
+def _kept(asked: Iterable[ByteRange], planned: PlannedChunks | None) -> Sequence[KeptChunks]:
+    """As what a cache keeps ranges; those that are of no plan each as it is stored."""
+    return [KeptChunks((one,), size=one.length) for one in sorted(set(asked))] if planned is None else planned.kept
 
-    Decoded columns that are read in one go lie side by side, those of one width without a gap: a stack of them takes no
-    copy. Arrow's memory is used again. Small entries are copied, too: to map one takes the lock of the interpreter and
-    that of all memory of the process, so that threads that map small ones wait for each other more than they work.
+
+def _columns(
+    file: DataFile, found: Iterable[tuple[KeptChunks, pa.Buffer]], planned: PlannedChunks | None
+) -> dict[ByteRange, pa.Array]:
+    """The columns that are in entries which are kept decoded, by their ranges.
+
+    Raises:
+        DecodeError: An entry has another size.
     """
-    decoded = {} if planned is None else planned.decoded
-    places = {one: _allocated(one.length) for one in ranges if one not in decoded and one.length < _MAPPED_BYTES}
-    for together in () if planned is None else planned.together:
-        starts, end = dict[ByteRange, int](), 0
-        for one in together:
-            starts[one] = -(-end // decoded[one].width) * decoded[one].width
-            end = starts[one] + decoded[one].size
-        if end <= _MOST_TIMES * file.size:  # or the footer is wrong
-            block = _allocated(end)
-            places |= {one: block[start : start + decoded[one].size] for one, start in starts.items()}
+    columns = dict[ByteRange, pa.Array]()
+    try:
+        for one, entry in found:
+            if one.kind is not None:
+                columns |= zip(one.ranges, one.arrays(entry), strict=True)
+    except DecodeError as problem:
+        raise problem.at(file=file.path, row_group=None if planned is None else planned.ordinal) from None
+    return columns
+
+
+def _memory_for(file: DataFile, kept: Sequence[KeptChunks]) -> list[memoryview | None]:
+    """Into which memory of Arrow's entries are read from a cache; the large ones that are kept as stored into none.
+
+    Decoded columns of one type lie side by side: a stack of them takes no copy. Arrow's memory is used again. Small
+    entries are copied, too: to map one takes the lock of the interpreter and that of all memory of the process, so that
+    threads that map small ones wait for each other more than they work.
+    """
+    sizes = [one.size or 0 for one in kept]
+    if sum(sizes) > _MOST_TIMES * file.size:  # the footer is wrong
+        return [None] * len(kept)
+    places: list[memoryview | None] = []
+    for kind, run in itertools.groupby(zip(kept, sizes, strict=True), key=lambda one: one[0].kind):
+        if kind is None:
+            places += [_allocated(size) if size < _MAPPED_BYTES else None for _, size in run]
+            continue
+        of_run = [size for _, size in run]
+        block, ends = _allocated(sum(of_run)), list(itertools.accumulate(of_run))
+        places += [block[end - size : end] for size, end in zip(of_run, ends, strict=True)]
     return places
 
 

@@ -1,29 +1,58 @@
 """Columns that a cache keeps decoded: numbers and times, whose cells have one width each.
 
 To decode them again takes longer than to look at an entry of the cache, and it has to be done in every epoch. An entry
-is Arrow's memory: the values, one after the other, and behind them, where one is missing, a bit for each that is there.
+is Arrow's memory of some of them (`petastore.storage.ranges.kept_chunks`): to open a file for each column took as long
+as all the bytes.
 Everything else is kept as it is stored: text and bytes are hardly faster decoded, and pictures would take ten times the
 room. `docs/explanation/local-cache.md` has the figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import collections
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from petastore.errors import DecodeError
 from petastore.storage.footers.footers import Footer
+from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.column_chunks import chunk_ranges
+from petastore.storage.ranges.kept_chunks import KeptChunks
 
-__all__ = ["array_of", "decoded_columns", "entry_of"]
+__all__ = ["Neighbours", "decoded_columns", "kept_chunks"]
 
 _MOST_TIMES = 2
 """So many times the bytes that are stored may decoded ones take, of all such columns of a row group together."""
 
+_MOST_NEIGHBOURS = 8
+"""Columns of one entry. With twice as many an epoch takes hardly less, and who asks for all but one column has more
+entries."""
 
-def decoded_columns(footer: Footer, ordinal: int) -> Mapping[str, int]:
-    """Which columns of a row group a cache keeps decoded, and how many bytes that takes, if the footer is right.
+_MOST_BYTES = 4 * 1024 * 1024
+"""Of an entry of several columns: where one has more, it hardly matters how many files there are."""
+
+
+class Neighbours(NamedTuple):
+    """Columns of a row group that are kept decoded, as one entry where all of them are asked for."""
+
+    columns: tuple[str, ...]
+    """One or several, of one type, in the order of the file."""
+
+    kind: Any
+    """Their `pyarrow.DataType`."""
+
+    sizes: tuple[int, ...]
+    """Bytes that each takes by itself, if the footer is right."""
+
+    size: int
+    """Bytes that all of them take as one entry, if the footer is right."""
+
+
+def decoded_columns(footer: Footer, ordinal: int) -> Sequence[Neighbours]:
+    """Which columns of a row group a cache keeps decoded.
 
     All columns of one width, if they take no more than twice the bytes together; else each that does so by itself.
 
@@ -33,11 +62,12 @@ def decoded_columns(footer: Footer, ordinal: int) -> Mapping[str, int]:
     """
     known = footer.kept_decoded.get(ordinal)
     if known is None:
-        known = footer.kept_decoded.setdefault(ordinal, _chosen(footer, ordinal))
+        known = footer.kept_decoded.setdefault(ordinal, _neighbours(footer, ordinal, _chosen(footer, ordinal)))
     return known
 
 
 def _chosen(footer: Footer, ordinal: int) -> dict[str, int]:
+    """Of each column that is kept decoded: its bytes."""
     group, schema, stored = footer.metadata.row_group(ordinal), footer.arrow_schema, footer.columns.stored
     rows = group.num_rows
     sizes: dict[str, tuple[int, int, int]] = {}
@@ -56,6 +86,21 @@ def _chosen(footer: Footer, ordinal: int) -> dict[str, int]:
     }
 
 
+def _neighbours(footer: Footer, ordinal: int, sizes: Mapping[str, int]) -> tuple[Neighbours, ...]:
+    rows, found = footer.metadata.row_group(ordinal).num_rows, list[Neighbours]()
+    of_kind = collections.defaultdict[Any, list[str]](list)
+    for name in sizes:
+        of_kind[footer.arrow_schema.field(name).type].append(name)
+    for kind, names in of_kind.items():
+        width = rows * kind.bit_width // 8
+        at_once = max(min(_MOST_BYTES // width, _MOST_NEIGHBOURS), 1)
+        for first in range(0, len(names), at_once):
+            columns = tuple(names[first : first + at_once])
+            of_each = tuple(sizes[name] for name in columns)
+            found.append(Neighbours(columns, kind, of_each, max(of_each) * len(columns)))
+    return tuple(found)
+
+
 def _says_that_some_are_missing(chunk: Any) -> bool:
     said = chunk.statistics if chunk.is_stats_set else None
     return said is not None and said.has_null_count and said.null_count > 0
@@ -67,34 +112,48 @@ def _has_one_width(kind: Any) -> bool:
     )
 
 
-def entry_of(column: pa.ChunkedArray, kind: Any) -> pa.Buffer:
-    """What a cache keeps of a column that was decoded; a view of its values, where it can be."""
-    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if array.offset and array.null_count:
-        array = pa.concat_arrays([array, array.slice(0, 0)])
-    bits, values = array.buffers()
-    width = kind.bit_width // 8
-    values = values.slice(array.offset * width, len(array) * width)
-    if not array.null_count:
-        return values
-    return pa.py_buffer(b"".join((values, bits.slice(0, -(-len(array) // 8)))))
+def kept_chunks(
+    footer: Footer, ordinal: int, columns: Mapping[int, str], ranges: Mapping[int, ByteRange]
+) -> list[KeptChunks]:
+    """What a cache keeps of some column chunks, each once, in their order.
 
+    Neighbours that are kept decoded and have one type are one entry, if all of them are asked for: which ones are
+    neighbours, the footer says alone. So a chunk is in two entries at most, by itself and with its neighbours, whatever
+    columns are asked for.
 
-def array_of(entry: pa.Buffer, kind: Any, rows: int, *, column: str, footer: Footer, ordinal: int) -> pa.Array:
-    """The column again: a view of an entry.
-
-    Raises:
-        DecodeError: It has another size.
+    Args:
+        footer: Of the file.
+        ordinal: The row group's number in it, from 0.
+        columns: Of leaf columns: the top-level column that each is of.
+        ranges: Of the same that are asked for: where the chunks lie; empty ones are left out.
     """
-    length = rows * kind.bit_width // 8
-    if entry.size == length:
-        return pa.Array.from_buffers(kind, rows, [None, entry], null_count=0)
-    if entry.size == length + -(-rows // 8):
-        return pa.Array.from_buffers(kind, rows, [entry.slice(length), entry.slice(0, length)])
-    raise DecodeError(
-        f"the cache on the local disk has {entry.size:,} bytes of a column of {rows:,} values of {kind}; remove it by "
-        "`petastore cache clear`",
-        file=footer.file.path,
-        row_group=ordinal,
-        column=column,
-    )
+    rows, times = footer.metadata.row_group(ordinal).num_rows, collections.Counter(ranges.values())
+    # Where a writer made one chunk of two that are alike, it is kept as it is stored.
+    place_of = {columns[leaf]: place for leaf, place in ranges.items() if times[place] == 1}
+    found = dict[ByteRange, KeptChunks]()
+    for neighbours in decoded_columns(footer, ordinal):
+        names = neighbours.columns
+        asked = [name for name in names if name in place_of]
+        if len(asked) == len(names):
+            places = tuple(place_of[name] for name in names)
+            found |= dict.fromkeys(places, KeptChunks(places, names, neighbours.kind, rows, neighbours.size))
+            continue
+        within = _within(footer, ordinal, neighbours, rows) if asked else None
+        for name in asked:
+            size = neighbours.sizes[names.index(name)]
+            found[place_of[name]] = KeptChunks((place_of[name],), (name,), neighbours.kind, rows, size, within)
+    kept = dict[ByteRange, KeptChunks]()
+    for leaf, place in ranges.items():
+        one = found.get(place) or KeptChunks((place,), (columns[leaf],), size=place.length)
+        kept.setdefault(one.ranges[0], one)
+    return list(kept.values())
+
+
+def _within(footer: Footer, ordinal: int, neighbours: Neighbours, rows: int) -> KeptChunks | None:
+    """The entry of all neighbours, of which only some are asked for; None where the footer tells nonsense of others."""
+    leaves = [footer.leaves[name][0] for name in neighbours.columns]
+    with contextlib.suppress(DecodeError):
+        ranges = chunk_ranges(footer.metadata, ordinal, leaves, footer.file)
+        places = tuple(ranges[leaf] for leaf in leaves)
+        return KeptChunks(places, neighbours.columns, neighbours.kind, rows, neighbours.size)
+    return None

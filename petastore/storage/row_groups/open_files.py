@@ -29,11 +29,12 @@ from petastore.storage.footers.tails import read_tail
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
-from petastore.storage.ranges.kept_files import DecodedForm, KeptFiles, PlannedChunks
+from petastore.storage.ranges.kept_chunks import PlannedChunks
+from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.row_groups.asked_columns import check_rows
-from petastore.storage.row_groups.decoded_columns import array_of, decoded_columns, entry_of
+from petastore.storage.row_groups.decoded_columns import kept_chunks
 from petastore.storage.row_groups.fetched_ahead import FetchedAhead, place_of
 from petastore.storage.row_groups.long_lists import LongLists
 from petastore.storage.row_groups.page_headers import refuse_damaged_pages
@@ -266,19 +267,12 @@ class Reading:
         chunks = None if self._pinned is None else self._chunks()
         fetched = None if self._pinned is None or chunks is None else self._fetched(self._pinned, chunks)
         if fetched is not None and chunks is not None and fetched.decoded:
-            self.decoded = self._arrays(fetched, chunks)
-            if len(fetched.decoded) == len(chunks.columns):
+            self.decoded = {
+                name: fetched.decoded[one] for one, name in chunks.columns.items() if one in fetched.decoded
+            }
+            if len(self.decoded) == len(chunks.columns):
                 return None
         return _Opened(file.location, file.footer, version, settings, fetched=fetched)
-
-    def _arrays(self, fetched: FetchedRanges, chunks: PlannedChunks) -> dict[str, pa.Array]:
-        footer, ordinal, found = self._file.footer, self._ordinal, dict[str, pa.Array]()
-        rows = footer.metadata.row_group(ordinal).num_rows
-        for one, entry in fetched.decoded.items():
-            name = chunks.columns[one]
-            kind = footer.arrow_schema.field(name).type
-            found[name] = array_of(entry, kind, rows, column=name, footer=footer, ordinal=ordinal)
-        return found
 
     def _fetched(self, pinned: PinnedFiles, chunks: PlannedChunks) -> FetchedRanges:
         footer = self._file.footer
@@ -367,21 +361,8 @@ def planned_chunks(
     found = {one: columns_of[leaf] for leaf, one in ranges.items()}
     if kept is None or kept.cache is None:
         return PlannedChunks(ordinal, found)
-    # Where a writer made one chunk of two that are alike, it is kept as it is stored.
-    times, sizes = collections.Counter(ranges.values()), decoded_columns(footer, ordinal)
-    decoded = {
-        name: (ranges[footer.leaves[name][0]], sizes[name])
-        for name in names
-        if name in sizes and times[ranges[footer.leaves[name][0]]] == 1
-    }
-    kinds = {name: footer.arrow_schema.field(name).type for name in decoded}
-    forms = {
-        one: DecodedForm(f" as {kinds[name]}", size, kinds[name].bit_width // 8)
-        for name, (one, size) in decoded.items()
-    }
-    together = [[decoded[name][0] for name in columns if name in decoded] for columns in asked]
     decode = functools.partial(_decoded, location, footer, ordinal, found)
-    return PlannedChunks(ordinal, found, forms, together, decode)
+    return PlannedChunks(ordinal, found, kept_chunks(footer, ordinal, columns_of, ranges), decode)
 
 
 def _decoded(
@@ -391,8 +372,8 @@ def _decoded(
     columns: Mapping[ByteRange, str],
     fetched: FetchedRanges,
     asked: Sequence[ByteRange],
-) -> list[pa.Buffer]:
-    """What a cache keeps of column chunks, decoded and verified.
+) -> list[pa.ChunkedArray]:
+    """The columns of some chunks, verified, of the types that the footer says.
 
     Raises:
         DecodeError: One is damaged; or what Arrow raises.
@@ -403,8 +384,7 @@ def _decoded(
     table = opened.reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
     refuse_damaged_pages(opened.source.read_at, footer.metadata, leaves, file=footer.file, ordinal=ordinal)
     check_rows(table.num_rows, footer, ordinal, names, footer.metadata.row_group(ordinal).num_rows)
-    kinds = [footer.arrow_schema.field(name).type for name in names]
-    return [entry_of(table.column(name).cast(kind), kind) for name, kind in zip(names, kinds, strict=True)]
+    return [table.column(name).cast(footer.arrow_schema.field(name).type) for name in names]
 
 
 @contextlib.contextmanager

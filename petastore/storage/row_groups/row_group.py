@@ -15,6 +15,7 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer
+from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.kept_files import KeptFiles
@@ -166,8 +167,8 @@ def fetch_ahead(
 ) -> None:
     """Has the column chunks of a row group fetched that is going to be read through `files`. Does not wait.
 
-    Nothing is fetched of files that are opened, or that are fetched whole since they are small. What fails is asked for
-    again by who reads it, and raised there.
+    Nothing is fetched of files that are opened, or that are fetched whole since they are small, nor what a cache has:
+    who reads it finds it there. What fails is asked for again by who reads it, and raised there.
 
     Args:
         location: Where the dataset lies.
@@ -179,12 +180,14 @@ def fetch_ahead(
         kept: What is kept of the files from call to call.
     """
     pinned = files.pinned(location, kept)
-    if pinned is None or file.size <= SMALL_FILE_BYTES:
+    if pinned is None or (file.size <= SMALL_FILE_BYTES and not _keeps_chunks(kept)):
         return
 
     def fetch() -> tuple[frozenset[ByteRange], FetchedRanges]:
         footer = files.footer_of(location, file) or footers.get(location, file, pinned)
         chunks = planned_chunks(location, footer, ordinal, (tuple(columns),), kept)
+        if pinned.keeps(file, chunks, footer.version):
+            return frozenset(), FetchedRanges(file.size, FileVersion(file.size), ())
         fetched = pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
         return frozenset(chunks.columns), fetched
 

@@ -11,17 +11,19 @@ from benchmarks.storage.figures import Figure
 from benchmarks.storage.page import page_of
 from benchmarks.storage.roster import SHOWN
 
-MEASURED = {"date": "2026-11-22", "load": 0.5, "seconds": 12.3, "rounds": 3, "scale": 1.0}
+MEASURED = {"date": "2026-11-22", "load": 0.5, "seconds": 12.3, "rounds": 3, "scale": 1.0, "machine": {"CPU": "one"}}
 
 
 def test_the_page_has_what_was_measured_in_the_order_of_the_roster() -> None:
     figure = dataclasses.asdict(Figure("rows that were wrong", [0], most=0))
     page = page_of(
         {
-            "machine": {"CPU": "one"},
-            "shown": {
-                "faults": {**MEASURED, "figures": [figure]},
-                "hit": {**MEASURED, "scale": 0.1, "error": "OSError: <no disk>"},
+            "faults": {**MEASURED, "figures": [figure]},
+            "hit": {
+                **MEASURED,
+                "scale": 0.1,
+                "error": "OSError: <no disk>",
+                "machine": {"CPU": "two", "memory": "8 GiB"},
             },
         }
     )
@@ -30,9 +32,10 @@ def test_the_page_has_what_was_measured_in_the_order_of_the_roster() -> None:
     assert "It failed: OSError: &lt;no disk>" in page
     assert "in 3 rounds, which took 12 s" in page
     assert "with 10% of the rows" in page
+    assert page.count("The machine: one.") == page.count("The machine: two; 8 GiB.") == 1
 
 
 def test_the_page_is_that_of_the_published_results() -> None:
     results = json.loads(Path(PUBLISHED).read_text(encoding="utf-8"))
     assert Path(PAGE).read_text(encoding="utf-8") == page_of(results)
-    assert list(results["shown"]) == list(SHOWN)
+    assert list(results) == list(SHOWN)

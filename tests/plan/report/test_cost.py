@@ -25,7 +25,7 @@ def test_room_for_half_hits_half(groups: int) -> None:
     first, second, third = cost_of([order] * 3, asked).epochs
     assert (first.hits, first.requests) == (0, groups + groups // 4)
     for epoch in (second, third):
-        assert 0.48 * epoch.chunks <= epoch.hits <= 0.5 * epoch.chunks
+        assert 0.48 * epoch.entries <= epoch.hits <= 0.5 * epoch.entries
         assert epoch.bytes == 100 * epoch.requests == 100 * (groups - epoch.hits // 2)
 
 
@@ -43,11 +43,11 @@ def test_an_explanation_says_what_it_costs_where_that_was_asked() -> None:
     assert "cost" not in plan.explain(5).as_dict()
     facts = json.loads(json.dumps(explained.as_dict()))["cost"]["epochs"]
     assert [epoch["hits"] for epoch in facts] == [0, 8]
-    assert facts[1] == {"requests": 0, "bytes": 0, "chunks": 8, "hits": 8, "money": 0}
+    assert facts[1] == {"requests": 0, "bytes": 0, "entries": 8, "hits": 8, "money": 0}
     lines = str(explained).splitlines()[-2:]
     assert "row groups shuffled, each epoch dealt alike to 2 ranks, seed 7" in str(explained)
     assert lines[0].startswith("asked       by rank 1; epoch 0: ")
-    assert lines[1] == "            epoch 1: 0 requests, 0 B, 8 of 8 chunks from the cache, 0 of money"
+    assert lines[1] == "            epoch 1: 0 requests, 0 B, 8 of 8 entries from the cache, 0 of money"
 
 
 def test_one_epoch_is_one_epoch() -> None:

@@ -18,12 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import petastore
+from petastore.cache import DiskCache
 from petastore.errors import DatasetChangedError, StorageError
 from petastore.inventory import Inventory
 from petastore.plan.batches.load_order import LoadOrder
 from petastore.plan.cursor import Cursor
 from petastore.readers.loaded import fetch_ahead
 from petastore.readers.loaded.fetch_ahead import FetchAhead
+from petastore.storage.ranges.kept_files import KeptFiles
 from tests.pace import patience
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served, proxy, served
@@ -41,6 +43,7 @@ class Noted:
     fetched: list[int] = dataclasses.field(default_factory=list)
     held: set[int] = dataclasses.field(default_factory=set)
     location: None = None
+    kept: KeptFiles = dataclasses.field(default_factory=KeptFiles)
 
     @property
     def ahead(self) -> Noted:
@@ -57,8 +60,10 @@ class Noted:
         self.held.remove(place[2])
 
 
-def following(sizes: list[int], *, most_bytes: int, first_group: int = 0) -> tuple[Noted, FetchAhead]:
-    noted = Noted(Inventory.of_rows(sizes, bytes_per_row=1))
+def following(
+    sizes: list[int], *, most_bytes: int, first_group: int = 0, cache: DiskCache | None = None
+) -> tuple[Noted, FetchAhead]:
+    noted = Noted(Inventory.of_rows(sizes, bytes_per_row=1), kept=KeptFiles(cache))
     asked: Any = noted
     return noted, FetchAhead(asked, first_group, ["id"], asked, most_bytes=most_bytes)
 
@@ -122,6 +127,21 @@ def test_a_row_group_is_fetched_for_each_of_its_loads() -> None:
     assert noted.fetched == [0, 1, 0, 1, 0, 1]
     later.close()
     assert noted.held == set()
+
+
+def test_what_a_cache_keeps_is_fetched_for_the_first_of_its_loads_alone(tmp_path: Path) -> None:
+    with DiskCache(tmp_path, limit=1 << 20) as cache:
+        noted, ahead = following([10] * 3, most_bytes=1000, cache=cache)
+        progress = ahead.announced(order_of([1, 0, 1, 0, 2]))
+        progress.move_to(1, 1)  # row group 1 was loaded before it was known to be there
+        assert noted.fetched == [0, 1, 2]
+        progress.move_to(2, 3)
+        later = ahead.announced(order_of([2, 1, 0]))
+        later.move_to(0, 0)
+        progress.close()
+        later.move_to(1, 1)
+        later.close()
+        assert (noted.fetched, noted.held) == ([0, 1, 2], set())
 
 
 def test_what_has_begun_is_not_fetched_again_by_who_tells_late() -> None:
@@ -233,9 +253,27 @@ def test_rows_and_bytes_are_those_of_reading_without(
 
 @servers
 @leaves
-def test_the_line_is_busy_while_nobody_asks(folder: Path, proxy: FaultProxy) -> None:
-    """After one batch, row groups come that no worker has begun to load."""
-    with petastore.make_batch_reader(urls_of(folder, proxy.port), shuffle_row_groups=False, workers_count=1) as reader:
+def test_through_a_cache_each_byte_is_fetched_once_and_what_is_there_not_at_all(
+    folder: Path, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    asked: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26}
+    for epochs, times in ((3, 1), (2, 0)):
+        proxy.begin(Faults())
+        assert sorted(read(urls_of(folder, proxy.port), num_epochs=epochs, **asked)) == sorted(
+            list(range(GROUPS * ROWS)) * epochs
+        )
+        assert chunk_bytes(proxy.counted.heads) == times * bytes_of_chunks(folder)
+
+
+@servers
+@leaves
+@pytest.mark.parametrize("limit", [0, 1 << 26])
+def test_the_line_is_busy_while_nobody_asks(limit: int, folder: Path, proxy: FaultProxy, tmp_path: Path) -> None:
+    """After one batch, row groups come that no worker has begun to load; also through a cache with room for all."""
+    asked: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": limit}
+    with petastore.make_batch_reader(
+        urls_of(folder, proxy.port), shuffle_row_groups=False, workers_count=1, **(asked if limit else {})
+    ) as reader:
         next(reader)
         deadline = time.monotonic() + patience(60)
         while proxy.counted.bytes < GROUPS * ROWS * 16 and time.monotonic() < deadline:

@@ -14,6 +14,7 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.kept_chunks import KeptChunks
 from petastore.storage.ranges.kept_files import KeptFiles, keys_of
 from tests.storage.ranges.conftest import location_of
 
@@ -35,7 +36,7 @@ def signed(signature: str) -> Location:
 def keys(
     location: Location, file: DataFile = FILE, version: FileVersion = VERSION, ranges: list[ByteRange] | None = None
 ) -> list[str]:
-    found = keys_of(location, file, version, RANGES if ranges is None else ranges)
+    found = keys_of(location, file, version, [KeptChunks((one,)) for one in (RANGES if ranges is None else ranges)])
     assert found is not None
     return found
 
@@ -65,7 +66,7 @@ def test_versions_without_a_name_that_can_be_demanded_are_told_apart_by_time() -
 
 
 def test_where_nothing_tells_versions_apart_there_is_no_key() -> None:
-    assert keys_of(s3(), FILE, FileVersion(4000), RANGES) is None
+    assert keys_of(s3(), FILE, FileVersion(4000), [KeptChunks((one,)) for one in RANGES]) is None
 
 
 @pytest.mark.parametrize("secret", ["AKIASECRET", "hush", "signature"])

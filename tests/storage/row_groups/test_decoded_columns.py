@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +18,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.cache import DiskCache
-from petastore.errors import DecodeError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer, read_footer
+from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.column_chunks import chunk_ranges
+from petastore.storage.ranges.kept_chunks import KeptChunks
 from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.row_groups.asked_columns import Part
-from petastore.storage.row_groups.decoded_columns import array_of, decoded_columns, entry_of
+from petastore.storage.row_groups.decoded_columns import decoded_columns, kept_chunks
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import read_row_group_in_parts
-from tests.servers.fixtures import Served, served
+from tests.servers.fault_proxy import FaultProxy, Faults
+from tests.servers.fixtures import Served, proxy, served
 
-__all__ = ["served"]
+__all__ = ["proxy", "served"]
 ROWS = 5_000
-KINDS = [
-    *(pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64()),
-    *(pa.date32(), pa.time64("us"), pa.timestamp("us", "UTC"), pa.duration("ms")),
-]
 
 
 def footer_of(folder: Path, table: pa.Table, **how: Any) -> Footer:
@@ -38,45 +41,26 @@ def footer_of(folder: Path, table: pa.Table, **how: Any) -> Footer:
     return read_footer(open_location(folder), "a.parquet")
 
 
-@given(
-    kind=st.sampled_from(KINDS),
-    values=st.lists(st.none() | st.integers(0, 100), min_size=1, max_size=40),
-    before=st.integers(0, 9),
-    chunks=st.integers(1, 3),
-)
-def test_what_is_kept_comes_back(kind: Any, values: list[int | None], before: int, chunks: int) -> None:
-    """Also of a slice, and of several chunks."""
-    widths = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
-    numbers = pa.array([7] * before + values, widths[kind.bit_width])
-    array = (numbers.cast(kind) if pa.types.is_floating(kind) else numbers.view(kind)).slice(before)
-    column = pa.chunked_array([array] * chunks)
-    entry, footer = entry_of(column, kind), Any
-    found = array_of(entry, kind, len(column), column="x", footer=footer, ordinal=0)  # type: ignore[arg-type]
-    found.validate(full=True)
-    assert found.equals(column.combine_chunks())
-    assert found.type == kind
-
-
-def test_an_entry_of_another_size_is_refused(tmp_path: Path) -> None:
-    footer = footer_of(tmp_path, pa.table({"x": np.arange(10)}))
-    with pytest.raises(DecodeError, match=r"a\.parquet.*79 bytes of a column of 10 values of int64.*cache clear"):
-        array_of(pa.py_buffer(bytes(79)), pa.int64(), 10, column="x", footer=footer, ordinal=0)
+def sizes(footer: Footer, ordinal: int = 0) -> dict[str, int]:
+    """Of each column that is kept decoded: its bytes."""
+    found = decoded_columns(footer, ordinal)
+    return {name: size for one in found for name, size in zip(one.columns, one.sizes, strict=True)}
 
 
 def test_columns_of_one_width_are_decoded_if_all_together_take_no_more_than_twice_the_bytes(tmp_path: Path) -> None:
     random, few = np.random.default_rng(0).random(ROWS), np.arange(ROWS) % 4
     both = {"x": random, "y": few, "text": [str(one) for one in few], "flag": few > 1, "many": [[1]] * ROWS}
     footer = footer_of(tmp_path, pa.table(both))
-    assert dict(decoded_columns(footer, 0)) == {"x": 8 * ROWS, "y": 8 * ROWS}
+    assert sizes(footer) == {"x": 8 * ROWS, "y": 8 * ROWS}
     footer = footer_of(tmp_path, pa.table({"x": random, **{f"y{n}": few for n in range(9)}}), compression="zstd")
-    assert dict(decoded_columns(footer, 0)) == {"x": 8 * ROWS}
+    assert sizes(footer) == {"x": 8 * ROWS}
 
 
 def test_where_values_are_missing_a_bit_is_kept_of_each(tmp_path: Path) -> None:
     values = {"gaps": pa.array([1.5, None] * 4), "x": np.arange(8)}
-    assert dict(decoded_columns(footer_of(tmp_path, pa.table(values)), 0)) == {"gaps": 8 * 8 + 1, "x": 8 * 8}
+    assert sizes(footer_of(tmp_path, pa.table(values))) == {"gaps": 8 * 8 + 1, "x": 8 * 8}
     unsaid = footer_of(tmp_path, pa.table(values), write_statistics=False)
-    assert dict(decoded_columns(unsaid, 0)) == {"gaps": 8 * 8, "x": 8 * 8}
+    assert sizes(unsaid) == {"gaps": 8 * 8, "x": 8 * 8}
 
 
 def mixed() -> pa.Table:
@@ -85,8 +69,10 @@ def mixed() -> pa.Table:
     return pa.table(
         {
             "x": floats,
+            "y": floats + 1,
             "small": random.integers(0, 255, 2 * ROWS).astype(np.uint8),
             "gaps": pa.array(floats.astype(np.float32), mask=missing),
+            "whole": floats.astype(np.float32),
             "when": pa.array(random.integers(0, 1 << 40, 2 * ROWS)).cast(pa.timestamp("us")),
             "text": [f"{one:.3f}" for one in floats],
             "flag": missing,
@@ -95,7 +81,11 @@ def mixed() -> pa.Table:
     )
 
 
+DECODED = {"x", "y", "small", "gaps", "whole", "when"}
 PARTS = [
+    [Part(("small", "gaps", "whole", "x", "y", "when"))],
+    [Part(("x", "whole")), Part(("y", "gaps"), rows_at_once=700)],
+    [Part(("x", "y", "text"))],
     [Part(("small", "gaps", "x", "when"))],
     [Part(("x", "small", "gaps", "when", "text", "flag", "list"))],
     [Part(("gaps",)), Part(("x", "when")), Part(("text",))],
@@ -113,7 +103,7 @@ def test_tables_are_those_of_reading_without_a_cache(parts: list[Part], served: 
     folder = served.root / uuid.uuid4().hex
     folder.mkdir()
     footer = footer_of(folder, mixed())
-    assert set(decoded_columns(footer, 1)) == {"x", "small", "gaps", "when"}
+    assert set(sizes(footer, 1)) == DECODED
     location = open_location(f"http://127.0.0.1:{served.port}/{folder.name}")
     with DiskCache(tmp_path / "cache", limit=1 << 24) as cache:
         for kept, hits in ((None, 0), (KeptFiles(cache), 0), (KeptFiles(cache), 1)):
@@ -141,12 +131,85 @@ def test_tables_are_those_of_reading_without_a_cache(parts: list[Part], served: 
 
 
 def _lie_side_by_side(tables: list[pa.Table], part: Part) -> bool:
-    """Whether decoded columns of a part that follow each other do so in memory, but for what their widths ask."""
-    decoded = [tables[0].column(name).chunk(0) for name in part.columns if name in {"x", "small", "gaps", "when"}]
-    starts = [array.buffers()[1].address for array in decoded]
-    widths = [array.type.bit_width // 8 for array in decoded]
-    ends = [
-        start + ROWS * width + (-(-ROWS // 8) if array.null_count else 0)
-        for start, width, array in zip(starts, widths, decoded, strict=True)
-    ]
-    return starts[1:] == [-(-end // width) * width for end, width in zip(ends[:-1], widths[1:], strict=True)]
+    """Whether decoded columns of one type that follow each other in a part do so in memory."""
+    decoded = [tables[0].column(name).chunk(0) for name in part.columns if name in DECODED]
+    return all(
+        other.buffers()[1].address == one.buffers()[1].address + ROWS * one.type.bit_width // 8
+        for one, other in itertools.pairwise(decoded)
+        if one.type == other.type
+    )
+
+
+def wide(columns: int = 19) -> pa.Table:
+    numbers = np.arange(columns * 100).reshape(columns, 100)
+    return pa.table({f"x{number}": column for number, column in enumerate(numbers)} | {"text": ["a"] * 100})
+
+
+def kept_of(footer: Footer, names: Sequence[str]) -> list[KeptChunks]:
+    columns = {leaf: name for name in names for leaf in footer.leaves[name]}
+    return kept_chunks(footer, 0, columns, chunk_ranges(footer.metadata, 0, columns, footer.file))
+
+
+def test_neighbours_of_one_type_are_one_entry_where_all_are_asked_for(tmp_path: Path) -> None:
+    footer = footer_of(tmp_path, wide())
+    every = [f"x{number}" for number in range(19)]
+    assert [one.columns for one in kept_of(footer, every)] == [tuple(every[:8]), tuple(every[8:16]), tuple(every[16:])]
+    some = kept_of(footer, ["text", *every[1:9]])
+    assert [one.columns for one in some] == [(name,) for name in ["text", *every[1:9]]]
+    assert [one.within and one.within.columns for one in some] == [None, *[tuple(every[:8])] * 7, tuple(every[8:16])]
+
+
+@given(asked=st.lists(st.integers(0, 18), min_size=1, unique=True))
+def test_who_asks_for_the_same_columns_finds_the_same_entries_in_whatever_order(asked: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        footer = footer_of(Path(folder), wide())
+    found = [kept_of(footer, [f"x{number}" for number in order]) for order in (asked, sorted(asked))]
+    assert set(found[0]) == set(found[1])
+    assert sorted(name for one in found[0] for name in one.columns) == sorted(f"x{number}" for number in asked)
+
+
+def test_of_large_columns_fewer_are_one_entry(tmp_path: Path) -> None:
+    rows = 200_000
+    table = pa.table({name: np.random.default_rng(0).random(rows) for name in "abcde"})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=rows)
+    footer = read_footer(open_location(tmp_path), "a.parquet")
+    assert [one.columns for one in kept_of(footer, "abcde")] == [("a", "b"), ("c", "d"), ("e",)]
+
+
+def test_a_chunk_that_two_columns_share_is_kept_as_it_is_stored(tmp_path: Path) -> None:
+    footer = footer_of(tmp_path, wide(3))
+    place, other = ByteRange(4, 90), ByteRange(94, 90)
+    columns = {0: "x0", 1: "x1", 2: "x2"}
+    found = kept_chunks(footer, 0, columns, {0: place, 1: place, 2: other})
+    assert [(one.ranges, one.kind) for one in found] == [((place,), None), ((other,), pa.int64())]
+
+
+@pytest.mark.server
+@pytest.mark.leaves_running("fsspec keeps its web session")
+@pytest.mark.parametrize("first", [["x0", "x1", "x2"], ["x2"], ["x0", "x1", "x2", "x3", "x4"]], ids=str)
+@pytest.mark.parametrize("then", [["x0", "x1", "x2", "x3", "x4"], ["x1"], ["x4", "x2"]], ids=str)
+def test_what_is_there_in_another_entry_is_not_fetched_again(
+    first: list[str], then: list[str], served: Served, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    folder = served.root / uuid.uuid4().hex
+    folder.mkdir()
+    footer = footer_of(folder, wide(5), compression="none", use_dictionary=False)
+    location = open_location(f"{proxy.url}/{folder.name}")
+    with DiskCache(tmp_path / "cache", limit=1 << 24) as cache:
+        for columns, there in ((first, set[str]()), (then, set(first)), (then, set(then))):
+            files, kept = OpenFiles(), KeptFiles(cache)
+            proxy.begin(Faults())
+            parts = [Part(tuple(columns))]
+            (found,) = read_row_group_in_parts(
+                location, footer.file, 0, parts, footers=FooterCache(), files=files, kept=kept
+            )
+            assert found.equals(wide(5).select(columns))
+            files.close()
+            places = {one: kept_of(footer, [one])[0].ranges[0] for one in columns if one not in there}
+            asked = [re.search(r" bytes=(\d+)-(\d+)$", head) for head in proxy.counted.heads]
+            chunks = [(int(one[1]), int(one[2]) + 1) for one in asked if one is not None]
+            chunks = [one for one in chunks if one[1] < footer.file.size]
+            wanted = (
+                [(min(places.values()).offset, max(places.values()).end)] if places else []
+            )  # a hole is fetched, too
+            assert chunks == wanted
