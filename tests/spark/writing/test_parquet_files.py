@@ -92,6 +92,7 @@ def test_files_in_other_storages_are_read_with_their_filesystem() -> None:
     [
         (["part=1/a.parquet"], RequestError, "columns in the names of its directories"),
         (["other.parquet"], RequestError, r"lacks \['id'\], and the schema does not know \['number'\]"),
+        (["extra.parquet"], RequestError, r"lacks \[\], and the schema does not know \['more'\]"),
         (["nowhere.parquet"], DatasetNotFoundError, "there is nothing"),
         (["no.parquet"], PetastoreError, "no.parquet"),
     ],
@@ -100,6 +101,7 @@ def test_what_cannot_be_written_is_refused(
     tmp_path: Path, names: list[str], error: type[Exception], message: str
 ) -> None:
     put(tmp_path / "other" / "other.parquet", raw([1], "flat").rename_columns(["name", "pose", "number"]))
+    put(tmp_path / "extra" / "extra.parquet", raw([1], "flat").append_column("more", pa.array([1])))
     put(tmp_path / "part" / "part=1" / "a.parquet", raw([1], "flat"))
     (tmp_path / "no").mkdir()
     (tmp_path / "no" / "no.parquet").write_bytes(b"no Parquet at all")
