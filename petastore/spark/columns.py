@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from petastore.codecs.arrow.cells import byte_cells
+from petastore.codecs.arrow.arrow_views import byte_cells
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import codec_of
 from petastore.codecs.vector import VectorCodec

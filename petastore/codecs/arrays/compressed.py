@@ -15,7 +15,7 @@ from petastore.codecs.arrays.ndarray import array_of_unit, decode_alike, decode_
 from petastore.codecs.arrays.npy import MAX_HEADER_BYTES
 from petastore.codecs.arrays.npz import NpzError, archive_bytes, member_of, member_sizes
 from petastore.codecs.arrays.npz_many import inflated_together
-from petastore.codecs.arrow.cells import ByteCells, byte_cells, bytes_of_cell
+from petastore.codecs.arrow.arrow_views import ByteCells, byte_cells, bytes_of_cell
 from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.declared import array_to_write, check_array_field
 from petastore.errors import DecodeError

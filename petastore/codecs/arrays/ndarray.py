@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.codecs.arrays.npy import NpyError, NpyHeader, array_bytes, header_of, npy_header_bytes
-from petastore.codecs.arrow.cells import ByteCells, byte_cells, bytes_of_cell, equal_cells_array
+from petastore.codecs.arrow.arrow_views import ByteCells, byte_cells, bytes_of_cell, equal_cells_array
 from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.arrow.scalars import InexactError
 from petastore.codecs.declared import array_to_write, arrays_alike, check_array_field, same_dtype

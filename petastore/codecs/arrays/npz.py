@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.codecs.arrow.cells import ByteCells
+from petastore.codecs.arrow.arrow_views import ByteCells
 
 __all__ = [
     "MEMBER",

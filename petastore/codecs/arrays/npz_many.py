@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from petastore.codecs.arrays.gzip_content import GzipError, gzip_content_by
 from petastore.codecs.arrays.npz import MOST_EXPANSION, NpzError, first_member, head_dtype
-from petastore.codecs.arrow.cells import ByteCells
+from petastore.codecs.arrow.arrow_views import ByteCells
 
 __all__ = ["inflated_together"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.codecs.arrow.cells import byte_cells, bytes_of_cell
+from petastore.codecs.arrow.arrow_views import byte_cells, bytes_of_cell
 from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.images.image_files import ImageError, decoded_sizes
 from petastore.codecs.images.image_hint import ImageDecode

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.codecs.arrow.cells import ByteCells
+from petastore.codecs.arrow.arrow_views import ByteCells
 from petastore.errors import DecodeError, MissingExtraError
 from petastore.schema.field import UnischemaField
 

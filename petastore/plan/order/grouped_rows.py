@@ -141,7 +141,11 @@ class GroupedRows:
         """In which order they are asked for; None where that is this order."""
         self.runs = runs
         """The rows as a few runs, where the plan has them so."""
-        self._groups, self._rows = groups, rows
+        self.num_rows = 0 if runs is None else runs.num_rows
+        """How many rows there are."""
+        if groups is not None and rows is not None:
+            self.num_rows = len(rows)
+            vars(self).update(groups=groups, rows=rows)  # as `once` keeps what it has worked out
 
     @classmethod
     def of_runs(cls, runs: Runs, permutation: Permutation | None) -> GroupedRows:
@@ -149,29 +153,21 @@ class GroupedRows:
         return cls(None, None, permutation, runs)
 
     @once
-    def num_rows(self) -> int:
-        """How many rows there are."""
-        return len(self.rows) if self.runs is None else self.runs.num_rows
-
-    @property
     def groups(self) -> NDArray[np.int32]:
         """Row group of each row, shape (n,)."""
-        if self._groups is None:
-            assert self.runs is not None  # noqa: S101 - or they were given
-            self._groups = np.repeat(self.runs.groups, self.runs.counts)
-        return self._groups
+        assert self.runs is not None  # noqa: S101 - or they were given
+        return np.repeat(self.runs.groups, self.runs.counts)
 
-    @property
+    @once
     def rows(self) -> NDArray[np.int64]:
         """Row inside its row group of each row, shape (n,)."""
-        if self._rows is None:
-            assert self.runs is not None  # noqa: S101 - or they were given
-            self._rows = self.runs.rows()
-        return self._rows
+        assert self.runs is not None  # noqa: S101 - or they were given
+        return self.runs.rows()
 
     def permuted(self, permutation: Permutation | None) -> GroupedRows:
         """The same rows, asked for in another order."""
-        return GroupedRows(self._groups, self._rows, permutation, self.runs)
+        written = vars(self)
+        return GroupedRows(written.get("groups"), written.get("rows"), permutation, self.runs)
 
     def without_runs(self) -> GroupedRows:
         """The same rows, for whoever must not rely on runs."""

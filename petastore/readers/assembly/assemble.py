@@ -235,7 +235,10 @@ class Assembler:
         if span.num_rows == 0:
             empty = {field.name: Decoded(empty_column(field, 0), None) for field in self.schema}
             return AssembledSpan(span, Columns(empty))
-        made = {name: _without_idle_mask(columns[name]) for name in self.view.fields}
+        made = {
+            name: column if column.missing is None else column.without_idle_mask()
+            for name, column in ((name, columns[name]) for name in self.view.fields)
+        }
         if self.transform is None:
             return _put_together(span, stacks, made)
         transformed = self.transform(made, span)
@@ -247,8 +250,8 @@ class Assembler:
         if problem.row is not None:
             at = [problem.row]
             (group,), (row,) = self.origin(picks.groups[at], picks.rows[at])
-            problem.row, problem.row_group = int(row), int(self.inventory.ordinal[group])
-            problem.file = self.inventory.files[self.inventory.file[group]].path
+            file, ordinal = self.inventory.place_of(int(group))
+            problem.row, problem.row_group, problem.file = int(row), ordinal, file.path
         return problem
 
 
@@ -334,7 +337,3 @@ def _put_together(
     if span.valid is not None:
         columns[VALID_COLUMN] = Decoded(span.valid, None)
     return AssembledSpan(span, Columns(columns, stacks))
-
-
-def _without_idle_mask(column: Decoded) -> Decoded:
-    return column if column.missing is None or column.missing.any() else Decoded(column.values, None)

@@ -26,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow_memory import flags_of
-from petastore.codecs.arrow.cells import ByteCells, byte_cells
+from petastore.codecs.arrow.arrow_views import ByteCells, byte_cells
 from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import BoundCodec
 from petastore.codecs.scalar import ScalarCodec

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.codecs.arrow.cells import ByteCells
+from petastore.codecs.arrow.arrow_views import ByteCells
 from petastore.once import once
 from petastore.plan.order.mix import counting
 from petastore.readers.loaded.arena import Place

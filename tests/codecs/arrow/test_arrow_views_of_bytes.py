@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.codecs.arrow.cells import byte_cells, equal_cells_array
+from petastore.codecs.arrow.arrow_views import byte_cells, equal_cells_array
 from petastore.errors import DecodeError
 from petastore.schema import UnischemaField
 
