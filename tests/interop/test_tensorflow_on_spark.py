@@ -65,9 +65,9 @@ def test_a_rank_of_several_never_has_more_rows_than_it_asks_for_and_all_of_them(
         feed = DataFeed(reader)
         sizes = []
         while not feed.should_stop():
-            batch = feed.next_batch(batch_size)
+            batch = list(feed.next_batch(batch_size))
             sizes.append(len(batch))
-            seen += [int(number) for (number,) in batch]
+            seen += [int(row[0]) for row in batch]
         assert 0 < min(sizes) <= max(sizes) <= batch_size
         calls.append(len(sizes))
     assert sorted(seen) == sorted([*range(103)] * 2)
@@ -79,7 +79,7 @@ def test_a_generator_of_single_rows_loses_none(tmp_path: Path) -> None:
 
     def rdd_generator(feed: DataFeed) -> Iterator[int]:
         while not feed.should_stop():
-            batch = feed.next_batch(1)
+            batch = list(feed.next_batch(1))
             if len(batch) == 0:
                 return
             yield int(batch[0][0])
