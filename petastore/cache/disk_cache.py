@@ -521,16 +521,38 @@ class DiskCache:
             self._disk.folder.root, totals.limit, totals.entries, totals.bytes, totals.ledger_bytes, totals.readers
         )
 
-    def prune(self) -> int:
+    def prune(self, *, most_bytes: int | None = None, unused_s: float | None = None) -> int:
         """Removes what nobody needs: what killed processes left, and what is no entry; counts again what there is.
+
+        Args:
+            most_bytes: Entries may take so many bytes afterwards; those that were used last stay. None is the limit.
+            unused_s: Entries go that were not used for so many seconds. None is for ever.
 
         Returns:
             Bytes that count less than before.
 
         Raises:
+            RequestError: Bytes or seconds are below 0.
             StorageError: There is no cache that can be used at this location.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
+            ...     for key in ("old", "new"):
+            ...         with cache.entry(key, lambda: bytes(5000)) as view:
+            ...             pass
+            ...     cache.prune(unused_s=3600), cache.prune(most_bytes=10_000), cache.has(["new"])
+            (0, 8192, True)
         """
-        return self._disk.asked_of_ledger(Ledger.rebuild)
+        for name, asked in (("most_bytes", most_bytes), ("unused_s", unused_s)):
+            if asked is not None and not asked >= 0:
+                raise RequestError(f"{name}={asked!r}, but it must be at least 0")
+        freed = self._disk.asked_of_ledger(Ledger.rebuild)
+        if most_bytes is None and unused_s is None:
+            return freed
+        but_bytes = sys.maxsize if most_bytes is None else most_bytes
+        but_since = 0 if unused_s is None else time.time_ns() - int(unused_s * 1e9)
+        return freed + self._disk.asked_of_ledger(lambda ledger: ledger.clear(but_bytes=but_bytes, but_since=but_since))
 
     def clear(self) -> int:
         """Removes all entries. Views that are in use stay valid.
