@@ -110,7 +110,10 @@ def announced(
     numbers = np.where(order >= 0, np.searchsorted(used, order), -1)
     data = future_bytes(Future.of(words, numbers))
     digest = secrets.token_bytes(16)
-    with Writing(folder, ledger, digest) as writing:
+    begun = Writing.begun(folder, ledger, digest, patience=0)
+    if begun is None:
+        return Announcement()  # by chance somebody has the same name
+    with begun as writing:
         if not writing.write(len(data), lambda fd, _: write_all(fd, data, 0), has_to=True):
             return Announcement()
         return Announcement(ledger, writing.place(folder.futures / digest.hex(), FUTURE), len(order))

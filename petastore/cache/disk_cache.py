@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import sys
 import time
@@ -47,7 +48,13 @@ _Answer = TypeVar("_Answer")
 
 _FOLDER = "petastore-cache-1"
 _REST_S = 60.0
-"""How long a ledger that others hold for long is let alone."""
+"""How long a ledger that others hold for long is let alone, and a disk that is slow."""
+
+_PATIENCE_S = 30.0
+"""How long one waits for others who fetch the same, before one fetches it, too."""
+
+_LONG_S = 5.0
+"""A disk that took less time than this to write what was fetched is not slow, however fast that was fetched."""
 
 _MOST_OPEN = 64
 """Files of entries that are open for what is asked for at once: a process may have a thousand or so, for everything."""
@@ -112,6 +119,12 @@ class _Disk:
             raise StorageError(
                 f"the cache at {self.folder.root} cannot be used: {problem}", errno=problem.errno
             ) from problem
+
+    def wrote(self, *, fetch_s: float, write_s: float) -> None:
+        """Says how long it took to fetch entries, and to keep them: a disk that is slower is let alone for a while."""
+        if write_s > max(fetch_s, _LONG_S):
+            slow = f"it took {write_s:.1f} s to write what was fetched in {fetch_s:.1f}"
+            self.bypass(TimeoutError(errno.ETIMEDOUT, slow, str(self.folder.root)))
 
     def bypass(self, problem: OSError) -> None:
         """Goes on without the disk, and says so once."""
@@ -212,7 +225,7 @@ class DiskCache:
         """The bytes under a key, from the disk, or else fetched and kept.
 
         Who wants a key that is being fetched, in any thread or process, waits for it, and fetches only where nothing
-        came of that. No lock is held inside the `with` block.
+        came of that, or it takes longer than half a minute. No lock is held inside the `with` block.
 
         Args:
             key: Names the bytes, with their version: other bytes need another key.
@@ -364,11 +377,14 @@ class DiskCache:
             missing = asked.missing
             if not missing:
                 return
+            began = time.monotonic()
             for number, data in zip(missing, fetch(missing), strict=True):
                 asked.entries[number] = FetchedEntry.of(data)
+            fetched = time.monotonic()
             for number in order:
                 if number in missing:
                     self._take_in(asked, number, held[number] if number in held else self._begun(asked, number))
+            self._disk.wrote(fetch_s=fetched - began, write_s=time.monotonic() - fetched)
 
     def _take_in(self, asked: _Asked, number: int, writing: Writing | None) -> None:
         """Keeps an entry that was fetched, if it can be."""
@@ -393,12 +409,12 @@ class DiskCache:
         return self._held(asked.digests[number])
 
     def _held(self, digest: bytes) -> Writing | None:
-        """A name, once nobody else holds it; None where it cannot be held."""
+        """A name, once nobody else holds it; None where it cannot be held, or others hold it for long."""
         disk = self._disk
         if disk.ledger is None or time.monotonic() < disk.rests_until:
             return None
         try:
-            return Writing(disk.folder, disk.ledger, digest)
+            return Writing.begun(disk.folder, disk.ledger, digest, patience=_PATIENCE_S)
         except OSError as problem:
             self._disk.bypass(problem)
             return None
@@ -521,16 +537,38 @@ class DiskCache:
             self._disk.folder.root, totals.limit, totals.entries, totals.bytes, totals.ledger_bytes, totals.readers
         )
 
-    def prune(self) -> int:
+    def prune(self, *, most_bytes: int | None = None, unused_s: float | None = None) -> int:
         """Removes what nobody needs: what killed processes left, and what is no entry; counts again what there is.
+
+        Args:
+            most_bytes: Entries may take so many bytes afterwards; those that were used last stay. None is the limit.
+            unused_s: Entries go that were not used for so many seconds. None is for ever.
 
         Returns:
             Bytes that count less than before.
 
         Raises:
+            RequestError: Bytes or seconds are below 0.
             StorageError: There is no cache that can be used at this location.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder, DiskCache(folder, limit=1 << 20) as cache:
+            ...     for key in ("old", "new"):
+            ...         with cache.entry(key, lambda: bytes(5000)) as view:
+            ...             pass
+            ...     cache.prune(unused_s=3600), cache.prune(most_bytes=10_000), cache.has(["new"])
+            (0, 8192, True)
         """
-        return self._disk.asked_of_ledger(Ledger.rebuild)
+        for name, asked in (("most_bytes", most_bytes), ("unused_s", unused_s)):
+            if asked is not None and not asked >= 0:
+                raise RequestError(f"{name}={asked!r}, but it must be at least 0")
+        freed = self._disk.asked_of_ledger(Ledger.rebuild)
+        if most_bytes is None and unused_s is None:
+            return freed
+        but_bytes = sys.maxsize if most_bytes is None else most_bytes
+        but_since = 0 if unused_s is None else time.time_ns() - int(unused_s * 1e9)
+        return freed + self._disk.asked_of_ledger(lambda ledger: ledger.clear(but_bytes=but_bytes, but_since=but_since))
 
     def clear(self) -> int:
         """Removes all entries. Views that are in use stay valid.

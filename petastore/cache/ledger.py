@@ -17,6 +17,7 @@ import dataclasses
 import errno
 import os
 import secrets
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -268,14 +269,21 @@ class Ledger:
 
     # All rows
 
-    def clear(self) -> int:
-        """Removes all entries; the bytes that they counted.
+    def clear(self, *, but_bytes: int = 0, but_since: int = sys.maxsize) -> int:
+        """Removes entries; the bytes that they counted.
+
+        Args:
+            but_bytes: So many stay of those that were used last.
+            but_since: Of these, those stay that were used since then, in nanoseconds since 1970.
 
         Raises:
             OSError: They cannot be removed.
         """
         with self._section() as table:
-            leaving = self._marked(table, np.flatnonzero(table.state[: table.rows] == KEPT).tolist())
+            kept = np.flatnonzero(table.state[: table.rows] == KEPT)
+            kept = kept[np.argsort(-table.used[kept], kind="stable")]
+            stays = (np.cumsum(table.size[kept]) <= but_bytes) & (table.used[kept] >= but_since)
+            leaving = self._marked(table, kept[~stays].tolist())
         self._remove(table, leaving)
         with self._section() as table:
             return self._left(table, leaving)

@@ -27,17 +27,16 @@ class Writing:
         folder: Of the cache.
         ledger: Of the same.
         digest: The name.
+        file: Of that name under `writing`, held by the caller until now.
 
     Raises:
-        OSError: It cannot be held.
+        OSError: What a killed writer left there cannot be removed.
     """
 
-    def __init__(self, folder: Folder, ledger: Ledger, digest: bytes) -> None:
+    def __init__(self, folder: Folder, ledger: Ledger, digest: bytes, file: LockedFile) -> None:
         self._folder = folder
         self._ledger = ledger
         self._digest = digest
-        file = locked(folder.writing / digest.hex(), patience=None)
-        assert file is not None, "patience has no end"  # noqa: S101 - for type checkers
         self.file: LockedFile | None = file
         self.evicted = 0
         """Bytes that went to make room."""
@@ -47,6 +46,16 @@ class Writing:
         except BaseException:
             file.close()
             raise
+
+    @classmethod
+    def begun(cls, folder: Folder, ledger: Ledger, digest: bytes, *, patience: float) -> Self | None:
+        """Takes a name, once nobody else holds it; None where somebody does for longer than so many seconds.
+
+        Raises:
+            OSError: It cannot be held.
+        """
+        file = locked(folder.writing / digest.hex(), patience=patience)
+        return None if file is None else cls(folder, ledger, digest, file)
 
     def __enter__(self) -> Self:
         return self

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from petastore.cache.disk_cache import DiskCache
     from petastore.cache.metrics import CacheContents
     from petastore.cli.warm import Warmed
-    from petastore.plan.request import Shard
+    from petastore.plan.request import Reshuffle, Shard
 
 __all__ = ["app"]
 
@@ -37,6 +37,7 @@ _Location = Annotated[
     Path | None,
     typer.Option("--location", help="The cache's directory; by default the user's, or PETASTORE_CACHE."),
 ]
+_DAY_S = 24 * 3600
 _AsJson = Annotated[bool, typer.Option("--json", help="Print the same as JSON, sizes in bytes.")]
 
 
@@ -67,6 +68,17 @@ def warm(
     shuffle_row_groups: Annotated[
         bool, typer.Option(help="The training permutes row groups, as readers do by default.")
     ] = True,
+    reshuffle: Annotated[
+        str | None, typer.Option(metavar="WORD", help="static, as by default with a cache, or epoch.")
+    ] = None,
+    shuffle_memory: Annotated[
+        int | None, typer.Option(metavar="BYTES", help="Of the training that shuffles rows, where it gives it.")
+    ] = None,
+    lanes: Annotated[int | None, typer.Option(help="The same.")] = None,
+    block_rows: Annotated[int | None, typer.Option(help="The same.")] = None,
+    filters: Annotated[
+        str | None, typer.Option(metavar="JSON", help='Only rows that the training reads: [["day", ">=", 3]].')
+    ] = None,
     location: _Location = None,
     limit: Annotated[int | None, typer.Option(metavar="BYTES", help="Bytes that the cache may have.")] = None,
     as_json: _AsJson = False,
@@ -76,9 +88,11 @@ def warm(
     """Fetch what a training will read into the cache, what it needs first before the rest."""
     with errors_in_one_line(debug=debug):
         from petastore.cli.warm import warm as warmed
+        from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
         from petastore.readers.asked import LOCAL_DISK_CACHE, DatasetAsk
+        from petastore.selecting.filter import select_rows
 
-        rank = _shard(shard)
+        rank, asked, order = _shard(shard), _filters(filters), _reshuffle(reshuffle)
         dataset = DatasetAsk(
             url,
             json_options(storage_options),
@@ -91,7 +105,12 @@ def warm(
             seed=seed,
             shuffle_row_groups=shuffle_row_groups,
             shuffle_rows=shuffle_rows,
+            shuffle_memory=DEFAULT_SHUFFLE_MEMORY if shuffle_memory is None else shuffle_memory,
+            lanes=lanes,
+            block_rows=block_rows,
+            reshuffle=order,
             shard=rank,
+            selection=select_rows(dataset, filters=asked),
         )
         with Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("fetching", total=None)
@@ -103,10 +122,21 @@ def warm(
 
 
 @app.command()
-def prune(location: _Location = None, as_json: _AsJson = False, debug: Debug = False) -> None:
-    """Remove what nobody needs: what killed processes left, and what is no entry."""
+def prune(
+    most_bytes: Annotated[
+        int | None, typer.Option("--to", metavar="BYTES", help="Also entries, those used last stay: so many bytes.")
+    ] = None,
+    unused_days: Annotated[
+        float | None, typer.Option("--unused", metavar="DAYS", help="Also entries that were not used for so long.")
+    ] = None,
+    location: _Location = None,
+    as_json: _AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Remove what nobody needs: what killed processes left, what is no entry, and entries as far as is asked."""
     with errors_in_one_line(debug=debug), _cache_there(location) as cache:
-        _freed(cache.prune(), cache, as_json=as_json)
+        unused_s = None if unused_days is None else unused_days * _DAY_S
+        _freed(cache.prune(most_bytes=most_bytes, unused_s=unused_s), cache, as_json=as_json)
 
 
 @app.command()
@@ -139,6 +169,30 @@ def _shard(text: str | None) -> Shard | None:
     if not (found and index.isdecimal() and count.isdecimal()):
         raise RequestError(f"--shard {text}: it is written as I/N, such as 0/8 for the first of eight ranks")
     return Shard(int(index), int(count))
+
+
+def _reshuffle(word: str | None) -> Reshuffle | None:
+    """The word of `--reshuffle`."""
+    if word in {None, "static", "epoch"}:
+        return word  # type: ignore[return-value]
+    raise RequestError(f"--reshuffle {word}: it is static or epoch")
+
+
+def _filters(text: str | None) -> Any:
+    """What `filters=` of a reader is, of the JSON after `--filters`: conditions are lists there."""
+    if text is None:
+        return None
+    try:
+        asked = json.loads(text)
+    except ValueError as problem:
+        raise RequestError(f"--filters takes JSON, but {text!r} is none: {problem}") from None
+
+    def condition(one: Any) -> Any:
+        if isinstance(one, list) and one and isinstance(one[0], str):
+            return tuple(one)
+        return [condition(each) for each in one] if isinstance(one, list) else one
+
+    return condition(asked)
 
 
 def _freed(size: int, cache: DiskCache, *, as_json: bool) -> None:

@@ -257,9 +257,9 @@ class Dataset:
     def with_cache(self, location: str | os.PathLike[str] | None = None, *, limit: int | None = None) -> Dataset:
         """The same dataset, the column chunks of whose files are kept on the local disk, by whoever reads it.
 
-        They are kept as they are stored, of the version that is read, and shared by all processes of the host; see
-        `petastore.cache.DiskCache`. Files of the local file system are where they are read already: nothing is kept of
-        them.
+        Numbers and times are kept decoded where that takes little room, all else as it is stored; of the version that
+        is read, and shared by all processes of the host: see `petastore.cache.DiskCache`. Files of the local file
+        system are where they are read already: nothing is kept of them.
 
         Args:
             location: A local directory; None for the user's cache directory.

@@ -7,7 +7,9 @@ import os
 import pickle
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from petastore.cache import DiskCache, entry_file, ledger, simulate, writing
+from petastore.cache import DiskCache, disk_cache, entry_file, ledger, simulate, writing
 from petastore.cache.entry_file import digest_of, size_on_disk
 from petastore.cache.location import cache_location
 from petastore.cache.locks import locked
@@ -31,8 +33,10 @@ class TestDiskCache(CacheLaws):
         return DiskCache(folder, limit=self.limit)
 
 
-def ask(cache: DiskCache, key: str, data: bytes = b"right", **more: Any) -> bytes:
-    with cache.entry(key, lambda: data, **more) as view:
+def ask(
+    cache: DiskCache, key: str, data: bytes = b"right", fetch: Callable[[], bytes] | None = None, **more: Any
+) -> bytes:
+    with cache.entry(key, fetch or (lambda: data), **more) as view:
         return bytes(view)
 
 
@@ -47,6 +51,62 @@ def test_what_was_fetched_is_given(entries: dict[str, bytes], tmp_path_factory: 
         written = sum(len(data) for data in entries.values())
         assert cache.metrics.bytes_read == cache.metrics.bytes_written == written
         assert cache.info().entry_bytes == sum(size_on_disk(len(data)) for data in entries.values())
+
+
+class SlowDisk:
+    """A clock that goes on while entries are written, and while they are fetched, and never else."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, write_s: float) -> None:
+        self.now, self.write_s, self.written = 0.0, write_s, 0
+        monkeypatch.setattr(disk_cache, "time", SimpleNamespace(monotonic=lambda: self.now, time_ns=time.time_ns))
+        monkeypatch.setattr(disk_cache, "write_entry", self._write)
+
+    def _write(self, *entry: Any) -> None:
+        self.now += self.write_s
+        self.written += 1
+        entry_file.write_entry(*entry)
+
+    def fetch(self, fetch_s: float) -> bytes:
+        self.now += fetch_s
+        return b"right"
+
+
+def test_a_disk_that_is_slower_than_fetching_is_let_alone_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SlowDisk(monkeypatch, write_s=7.0)
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+
+        def asked(key: str, fetch_s: float) -> None:
+            with cache.entry(key, lambda: disk.fetch(fetch_s)) as view:
+                assert bytes(view) == b"right"
+
+        asked("far", 8.0)
+        with pytest.warns(CacheBypassWarning, match=r"7\.0 s to write what was fetched in 2\.0"):
+            asked("near", 2.0)
+        for key in ("near", "far", "more", "others"):
+            asked(key, 0.5)
+        assert (disk.written, cache.metrics.hits, cache.metrics.bypassed) == (2, 2, 2)
+        disk.now, disk.write_s = disk.now + 60, 4.0
+        asked("more", 0.0)  # it is as fast as a disk has to be, and takes part again
+        asked("more", 0.0)
+        assert (disk.written, cache.metrics.hits) == (3, 3)
+
+
+def test_who_waits_too_long_for_what_others_fetch_fetches_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_cache, "_PATIENCE_S", 0.0)
+    with DiskCache(tmp_path, limit=LIMIT) as cache:
+
+        def fetched() -> bytes:
+            assert ask(cache, "key") == b"right"  # as another thread does, while this one is at it
+            assert ask(cache, "other") == b"right"
+            return b"right"
+
+        assert ask(cache, "key", fetch=fetched) == b"right"
+        assert ask(cache, "key") == ask(cache, "other") == b"right"
+        assert (cache.metrics.misses, cache.metrics.bypassed, cache.metrics.hits) == (3, 1, 2)
 
 
 SIZES = st.lists(st.integers(1, 4), min_size=6, max_size=20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,20 @@ def test_a_reservation_counts_at_once_and_makes_its_file_that_long(folder: Folde
         Ledger(folder, LIMIT).close()  # and counts it, if the table has to be made anew
         assert Table.open(folder.ledger).counted == 8192
         assert ledger.commit(bytes([1]) * 16)
+    ledger.close()
+
+
+def test_what_was_used_last_stays_where_entries_are_removed_in_part(folder: Folder) -> None:
+    ledger = Ledger(folder, LIMIT)
+    for number in range(1, 5):
+        kept(folder, ledger, number)
+    since = time.time_ns()
+    ledger.note_use(0, bytes([1]) * 16)  # that of the first slot
+    assert ledger.clear(but_bytes=2 * 4096 + 1, but_since=0) == 2 * 4096
+    assert [path.name[:2] for path in sorted((folder.root / "entries").glob("*/*"))] == ["01", "04"]
+    assert ledger.clear(but_bytes=LIMIT, but_since=since) == 4096
+    assert [path.name[:2] for path in (folder.root / "entries").glob("*/*")] == ["01"]
+    assert ledger.clear() == 4096
     ledger.close()
 
 

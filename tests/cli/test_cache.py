@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import petastore
 from petastore.cache import DiskCache
 from petastore.cli.commands import app
+from petastore.cli.warm import warm
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served, proxy, served
 
@@ -104,6 +105,66 @@ def test_what_has_no_room_is_not_fetched(url: str, proxy: FaultProxy, tmp_path: 
     assert 0 < found["row_groups"] < 8 == found["row_groups"] + found["row_groups_without_room"]
     assert found["entries_fetched"] == 2 * found["row_groups"]
     assert found["entries_not_kept"] == 0
+
+
+@pytest.mark.server
+@pytest.mark.leaves_running("fsspec keeps its web session")
+@pytest.mark.parametrize(
+    ("options", "asked"),
+    [
+        (
+            ["--filters", '[["id", ">=", 2500], ["id", "<", 4500]]'],
+            {"filters": [("id", ">=", 2500), ("id", "<", 4500)]},
+        ),
+        (
+            ["--filters", '[[["id", "<", 1]], [["id", ">", 7998]]]'],
+            {"filters": [[("id", "<", 1)], [("id", ">", 7998)]]},
+        ),
+        (["--reshuffle", "epoch", "--seed", "5"], {"reshuffle": "epoch", "seed": 5}),
+        (
+            ["--shuffle-rows", "--seed", "5", "--lanes", "4", "--block-rows", "100"],
+            {"shuffle_rows": True, "seed": 5, "lanes": 4, "block_rows": 100},
+        ),
+        (["--shuffle-rows", "--shuffle-memory", "20000"], {"shuffle_rows": True, "shuffle_memory": 20000}),
+    ],
+    ids=str,
+)
+def test_what_is_warmed_is_what_a_reader_of_the_same_options_reads(
+    options: list[str], asked: dict[str, Any], url: str, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    code, text = run("warm", url, "--shard", "1/2", *options, "--location", tmp_path, "--limit", 1 << 24, "--json")
+    assert code == 0, text
+    cache: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path}
+    with petastore.make_batch_reader(url, cur_shard=1, shard_count=2, num_epochs=1, **cache, **asked) as reader:
+        assert sum(batch.num_rows for batch in reader.batches(100)) > 0
+        assert reader.diagnostics["cache_misses"] == 0
+        assert reader.diagnostics["cache_hits"] >= json.loads(text)["row_groups"] > 0
+
+
+@pytest.mark.server
+@pytest.mark.leaves_running("fsspec keeps its web session")
+def test_progress_counts_each_row_group(url: str, tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    dataset = petastore.open_dataset(url).with_cache(tmp_path, limit=1 << 24)
+    warm(dataset, dataset.plan(), progress=lambda done, of: told.append((done, of)))
+    assert told == [(done, 8) for done in range(9)]
+
+
+@pytest.mark.parametrize("options", [["--filters", "[id"], ["--reshuffle", "never"]], ids=str)
+def test_options_that_cannot_be_are_named(options: list[str], tmp_path: Path) -> None:
+    code, text = run("warm", tmp_path, *options)
+    assert code == 2
+    assert options[0] in text
+
+
+def test_prune_takes_entries_that_were_not_used_for_long_or_are_too_much(cache: Path) -> None:
+    with DiskCache(cache) as kept:
+        for number in range(3):
+            with kept.entry(f"more {number}", lambda: bytes(5000)):
+                pass
+    for options, left in ((["--unused", 1], 4), (["--to", 20_000], 2), (["--unused", 0], 0)):
+        assert json.loads(run("prune", "--location", cache, *options, "--json")[1])["entries"] == left
+    assert run("prune", "--location", cache, "--to=-1")[0] == 2
 
 
 @pytest.mark.parametrize("shard", ["1", "a/2", "-1/2", "2/2"])
