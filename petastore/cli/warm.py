@@ -76,7 +76,7 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
 
     def fetch(group: int) -> None:
         footer = dataset.footers.get(dataset.location, inventory.files[inventory.file[group]])
-        chunks = planned_chunks(dataset.location, footer, int(inventory.ordinal[group]), (columns,), dataset.kept)
+        chunks = planned_chunks(footer, int(inventory.ordinal[group]), (columns,), dataset.kept)
         pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     try:
