@@ -26,7 +26,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -108,7 +107,6 @@ def _petastore(url: str, *, is_s3: bool) -> Get:
         "s3://bucket/file.bin" if is_s3 else f"{url}/bucket/file.bin", storage_options=options if is_s3 else None
     )
     fetcher = open_fetcher(location)
-    assert fetcher is not None
     version = fetcher.version_of("file.bin")
     return lambda at, length: fetcher.fetch("file.bin", version, [ByteRange(at, length)]).read(at, length)
 
@@ -345,14 +343,13 @@ EPOCH = {
 
 
 def compare_epochs(rounds: int) -> None:
-    """Prints what an epoch of a reader takes by ranges, and by files of fsspec, over a line of 20 ms and 100 MB/s."""
-    from petastore.storage.row_groups import open_files
+    """Prints what an epoch of a reader takes over a line of 20 ms and 100 MB/s."""
     from tests.servers.fault_proxy import FaultProxy, Faults
 
     dice, rows = np.random.default_rng(0), 64 * 4000
     table = pa.table({f"c{number}": dice.integers(0, 1 << 40, rows) for number in range(40)})
-    print("\n| an epoch of | read by | s | CPU s | requests | bytes, times those of the chunks |")
-    print("| --- | --- | ---: | ---: | ---: | ---: |")
+    print("\n| an epoch of | s | CPU s | requests | bytes, times those of the chunks |")
+    print("| --- | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as folder, child_server("tests.servers.range_server", folder) as port:
         paths = [Path(folder) / f"{number}.parquet" for number in range(8)]
         for number, path in enumerate(paths):
@@ -361,18 +358,13 @@ def compare_epochs(rounds: int) -> None:
         with FaultProxy(port) as proxy:
             urls = [f"{proxy.url}/{path.name}" for path in paths]
             for what, columns in EPOCH.items():
-                found: dict[str, list[tuple[float, ...]]] = {"files": [], "ranges": []}
+                times: list[tuple[float, ...]] = []
                 for _ in range(rounds):
-                    for way, times in found.items():
-                        proxy.begin(Faults(latency_s=0.02, bytes_per_s=100e6))
-                        with mock.patch.object(
-                            open_files, "has_web_requests", lambda _, by_ranges=way == "ranges": by_ranges
-                        ):
-                            times.append((*_epoch(urls, columns, rows), proxy.counted.requests, proxy.counted.bytes))
-                for way, times in found.items():
-                    wall, cpu, requests, read = (statistics.median(values) for values in zip(*times, strict=True))
-                    share = read / (len(columns) * rows * 8)
-                    print(f"| {what} | {way} | {wall:.2f} | {cpu:.2f} | {requests:.0f} | {share:.2f} |")
+                    proxy.begin(Faults(latency_s=0.02, bytes_per_s=100e6))
+                    times.append((*_epoch(urls, columns, rows), proxy.counted.requests, proxy.counted.bytes))
+                wall, cpu, requests, read = (statistics.median(values) for values in zip(*times, strict=True))
+                share = read / (len(columns) * rows * 8)
+                print(f"| {what} | {wall:.2f} | {cpu:.2f} | {requests:.0f} | {share:.2f} |")
 
 
 def _epoch(urls: list[str], columns: list[str], rows: int) -> tuple[float, float]:

@@ -77,7 +77,7 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
     def fetch(group: int) -> None:
         file, ordinal = plan.inventory.place_of(group)
         footer = dataset.footers.get(dataset.location, file)
-        chunks = planned_chunks(dataset.location, footer, ordinal, (columns,), dataset.kept)
+        chunks = planned_chunks(footer, ordinal, (columns,), dataset.kept)
         pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     try:

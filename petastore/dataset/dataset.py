@@ -43,7 +43,6 @@ from petastore.storage.files.partitions import partition_value
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer
 from petastore.storage.ranges.kept_files import KeptFiles, cache_for
-from petastore.storage.ranges.open_fetcher import has_web_requests
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import (
@@ -269,15 +268,15 @@ class Dataset:
             RequestError: Location or limit cannot be.
 
         Warns:
-            CacheBypassWarning: Files there are not read by ranges, or the location cannot be written: nothing is kept.
+            CacheBypassWarning: The location cannot be written: nothing is kept.
         """
         cache = cache_for(self.location, location, limit)
         return self if cache is None else dataclasses.replace(self, kept=KeptFiles(cache, self.kept.versions))
 
     @property
     def is_fetched(self) -> bool:
-        """Whether ranges of its files are fetched over the web, rather than files opened."""
-        return has_web_requests(self.location)
+        """Whether ranges of its files are fetched, since they are far away, rather than files opened."""
+        return not self.location.is_local
 
     def read(self, unit: ReadUnit) -> pa.Table:
         """The stored cells of a work item, one chunk a column; partition columns are not in it.

@@ -29,7 +29,7 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
     """What row groups take to be fetched, for `petastore.plan.report.cost.StorageAsk`.
 
     Reads the footers that were not read yet, with up to 16 threads. One task reads a row group: where several threads
-    read different columns of a large one, or files of less than a megabyte are read whole, there are other requests.
+    read different columns of a large one, or files of at most 256 KiB are read whole, there are other requests.
 
     Args:
         dataset: Where.

@@ -20,11 +20,10 @@ from petastore.errors import (
 from petastore.inventory import DataFile, Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document
-from petastore.storage.files.listing import files_below, is_called_parquet, is_hidden, list_data_files
+from petastore.storage.files.listing import files_below, is_hidden, list_data_files
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import delete_file
-from petastore.storage.footers.footers import Footer, encoded_footers, inventory_of, read_footers
-from petastore.storage.footers.tails import is_parquet
+from petastore.storage.footers.footers import Footer, encoded_footers, inventory_of, parquet_among, read_footers
 from petastore.storage.metadata.manifest import Manifest, manifest_token, read_manifest, read_schema_document
 from petastore.writers.commit import check_stored
 from petastore.writers.exclusive import LOCK
@@ -158,7 +157,7 @@ class Target:
                 warnings.warn(f"the replaced file {path} stays: {problem}", stacklevel=3)
 
     def _is_data_file(self, path: str) -> bool:
-        return not is_hidden(path) and (is_called_parquet(path) or is_parquet(self._location, path))
+        return not is_hidden(path) and bool(parquet_among(self._location, [path]))
 
 
 def _parts(inventory: Inventory) -> list[tuple[DataFile, dict[str, Any]]]:

@@ -385,16 +385,18 @@ def test_of_local_files_nothing_is_kept_or_said(remote: Remote) -> None:
     assert not remote.cache.exists()
 
 
-def test_of_a_store_that_is_not_read_by_ranges_nothing_is_kept_and_that_is_said(remote: Remote) -> None:
+def test_any_store_that_is_not_local_is_kept_and_a_file_written_anew_is_another(remote: Remote) -> None:
     store, name = fsspec.filesystem("memory"), uuid.uuid4().hex
-    for path in remote.folder.iterdir():
-        store.pipe_file(f"/{name}/{path.name}", path.read_bytes())
-    with pytest.warns(CacheBypassWarning, match="nothing of memory://.* is kept") as told:
-        reader = petastore.make_batch_reader(f"memory://{name}", cache_type="local-disk", cache_location=remote.cache)
-    with reader:
-        assert rows_of(reader) == rows_from()
-    assert len(told) == 1
-    assert not remote.cache.exists()
+    for first in (0, 7):
+        remote.write(first)
+        for path in remote.folder.iterdir():
+            store.pipe_file(f"/{name}/{path.name}", path.read_bytes())
+        for hits in (0, CHUNKS):
+            with petastore.make_batch_reader(
+                f"memory://{name}", cache_type="local-disk", cache_location=remote.cache
+            ) as reader:
+                assert rows_of(reader) == rows_from(first)
+                assert (reader.diagnostics["cache_hits"], reader.diagnostics["cache_misses"]) == (hits, CHUNKS - hits)
     store.rm(f"/{name}", recursive=True)
 
 

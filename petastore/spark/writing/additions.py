@@ -6,7 +6,6 @@ unlisted before the block was left by a write that failed: it must not slip into
 
 from __future__ import annotations
 
-import functools
 import warnings
 
 from petastore.errors import RequestError, SchemaError
@@ -16,7 +15,7 @@ from petastore.schema.document import dump_document
 from petastore.storage.files.listing import files_beside, is_called_parquet, list_data_files
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footers import parquet_among
-from petastore.storage.footers.tails import is_parquet
+from petastore.storage.footers.tails import Tails
 from petastore.storage.metadata.manifest import Manifest, read_manifest
 from petastore.storage.requests.at_once import at_once
 from petastore.writers.commit import manifest_of, publish
@@ -99,7 +98,8 @@ class BlockCommit:
         manifest = read_manifest(self._location)
         if manifest is None:
             older = [path for path in found if path in self._before and not is_called_parquet(path)]
-            are_parquet = at_once(functools.partial(is_parquet, self._location), older)
+            with Tails(self._location) as tails:
+                are_parquet = list(at_once(tails.is_parquet, older))
             self._left_out = [path for path, is_one in zip(older, are_parquet, strict=True) if not is_one]
             return sorted(set(found) - set(self._left_out))
         listed = {file.path for file in manifest.inventory.files}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from pyarrow import fs
 
 from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.shown import shown_url
@@ -57,18 +60,33 @@ def is_anonymous(store: Any) -> bool:
     return False
 
 
-def server_of(store: Any) -> tuple[str, ...]:
-    """The kind of a file system of fsspec's, and what says which server it asks; no credentials are in it.
+def server_of(filesystem: Any) -> tuple[str, ...]:
+    """The kind of a file system of Arrow's, and what says which server it asks; no credentials are in it.
 
     Example:
         >>> import fsspec
-        >>> server_of(fsspec.filesystem("memory"))
+        >>> from petastore.storage.files.fsspec_handler import Files, Handler
+        >>> server_of(Files(Handler(fsspec.filesystem("memory"))))
         ('memory', 'None')
+        >>> from pyarrow import fs
+        >>> server_of(fs.SubTreeFileSystem("/data", fs.LocalFileSystem()))
+        ('below /data/', 'local')
     """
-    options = attribute(store, "storage_options") or {}
-    places = [*options.items(), *(options.get("client_kwargs") or {}).items()]
-    told = [f"{name}={shown_url(str(value))}" for name, value in places if name in _SERVERS and value is not None]
-    return (str(attribute(store, "protocol")), str(attribute(store, "account_name")), *sorted(told))
+    store = attribute(attribute(filesystem, "handler"), "fs")
+    if store is not None:
+        options = attribute(store, "storage_options") or {}
+        kind = (str(attribute(store, "protocol")), str(attribute(store, "account_name")))
+        return (*kind, *_servers_in({**options, **(options.get("client_kwargs") or {})}))
+    if isinstance(filesystem, fs.SubTreeFileSystem):
+        return (f"below {filesystem.base_path}", *server_of(filesystem.base_fs))
+    _, made_with = filesystem.__reduce__()  # those of Arrow say nowhere else what they were made with
+    options = next((given for given in made_with if isinstance(given, dict)), {})
+    return (str(filesystem.type_name), *_servers_in(options))
+
+
+def _servers_in(options: Mapping[str, Any]) -> list[str]:
+    told = {name: options.get(name) for name in _SERVERS}
+    return sorted(f"{name}={shown_url(str(value))}" for name, value in told.items() if value is not None)
 
 
 def sign_on(store: Any) -> None:

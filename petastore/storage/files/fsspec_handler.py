@@ -18,7 +18,7 @@ from petastore.storage.requests.failure_kinds import kind_of
 
 __all__ = ["Files", "Handler", "etag_in", "listed_etag"]
 
-_ETAGS = ("generation", "ETag", "etag", "e_tag", "md5Hash", "content_md5", "blob_id")
+_ETAGS = ("generation", "ETag", "etag", "e_tag", "md5Hash", "content_md5", "blob_id", "sha", "hex")
 
 
 def etag_in(info: Mapping[str, Any]) -> str:

@@ -11,8 +11,6 @@ import os
 import time
 import uuid
 
-from pyarrow import fs
-
 from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataError, StorageError
 from petastore.storage.files.location import Location
 from petastore.storage.requests.failures import answered, failure, raise_alone
@@ -71,20 +69,18 @@ def _of_store(location: Location, relative: str, max_bytes: int) -> bytes:
 
 
 def read_up_to(location: Location, relative: str, size: int) -> bytes:
-    """The bytes of a file, with one request; of one that has more than so many, only these.
+    """The bytes of a local file; of one that has more than so many, only these.
 
     Raises:
         FileMissingError: There is no such file.
         StorageError: The storage refused.
     """
     path = location.join(relative)
-    if isinstance(location.filesystem, fs.LocalFileSystem):
-        try:
-            with waiting_for(location.url, f"read {relative}", location.timeout_s):
-                return _local_bytes(path, size)  # by the system: all else would cost more than most files
-        except OSError as problem:
-            raise_alone(failure(problem, location, "read", relative))
-    return read_range(location, relative, 0, size)
+    try:
+        with waiting_for(location.url, f"read {relative}", location.timeout_s):
+            return _local_bytes(path, size)  # by the system: all else would cost more than most files
+    except OSError as problem:
+        raise_alone(failure(problem, location, "read", relative))
 
 
 def read_range(location: Location, relative: str, offset: int, length: int) -> bytes:

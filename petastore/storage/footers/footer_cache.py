@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +28,6 @@ from petastore.storage.footers.tails import (
     read_tail,
 )
 from petastore.storage.ranges.client import FileVersion
-from petastore.storage.ranges.open_fetcher import has_web_requests
 from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.requests.at_once import at_once
 
@@ -202,7 +200,7 @@ class FooterCache:
 
     def _tail(self, location: Location, file: DataFile, pinned: PinnedFiles | None) -> Tail:
         """The end of a file: from beside the manifest, where its etag is told and goes with what is read; or itself."""
-        if not has_web_requests(location):
+        if location.is_local:
             return Tail(*read_tail(location, file.path))
         footer = None
         if file.etag and (pinned is None or pinned.etags_hold):
@@ -210,7 +208,7 @@ class FooterCache:
         if footer is not None:
             return Tail(file.size, footer)
         if pinned is None:
-            with contextlib.closing(Tails(location)) as tails:
+            with Tails(location) as tails:
                 return tails.read(file.path)
         length = 0 if self._beside is None else self._beside.length_of(file)
         fetch = functools.partial(fetched_tail, pinned.fetcher, file.path, length)

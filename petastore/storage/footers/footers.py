@@ -6,7 +6,6 @@ up.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
@@ -38,8 +37,6 @@ from petastore.storage.footers.tails import (
     Tail,
     Tails,
     digest_of,
-    is_parquet,
-    read_tail,
 )
 from petastore.storage.footers.unreadable import unreadable_columns
 from petastore.storage.ranges.client import FileVersion
@@ -229,8 +226,8 @@ def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BY
         StorageError: The file cannot be read.
         MetadataError: The file is no Parquet, or its footer is damaged; the message says how.
     """
-    size, footer = read_tail(location, path, max_bytes=max_bytes)
-    return parsed_footer(path, size, footer)
+    with Tails(location) as tails:
+        return parsed_footer(path, *tails.read(path, max_bytes=max_bytes))
 
 
 def footer_if_there(location: Location, path: str) -> Footer | None:
@@ -314,7 +311,7 @@ def read_footers(location: Location, paths: Iterable[str], kept: KeptTails | Non
         DatasetNotFoundError: None of them is Parquet, by its name or by its bytes, and nobody named one.
     """
     wanted = list(paths)
-    with contextlib.closing(Tails(location)) as tails:
+    with Tails(location) as tails:
 
         def read(path: str) -> Tail:
             return tails.read(path) if kept is None else kept.tail(path, functools.partial(tails.read, path))
@@ -361,8 +358,9 @@ def parquet_among(location: Location, paths: Sequence[str]) -> list[str]:
     """
     others = [path for path in paths if not is_called_parquet(path)]
     looked_at = others[:: -(-len(others) // _LOOKED_AT) or 1]
-    ends = at_once(functools.partial(is_parquet, location), looked_at)
-    found = {path for path, is_one in zip(looked_at, ends, strict=True) if is_one}
+    with Tails(location) as tails:
+        ends = at_once(tails.is_parquet, looked_at)
+        found = {path for path, is_one in zip(looked_at, ends, strict=True) if is_one}
     return [path for path in paths if path in found or is_called_parquet(path)]
 
 

@@ -1,22 +1,21 @@
 """The ends of files: how many bytes a file has, its footer as it lies there, and of which version of the file it is.
 
 Over the web one request tells all three. How long the end has to be for that, the files of the dataset that were read
-before say: files of one writer are alike.
+before say: files of one writer are alike. Only local files are opened.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from petastore.errors import MetadataError
 from petastore.storage.files.location import Location
-from petastore.storage.files.watched_file import open_to_read
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import END_BYTES
 from petastore.storage.ranges.fetch import RangeFetcher
-from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
+from petastore.storage.ranges.open_fetcher import open_fetcher
 from petastore.storage.requests.failures import answered
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "digest_of",
     "fetched_tail",
     "footer_in",
-    "is_parquet",
     "read_tail",
 ]
 
@@ -73,11 +71,21 @@ class Tails:
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._fetcher = open_fetcher(location) if has_web_requests(location) else None
+        self._fetcher = None if location.is_local else open_fetcher(location)
         self._longest = 0
 
-    def read(self, path: str) -> Tail:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
         """The end of a file, whatever its size.
+
+        Args:
+            path: The file, relative to the root.
+            max_bytes: A larger footer is refused.
 
         Raises:
             FileMissingError: There is no such file.
@@ -85,11 +93,28 @@ class Tails:
             MetadataError: The file is no Parquet.
         """
         if self._fetcher is None:
-            return Tail(*read_tail(self._location, path))
-        found = fetched_tail(self._fetcher, path, self._expected)
+            return Tail(*read_tail(self._location, path, max_bytes=max_bytes))
+        found = fetched_tail(self._fetcher, path, self._expected, max_bytes=max_bytes)
         # Threads that come here together may each forget what another one found; only a request is longer then.
         self._longest = max(self._longest, len(found.footer))
         return found
+
+    def is_parquet(self, path: str) -> bool:
+        """Whether a file ends as Parquet does.
+
+        Args:
+            path: The file, relative to the root; no FIFO or the like, whose opening would wait for a writer.
+
+        Raises:
+            StorageError: It cannot be read.
+        """
+        if self._fetcher is None:
+            end = answered(self._location, lambda: _local_end(self._location, path), "look at", path)
+        else:
+            fetched = self._fetcher.tail(path, len(MAGIC))
+            length = min(fetched.size, len(MAGIC))
+            end = fetched.read(fetched.size - length, length).to_pybytes() if length else b""
+        return end in {MAGIC, _ENCRYPTED_MAGIC}
 
     @property
     def _expected(self) -> int:
@@ -103,13 +128,14 @@ class Tails:
             self._fetcher.close()
 
 
-def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0) -> Tail:
-    """The end of a file over the web: one request, or two where the footer is longer than thought.
+def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
+    """The end of a file that is far away: one request over the web, or two where the footer is longer than thought.
 
     Args:
         fetcher: Fetches.
         path: The file.
         footer_bytes: How many the footer is thought to have; 0 is anything.
+        max_bytes: A larger footer is refused.
 
     Raises:
         DatasetChangedError: The file was rewritten between the two requests.
@@ -125,7 +151,7 @@ def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0) -> Tai
     if end[-4:] != MAGIC:
         first = fetcher.fetch(path, version, [ByteRange(0, len(MAGIC))])
         _refuse(path, first.read(0, len(MAGIC)).to_pybytes(), end[-4:])
-    footer = footer_in(end, size, path, MAX_FOOTER_BYTES)
+    footer = footer_in(end, size, path, max_bytes)
     if footer is None:
         place = ByteRange(size - END_BYTES - _length_in(end), _length_in(end))
         footer = fetcher.fetch(path, version, [place]).read(*place).to_pybytes()
@@ -133,7 +159,7 @@ def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0) -> Tai
 
 
 def read_tail(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> tuple[int, bytes]:
-    """Bytes of a file, and its footer as it lies there, by opening it.
+    """Bytes of a local file, and its footer as it lies there.
 
     Raises:
         FileMissingError: There is no such file.
@@ -142,29 +168,17 @@ def read_tail(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTE
     """
 
     def ask() -> tuple[int, bytes]:
-        with open_to_read(location, path) as source:
+        with location.filesystem.open_input_file(location.join(path)) as source:
             return _read_tail(source, path, max_bytes)
 
     return answered(location, ask, "read the footer of", path)
 
 
-def is_parquet(location: Location, path: str) -> bool:
-    """Whether a file ends as Parquet does.
-
-    Args:
-        location: Where it lies.
-        path: The file, relative to the root; no FIFO or the like, whose opening would wait for a writer.
-
-    Raises:
-        StorageError: It cannot be read.
-    """
-
-    def look() -> bool:
-        with open_to_read(location, path) as source:
-            source.seek(max(source.size() - len(MAGIC), 0))
-            return source.read(len(MAGIC)) in {MAGIC, _ENCRYPTED_MAGIC}
-
-    return answered(location, look, "look at", path)
+def _local_end(location: Location, path: str) -> bytes:
+    with location.filesystem.open_input_file(location.join(path)) as source:
+        source.seek(max(source.size() - len(MAGIC), 0))
+        end: bytes = source.read(len(MAGIC))
+        return end
 
 
 def _read_tail(source: Any, path: str, max_bytes: int) -> tuple[int, bytes]:

@@ -9,7 +9,16 @@ from typing import Any, NamedTuple, Protocol
 
 from petastore.storage.requests.failure_kinds import attribute, causes, kind_of
 
-__all__ = ["Answer", "Client", "FileVersion", "NoBucketError", "NotTheVersionError", "UnsuitedError", "is_transient"]
+__all__ = [
+    "Answer",
+    "Client",
+    "FileVersion",
+    "NoBucketError",
+    "NotTheVersionError",
+    "UnsuitedError",
+    "is_transient",
+    "tail_between_looks",
+]
 
 _TRANSIENT_KINDS = {"timeout", "connection", "busy"}
 _TRANSIENT_STATUSES = {429, 500, 502, 503, 504}
@@ -118,6 +127,27 @@ class Client(Protocol):
 
     def version(self, path: str) -> FileVersion:
         """The version that a file has now."""
+
+
+def tail_between_looks(client: Client, path: str, length: int) -> Answer:
+    """The last bytes of a file, of a client whose answers do not tell of which version they are.
+
+    Args:
+        client: Asks.
+        path: In the file system of the dataset.
+        length: How many, at least 1.
+
+    Raises:
+        NotTheVersionError: The file has no bytes.
+        ConnectionError: It was written to meanwhile.
+    """
+    found = client.version(path)
+    if not found.size:
+        raise NotTheVersionError(found)
+    answer = client.get(path, max(found.size - length, 0), min(length, found.size), None)
+    if not client.version(path).is_same(found):
+        raise ConnectionError("the file was written to while its end was read")
+    return answer._replace(version=found)
 
 
 class NotTheVersionError(Exception):

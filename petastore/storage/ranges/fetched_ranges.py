@@ -1,4 +1,4 @@
-"""Ranges of a file that were fetched: their bytes, and the file that Arrow decodes Parquet from.
+"""Ranges of a file that were fetched, or are when they are needed, and the file that Arrow decodes Parquet from.
 
 Arrow asks a file of Python once for each column chunk, and takes the answer as it is: a view of what was fetched. To
 assemble a file in memory for it costs a copy, which takes about as long as decoding numbers does.
@@ -7,14 +7,14 @@ assemble a file in memory for it costs a copy, which takes about as long as deco
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 
-__all__ = ["FetchedRanges", "in_memory_file"]
+__all__ = ["FetchedRanges", "file_as_needed", "in_memory_file"]
 
 
 class FetchedRanges:
@@ -85,29 +85,47 @@ def in_memory_file(fetched: FetchedRanges) -> pa.PythonFile:
     Reading ends where what was fetched ends, and is an `OSError` where nothing was. To be read without buffers
     (`pre_buffer`, `buffer_size`): those ask for more than the column chunks, and copy what they get.
     """
-    return pa.PythonFile(_InMemory(fetched), mode="r")
+
+    def read(one: ByteRange) -> pa.Buffer:
+        try:
+            return fetched.read_up_to(*one)
+        except LookupError as problem:
+            raise OSError(str(problem)) from None
+
+    return pa.PythonFile(_File(fetched.size, read), mode="r")
 
 
-class _InMemory:
+def file_as_needed(size: int, fetch: Callable[[ByteRange], pa.Buffer]) -> pa.PythonFile:
+    """A file of which each range is fetched when it is read; for one thread, at any place.
+
+    For who wants little of long column chunks, and cannot know how much: to be read by a buffer of the size that a
+    request is to have.
+
+    Args:
+        size: Its bytes.
+        fetch: Gives a range that lies in it. What it raises is raised where Arrow reads.
+    """
+    return pa.PythonFile(_File(size, lambda one: fetch(one) if one.length else pa.py_buffer(b"")), mode="r")
+
+
+class _File:
     """What Arrow asks of a file of Python."""
 
-    def __init__(self, fetched: FetchedRanges) -> None:
-        self._fetched = fetched
+    def __init__(self, size: int, read: Callable[[ByteRange], pa.Buffer]) -> None:
+        self._size, self._read = size, read
         self._at = 0
         self.closed = False
 
     def seek(self, place: int, whence: int = 0) -> int:
-        self._at = place + (0, self._at, self._fetched.size)[whence]
+        self._at = place + (0, self._at, self._size)[whence]
         return self._at
 
     def tell(self) -> int:
         return self._at
 
     def read(self, size: int = -1) -> pa.Buffer:
-        try:
-            found = self._fetched.read_up_to(self._at, size if size >= 0 else self._fetched.size)
-        except LookupError as problem:
-            raise OSError(str(problem)) from None
+        left = max(self._size - self._at, 0)
+        found = self._read(ByteRange(self._at, min(size, left) if size >= 0 else left))
         self._at += found.size
         return found
 

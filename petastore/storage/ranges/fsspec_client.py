@@ -8,11 +8,19 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from fsspec.caching import ReadAheadCache
+from fsspec.spec import AbstractFileSystem
+
 from petastore.storage.files.fsspec_handler import etag_in
-from petastore.storage.ranges.client import Answer, FileVersion, NotTheVersionError
+from petastore.storage.ranges.client import Answer, FileVersion, tail_between_looks
 from petastore.storage.requests.failure_kinds import attribute
 
 __all__ = ["FsspecClient"]
+
+_TIMES = (
+    "LastModified", "last_modified", "updated", "mtime", "modified", "modificationTime", "modify", "created",
+)  # fmt: skip
+"""What file systems call the time of the last write; files in memory are made anew, and tell when."""
 
 
 class FsspecClient:
@@ -42,18 +50,12 @@ class FsspecClient:
     def get(self, path: str, offset: int, length: int, version: FileVersion | None) -> Answer:  # noqa: ARG002 - it cannot be demanded
         """Some bytes of a file, of the version that it has now."""
         began = time.perf_counter()
-        data = self._store.cat_file(path, start=offset, end=offset + length)
+        data = _bytes_of(self._store, path, offset, length)
         return Answer(data, None, time.perf_counter() - began, None)
 
     def tail(self, path: str, length: int) -> Answer:
-        """The last bytes of a file, between two looks at its version: no answer tells of which one it is."""
-        found = self.version(path)
-        if not found.size:
-            raise NotTheVersionError(found)
-        answer = self.get(path, max(found.size - length, 0), min(length, found.size), None)
-        if not self.version(path).is_same(found):
-            raise ConnectionError("the file was written to while its end was read")
-        return answer._replace(version=found)
+        """The last bytes of a file, between two looks at its version."""
+        return tail_between_looks(self, path, length)
 
     def version(self, path: str) -> FileVersion:
         """The version that a file has now; the storage is asked, whatever was listed before."""
@@ -63,10 +65,18 @@ class FsspecClient:
         return _version_in(store.info(path))
 
 
+def _bytes_of(store: Any, path: str, offset: int, length: int) -> Any:
+    """Some bytes of a file and no more: the `cat_file` that most file systems have asks for megabytes."""
+    if getattr(store.cat_file, "__func__", None) is not AbstractFileSystem.cat_file:
+        return store.cat_file(path, start=offset, end=offset + length)
+    with store.open(path, mode="rb") as source:
+        if isinstance(attribute(source, "cache"), ReadAheadCache):
+            # What each of these files defines, and what they read ahead through.
+            return source._fetch_range(offset, min(offset + length, source.size))  # noqa: SLF001
+        source.seek(offset)
+        return source.read(length)
+
+
 def _version_in(info: Mapping[str, Any]) -> FileVersion:
-    modified = _first(info, "LastModified", "last_modified", "updated", "mtime", "modified", "created")
+    modified = next((str(info[name]) for name in _TIMES if info.get(name) is not None), "")
     return FileVersion(int(info.get("size") or 0), etag_in(info), modified)
-
-
-def _first(info: Mapping[str, Any], *names: str) -> str:
-    return next((str(info[name]) for name in names if info.get(name) is not None), "")

@@ -6,14 +6,12 @@ import dataclasses
 import functools
 import hashlib
 import os
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.errors import CacheBypassWarning
 from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.storage.files.clouds import server_of
@@ -21,7 +19,6 @@ from petastore.storage.files.location import Location
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.fetch import Tally
 from petastore.storage.ranges.kept_chunks import KeptChunks
-from petastore.storage.ranges.open_fetcher import has_web_requests
 from petastore.storage.requests.shown import shown_url, without_query
 
 if TYPE_CHECKING:
@@ -83,7 +80,7 @@ class KeptFiles:
 
 
 def cache_for(location: Location, folder: str | os.PathLike[str] | None, limit: int | None) -> DiskCache | None:
-    """Where what is read of a dataset's files is kept; None where nothing is: they are local, or not read by ranges.
+    """Where what is read of a dataset's files is kept; None where nothing is, since they are local.
 
     Args:
         location: Where the dataset lies.
@@ -92,24 +89,10 @@ def cache_for(location: Location, folder: str | os.PathLike[str] | None, limit: 
 
     Raises:
         RequestError: Folder or limit cannot be.
-
-    Warns:
-        CacheBypassWarning: Files there are not read by ranges of a version; at the caller of who calls this.
     """
     from petastore.cache import DiskCache
 
-    if location.is_local:
-        return None
-    if has_web_requests(location):
-        return DiskCache(folder, limit=limit)
-    warnings.warn(
-        f"nothing of {location.url} is kept on the local disk: its {location.system} is not read by ranges of "
-        "a version. Read it by fsspec's own file system of an object store or a web server (a URL such as "
-        's3://, gs://, abfs:// or https://), copy it, or leave out cache_type="local-disk"',
-        CacheBypassWarning,
-        stacklevel=3,
-    )
-    return None
+    return None if location.is_local else DiskCache(folder, limit=limit)
 
 
 def keys_of(location: Location, file: DataFile, version: FileVersion, kept: Sequence[KeptChunks]) -> list[str] | None:
@@ -126,7 +109,7 @@ def keys_of(location: Location, file: DataFile, version: FileVersion, kept: Sequ
     told = version.strong_etag or f"{version.etag}, {version.modified}".strip(", ")
     if not told:
         return None
-    of_file = (server_of(location.store), _path(location, file.path), version.size, told, file.digest)
+    of_file = (server_of(location.filesystem), _path(location, file.path), version.size, told, file.digest)
     begin = repr(of_file)[:-1]
     places = (", ".join(f"{place.offset!r}, {place.length!r}" for place in one.ranges) for one in kept)
     return [f"{begin}, {place}){one.form}" for place, one in zip(places, kept, strict=True)]
@@ -141,7 +124,7 @@ def footer_key(location: Location, path: str, version: FileVersion) -> str | Non
         version: Which of its versions; an etag is taken with and without quotes.
     """
     etag = version.strong_etag.strip('"')
-    return repr(("footer", server_of(location.store), _path(location, path), version.size, etag)) if etag else None
+    return repr(("footer", server_of(location.filesystem), _path(location, path), version.size, etag)) if etag else None
 
 
 def announced_keys(
@@ -184,7 +167,7 @@ def words_of(
     Returns:
         Shape (groups, columns).
     """
-    server, of_files = server_of(location.store), np.zeros(len(files), np.uint64)
+    server, of_files = server_of(location.filesystem), np.zeros(len(files), np.uint64)
     for number in sorted(set(file.tolist())):
         one = files[number]
         of_files[number] = _word(repr((server, _path(location, one.path), one.size, one.digest)))

@@ -1,4 +1,4 @@
-"""Who fetches ranges of a dataset's files: obstore where it can, and fsspec elsewhere."""
+"""Who fetches ranges of a dataset's files: obstore where it can, and elsewhere fsspec, or Arrow's own file system."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from petastore.storage.files.clouds import server_of
 from petastore.storage.files.location import Location
+from petastore.storage.ranges.arrow_client import ArrowClient
 from petastore.storage.ranges.client import Client
 from petastore.storage.ranges.fetch import RangeFetcher, Tally
 from petastore.storage.ranges.fsspec_client import FsspecClient
@@ -19,19 +20,11 @@ from petastore.storage.ranges.obstores.web import http_settings, http_stores
 from petastore.storage.ranges.pacing.host_pace import HostPace, pace_file
 from petastore.storage.requests.failure_kinds import attribute
 
-__all__ = ["has_web_requests", "open_fetcher"]
+__all__ = ["open_fetcher"]
 
 
-def has_web_requests(location: Location) -> bool:
-    """Whether a file of a dataset is read by requests over the web: object stores, and web servers themselves."""
-    store = location.store
-    return store is not None and bool(attribute(store, "async_impl"))
-
-
-def open_fetcher(
-    location: Location, *, line: LearntLine | None = None, tally: Tally | None = None
-) -> RangeFetcher | None:
-    """What fetches ranges of the files of a dataset; None where its file system is one of Arrow's own.
+def open_fetcher(location: Location, *, line: LearntLine | None = None, tally: Tally | None = None) -> RangeFetcher:
+    """What fetches ranges of the files of a dataset.
 
     Nothing is asked yet. To be closed when it is not needed any more.
 
@@ -41,9 +34,9 @@ def open_fetcher(
         tally: Counts what is asked, with that of others.
     """
     store = location.store
+    pace = HostPace(pace_file(*server_of(location.filesystem), location.container))
     if store is None:
-        return None
-    pace = HostPace(pace_file(*server_of(store), location.container))
+        return RangeFetcher(location, ArrowClient(location.filesystem), line=line, tally=tally, pace=pace)
     by_obstore = _by_obstore(store, location.timeout_s) if is_usable() else None
     if by_obstore is None:
         return RangeFetcher(location, FsspecClient(store), line=line, tally=tally, pace=pace)

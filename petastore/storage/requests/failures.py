@@ -30,7 +30,6 @@ from petastore.storage.requests.under_way import waiting_for
 
 __all__ = [
     "Place",
-    "RaisedByStorage",
     "answered",
     "asking",
     "failure",
@@ -48,14 +47,6 @@ _ERRORS: dict[Kind, type[StorageError]] = {
     "access": StorageAccessError,
     "exists": DatasetExistsError,
 }
-
-
-class RaisedByStorage(OSError):  # noqa: N818 - it never leaves petastore.storage, whose doors class it
-    """What a file system raised, on its way through Arrow, which would make it look like a damaged page."""
-
-    def __init__(self, problem: BaseException) -> None:
-        super().__init__("the storage could not be read")
-        self.problem = problem
 
 
 class Place(Protocol):
@@ -171,7 +162,6 @@ def is_of_storage(problem: BaseException) -> bool:
 
 def failure(problem: BaseException, location: Place, doing: str, path: str | None = None) -> StorageError:
     """The error of the family that says what a file system raised; nothing is chained to it."""
-    problem = problem.problem if isinstance(problem, RaisedByStorage) else problem
     kind, number = kind_of(problem)
     said = f"{location.system} raised {foreign_text(problem, location.secrets)}"
     if kind == "missing":

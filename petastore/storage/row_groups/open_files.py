@@ -8,31 +8,30 @@ checksums of pages costs more than decoding them, where cells are not compressed
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from petastore.errors import DatasetChangedError
+from petastore.errors import DatasetChangedError, ReaderClosedError
 from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
-from petastore.storage.files.watched_file import open_to_read
 from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
 from petastore.storage.footers.tails import read_tail
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import chunk_ranges
-from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
+from petastore.storage.ranges.fetched_ranges import FetchedRanges, file_as_needed, in_memory_file
 from petastore.storage.ranges.kept_chunks import PlannedChunks
 from petastore.storage.ranges.kept_files import KeptFiles
-from petastore.storage.ranges.open_fetcher import has_web_requests, open_fetcher
+from petastore.storage.ranges.open_fetcher import open_fetcher
 from petastore.storage.ranges.pinned_files import PinnedFiles
+from petastore.storage.requests.failures import answered
 from petastore.storage.row_groups.asked_columns import check_rows
 from petastore.storage.row_groups.decoded_columns import kept_chunks
 from petastore.storage.row_groups.fetched_ahead import FetchedAhead, place_of
@@ -47,10 +46,13 @@ from petastore.storage.row_groups.verified import (
     version_of,
 )
 
-__all__ = ["OpenFiles", "Reading", "planned_chunks", "reading_dictionaries"]
+__all__ = ["OpenFiles", "Reading", "planned_chunks"]
 
 _STREAM_BYTES = 256 * 1024
-"""Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded."""
+"""Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded.
+
+Of a file that is far away so many are fetched at a time where only the first rows of chunks are wanted.
+"""
 
 _MAY_BE_LISTS = {pa.list_(pa.int8(), 1).id, pa.fixed_shape_tensor(pa.int8(), [1]).id}
 """Numbers of the types of fixed-size lists, and of what may be stored as such."""
@@ -62,9 +64,9 @@ _MOST_IDLE = 8
 class OpenFiles:
     """Lends readers of files, each to one thread at a time, and keeps the last ones open. Thread-safe.
 
-    Only files of the local file system are kept open, and believed: a reader of any other holds the bytes that it
-    fetched ahead, and nothing tells whether others wrote to it. One that was written to meanwhile is opened anew, and
-    refused unless its footer is the same.
+    Only files of the local file system are opened, and believed. One that was written to meanwhile is opened anew, and
+    refused unless its footer is the same. Of any other file the ranges that are read are fetched, of the version that
+    has the footer.
 
     Args:
         most_idle: Files that stay open while nobody reads them; each as often as it was read at a time.
@@ -76,7 +78,7 @@ class OpenFiles:
         self._verified = Verified() if verified is None else verified
         self._closed = False
         self._files: collections.OrderedDict[_Place, _File] = collections.OrderedDict()
-        self._pinned: dict[tuple[int, int], tuple[Location, KeptFiles | None, PinnedFiles | None]] = {}
+        self._pinned: dict[tuple[int, int], tuple[Location, KeptFiles | None, PinnedFiles]] = {}
         self.ahead = FetchedAhead()
         """Row groups that are fetched before they are read."""
         self.make_anew()
@@ -114,7 +116,7 @@ class OpenFiles:
         Raises:
             DatasetChangedError: The file is not the one that the footer is of.
             FileMissingError: It is missing.
-            StorageError: It cannot be opened; reading may raise `RaisedByStorage` and what Arrow raises.
+            StorageError: It cannot be opened, or read; reading may raise what Arrow raises, too.
         """
         file = self._files.get(_place(location, footer.file))
         if file is None or file.footer is not footer:
@@ -163,21 +165,25 @@ class OpenFiles:
             opened.source.close()
         self.ahead.close()
         for _, _, files in pinned.values():
-            if files is not None:
-                files.fetcher.close()
+            files.fetcher.close()
 
     def pinned(self, location: Location, kept: KeptFiles | None) -> PinnedFiles | None:
-        """What fetches ranges of the files of a dataset; None where they are opened instead."""
-        if not has_web_requests(location):
+        """What fetches ranges of the files of a dataset; None where they are local, and opened.
+
+        Raises:
+            ReaderClosedError: This was closed.
+        """
+        if location.is_local:
             return None
         key = id(location), id(kept)
         with self._lock:
-            *_, pinned = self._pinned.get(key, (None,))
-            if pinned is None and not self._closed:
+            found = self._pinned.get(key)
+            if found is None:
+                if self._closed:
+                    raise ReaderClosedError("what fetches ranges of files was closed; make a new reader")
                 fetcher = open_fetcher(location, tally=None if kept is None else kept.asked)
-                pinned = None if fetcher is None else PinnedFiles(fetcher, kept)
-                self._pinned[key] = location, kept, pinned
-            return pinned
+                found = self._pinned[key] = location, kept, PinnedFiles(fetcher, kept)
+            return found[-1]
 
 
 _Place: TypeAlias = tuple[int, str]
@@ -261,18 +267,29 @@ class Reading:
         found = self._files.found(file, version, settings) if file.idle else None
         if found is not None:
             return found
+        self._pinned = self._files.pinned(file.location, file.kept)
+        if self._pinned is None:
+            return _Opened(_opened_local(file), file.footer, settings, version=version)
+        if not self._whole and self._pinned.cache is None:
+            return _Opened(self._as_needed(self._pinned), file.footer, settings, is_near=False)
         # Whoever keeps chunks has them whole: the first rows of one are a request less the next time.
-        by_chunks = not file.is_local and (self._whole or (file.kept is not None and file.kept.cache is not None))
-        self._pinned = self._files.pinned(file.location, file.kept) if by_chunks else None
-        chunks = None if self._pinned is None else self._chunks()
-        fetched = None if self._pinned is None or chunks is None else self._fetched(self._pinned, chunks)
-        if fetched is not None and chunks is not None and fetched.decoded:
+        chunks = self._chunks()
+        fetched = self._fetched(self._pinned, chunks)
+        if fetched.decoded:
             self.decoded = {
                 name: fetched.decoded[one] for one, name in chunks.columns.items() if one in fetched.decoded
             }
             if len(self.decoded) == len(chunks.columns):
                 return None
-        return _Opened(file.location, file.footer, version, settings, fetched=fetched)
+        return _Opened(in_memory_file(fetched), file.footer, settings, buffer_bytes=0)
+
+    def _as_needed(self, pinned: PinnedFiles) -> Any:
+        footer = self._file.footer
+
+        def fetch(one: ByteRange) -> pa.Buffer:
+            return pinned.fetch(footer.file, footer.encoded, [one], seen=footer.version).read(*one)
+
+        return file_as_needed(footer.file.size, fetch)
 
     def _fetched(self, pinned: PinnedFiles, chunks: PlannedChunks) -> FetchedRanges:
         footer = self._file.footer
@@ -280,12 +297,21 @@ class Reading:
         return ahead or pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
 
     def _chunks(self) -> PlannedChunks:
-        return planned_chunks(self._file.location, self._file.footer, self._ordinal, self._asked, self._file.kept)
+        return planned_chunks(self._file.footer, self._ordinal, self._asked, self._file.kept)
 
     @property
     def reader(self) -> Any:
         """A `pyarrow.parquet.ParquetReader` of what is not decoded yet; None where there is nothing such."""
         return None if self.opened is None else self.opened.reader
+
+    def dictionaries(self, paths: Sequence[str]) -> Any:
+        """A `ParquetReader` of the same that gives some leaves, by their paths, as Arrow's dictionaries, and verifies.
+
+        They are none of the columns that a cache had decoded.
+        """
+        opened = self.opened
+        assert opened is not None  # noqa: S101 - some columns are not decoded
+        return opened.reader_of(self._file.footer, paths)
 
     def long_lists(self, name: str) -> LongLists | None:
         """A column of one leaf, where it is read page by page; None where it is not, or bytes are far away."""
@@ -340,13 +366,10 @@ class Reading:
             self._verified.note(file.path, version, self._ordinal, groups, self._asked)
 
 
-def planned_chunks(
-    location: Location, footer: Footer, ordinal: int, asked: Asked, kept: KeptFiles | None
-) -> PlannedChunks:
+def planned_chunks(footer: Footer, ordinal: int, asked: Asked, kept: KeptFiles | None) -> PlannedChunks:
     """The column chunks of some stored columns of a row group.
 
     Args:
-        location: Where the dataset lies.
         footer: Of the file.
         ordinal: The row group's number in it, from 0.
         asked: The columns, by what of them is read in one go.
@@ -361,12 +384,11 @@ def planned_chunks(
     found = {one: columns_of[leaf] for leaf, one in ranges.items()}
     if kept is None or kept.cache is None:
         return PlannedChunks(ordinal, found)
-    decode = functools.partial(_decoded, location, footer, ordinal, found)
+    decode = functools.partial(_decoded, footer, ordinal, found)
     return PlannedChunks(ordinal, found, kept_chunks(footer, ordinal, columns_of, ranges), decode)
 
 
 def _decoded(
-    location: Location,
     footer: Footer,
     ordinal: int,
     columns: Mapping[ByteRange, str],
@@ -380,60 +402,60 @@ def _decoded(
     """
     names = [columns[one] for one in asked]
     leaves = [footer.leaves[name][0] for name in names]
-    opened = _Opened(location, footer, None, Settings(verify=True, whole=True), fetched=fetched)
+    opened = _Opened(in_memory_file(fetched), footer, Settings(verify=True, whole=True), buffer_bytes=0)
     table = opened.reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
     refuse_damaged_pages(opened.source.read_at, footer.metadata, leaves, file=footer.file, ordinal=ordinal)
     check_rows(table.num_rows, footer, ordinal, names, footer.metadata.row_group(ordinal).num_rows)
     return [table.column(name).cast(footer.arrow_schema.field(name).type) for name in names]
 
 
-@contextlib.contextmanager
-def reading_dictionaries(location: Location, footer: Footer, paths: Sequence[str]) -> Iterator[Any]:
-    """A `pyarrow.parquet.ParquetReader` that gives some leaves as Arrow's dictionaries, given their paths.
-
-    Raises:
-        DatasetChangedError: The file has another size than the one that the footer is of.
-        StorageError: It cannot be opened; reading may raise `RaisedByStorage` and what Arrow raises.
-    """
-    opened = _Opened(location, footer, None, Settings(verify=True, whole=False), dictionaries=paths)
-    with opened.source:
-        yield opened.reader
-
-
 class _Opened:
-    """A file and a reader of it."""
+    """What the pages of a file are read from, and a reader of them; closes it where it can be none."""
 
     def __init__(
         self,
-        location: Location,
+        source: Any,
         footer: Footer,
-        version: Version | None,
         settings: Settings,
         *,
-        dictionaries: Sequence[str] = (),
-        fetched: FetchedRanges | None = None,
+        version: Version | None = None,
+        is_near: bool = True,
+        buffer_bytes: int = _STREAM_BYTES,
     ) -> None:
-        self.version, self.settings = version, settings
-        self.is_near = location.is_local or fetched is not None
-        # Neighbouring column chunks are fetched together where a request is slow; a local file gains nothing from
-        # that, and who wants the first rows wants little of each chunk.
-        together = settings.whole and not self.is_near
-        self.source = open_to_read(location, footer.file.path) if fetched is None else in_memory_file(fetched)
+        self.source, self.settings, self.version, self.is_near = source, settings, version, is_near
+        self._buffer_bytes = buffer_bytes
         try:
-            if fetched is None:
-                _check_size(self.source, footer.file)
-            self.reader = pq.ParquetReader()  # `ParquetFile` is this and a table of all columns' names
-            self.reader.open(
-                self.source,
-                metadata=footer.metadata,
-                read_dictionary=list(dictionaries),
-                pre_buffer=together,
-                buffer_size=_STREAM_BYTES if fetched is None and not together else 0,
-                page_checksum_verification=settings.verify,
-            )
+            self.reader = self.reader_of(footer, verify=settings.verify)
         except BaseException:
             self.source.close()
             raise
+
+    def reader_of(self, footer: Footer, dictionaries: Sequence[str] = (), *, verify: bool = True) -> Any:
+        """A `pyarrow.parquet.ParquetReader`."""
+        reader = pq.ParquetReader()  # `ParquetFile` is this and a table of all columns' names
+        reader.open(
+            self.source,
+            metadata=footer.metadata,
+            read_dictionary=list(dictionaries),
+            pre_buffer=False,
+            buffer_size=self._buffer_bytes,
+            page_checksum_verification=verify,
+        )
+        return reader
+
+
+def _opened_local(file: _File) -> Any:
+    """A local file, a `pyarrow.NativeFile`, if it has the size that its footer is of."""
+    location, expected = file.location, file.footer.file
+    source = answered(location, lambda: location.filesystem.open_input_file(file.path), "open", expected.path)
+    size = source.size()
+    if size != expected.size:
+        source.close()
+        raise DatasetChangedError(
+            f"{expected.path} was rewritten since the dataset was listed: it had {expected.size:,} bytes, and has "
+            f"{size:,}. Open the dataset again"
+        )
+    return source
 
 
 def _check_footer(file: _File, version: Version) -> None:
@@ -442,12 +464,3 @@ def _check_footer(file: _File, version: Version) -> None:
     check_unchanged(DataFile(path, version.size, footer.file.digest), footer.file)
     if read_tail(file.location, path) != (footer.file.size, footer.encoded):
         check_unchanged(read_footer(file.location, path).file, footer.file)
-
-
-def _check_size(source: Any, file: DataFile) -> None:
-    size = source.size()
-    if size != file.size:
-        raise DatasetChangedError(
-            f"{file.path} was rewritten since the dataset was listed: it had {file.size:,} bytes, and has {size:,}. "
-            "Open the dataset again"
-        )

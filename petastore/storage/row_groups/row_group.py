@@ -26,7 +26,7 @@ from petastore.storage.row_groups.asked_columns import Part, as_asked, check_row
 from petastore.storage.row_groups.dictionaries import check_copies, swelling_leaves
 from petastore.storage.row_groups.fetched_ahead import place_of
 from petastore.storage.row_groups.long_lists import LongLists, NotPlainError
-from petastore.storage.row_groups.open_files import OpenFiles, Reading, planned_chunks, reading_dictionaries
+from petastore.storage.row_groups.open_files import OpenFiles, Reading, planned_chunks
 from petastore.storage.row_groups.small_files import (
     SMALL_FILE_BYTES,
     in_one,
@@ -144,8 +144,9 @@ def read_row_groups_together(
         pa.ArrowInvalid: They do not have the same types.
         PetastoreError: One of them cannot be read; as `read_row_group_in_parts`.
     """
-    pinned = None if location.is_local or files is None else files.pinned(location, kept)
-    small = None if _keeps_chunks(kept) else small_files_together(location, asked, parts, footers, pinned)
+    pinned = None if files is None else files.pinned(location, kept)
+    are_together = (pinned is not None or location.is_local) and not _keeps_chunks(kept)
+    small = small_files_together(location, asked, parts, footers, pinned) if are_together else None
     if small is not None:
         return small
     one = [in_one(parts)]
@@ -185,7 +186,7 @@ def fetch_ahead(
 
     def fetch() -> tuple[frozenset[ByteRange], FetchedRanges]:
         footer = files.footer_of(location, file) or footers.get(location, file, pinned)
-        chunks = planned_chunks(location, footer, ordinal, (tuple(columns),), kept)
+        chunks = planned_chunks(footer, ordinal, (tuple(columns),), kept)
         if pinned.keeps(file, chunks, footer.version):
             return frozenset(), FetchedRanges(file.size, FileVersion(file.size), ())
         fetched = pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
@@ -217,7 +218,7 @@ def _tables_of_parts(
 ) -> Iterator[pa.Table]:
     lender = files or OpenFiles(most_idle=0)
     try:
-        pinned = None if location.is_local else lender.pinned(location, kept)
+        pinned = lender.pinned(location, kept)
         is_small = file.size <= SMALL_FILE_BYTES and not _keeps_chunks(kept)
         small = small_file_in_parts(location, file, ordinal, parts, footers, pinned) if is_small else None
         if small is None:
@@ -247,7 +248,7 @@ def _tables_of_large(
             for part, leaves_of_part in zip(parts, leaves, strict=True):
                 columns = part.columns
                 if footer.most_copied_bytes > part.most_bytes:
-                    _check_copies(location, footer, ordinal, part)
+                    _check_copies(reading, footer, ordinal, part)
                 yield from _right_tables(reading, footer, ordinal, part, leaves_of_part)
             if whole:
                 reading.check_pages(leaf for of_part in leaves for leaf in of_part)
@@ -261,10 +262,10 @@ def _keeps_chunks(kept: KeptFiles | None) -> bool:
     return kept is not None and kept.cache is not None
 
 
-def _check_copies(location: Location, footer: Footer, ordinal: int, part: Part) -> None:
+def _check_copies(reading: Reading, footer: Footer, ordinal: int, part: Part) -> None:
     for name, leaves in swelling_leaves(footer, ordinal, part.columns, part.most_bytes).items():
-        with reading_dictionaries(location, footer, list(leaves.values())) as reader:
-            check_copies(reader, footer, ordinal, name, leaves, part.most_bytes)
+        reader = reading.dictionaries(list(leaves.values()))
+        check_copies(reader, footer, ordinal, name, leaves, part.most_bytes)
 
 
 def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: list[int]) -> Iterator[pa.Table]:

@@ -58,7 +58,7 @@ def small_file_in_parts(
         ordinal: The row group's number in its file, from 0.
         parts: What is read.
         footers: Keeps footers from call to call.
-        pinned: Fetches the file, where it lies far away; None opens it.
+        pinned: Fetches the file; None where it is local, and opened.
 
     Raises:
         RequestError: The file has no such column or row group.
@@ -96,7 +96,7 @@ def small_files_together(
         asked: Of each row group: its file, and its number there.
         parts: What is read.
         footers: Keeps footers from call to call.
-        pinned: Fetches the files, several at a time, where they lie far away; None opens them.
+        pinned: Fetches the files, several at a time; None where they are local, and opened.
 
     Raises:
         PetastoreError: One cannot be read; as `small_file_in_parts`.

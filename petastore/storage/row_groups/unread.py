@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
 from petastore.storage.requests.failure_kinds import kind_of
-from petastore.storage.requests.failures import RaisedByStorage, failure, raise_alone
+from petastore.storage.requests.failures import failure, raise_alone
 from petastore.storage.row_groups.open_files import OpenFiles
 
 __all__ = ["explained"]
@@ -42,14 +43,14 @@ def explained(
 
 def _is_of_storage(problem: Exception) -> bool:
     """Whether the storage could not be read; what decoders raise has neither a number nor words of a network."""
-    if isinstance(problem, RaisedByStorage):
-        return True
     return isinstance(problem, OSError) and kind_of(problem) != ("other", None)
 
 
 def _first_damaged(location: Location, ordinal: int, columns: Sequence[str], footer: Footer) -> str | None:
-    files = OpenFiles(most_idle=0)
-    with files.reading(location, footer, ordinal, (tuple(columns),), whole=False) as reading:
+    with (
+        contextlib.closing(OpenFiles(most_idle=0)) as files,
+        files.reading(location, footer, ordinal, (tuple(columns),)) as reading,
+    ):
         for name in columns:
             try:
                 reading.reader.read_row_group(ordinal, column_indices=list(footer.leaves[name]), use_threads=False)

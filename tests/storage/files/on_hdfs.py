@@ -1,7 +1,7 @@
 """Writes a dataset to HDFS and reads it by several URLs: `python -m tests.storage.files.on_hdfs WRITTEN URL...`.
 
 In a process of its own: a Java that a process has started stays until it ends. Prints as JSON what it read by each URL,
-or which error came.
+or which error came; and, as `"rewritten"`, which one comes of a file that is written anew while it is read.
 """
 
 from __future__ import annotations
@@ -9,10 +9,18 @@ from __future__ import annotations
 import json
 import sys
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 import petastore
 from petastore.errors import PetastoreError
+from petastore.plan.unit import ReadUnit
+from petastore.storage.files.location import open_location
 
 ROWS = 1000
+LONG = 100_000
+"""Rows of a file that is not read whole at once."""
 
 
 def main(written: str, *urls: str) -> None:
@@ -20,7 +28,7 @@ def main(written: str, *urls: str) -> None:
     for mode, first in (("error", 0), ("append", ROWS // 2)):
         rows = ({"id": number} for number in range(first, first + ROWS // 2))
         petastore.write_dataset(written, schema, rows, mode=mode, rows_per_row_group=100)  # type: ignore[arg-type]
-    print(json.dumps({url: read(url) for url in urls}))
+    print(json.dumps({**{url: read(url) for url in urls}, "rewritten": rewritten(f"{written}-rewritten")}))
 
 
 def read(url: str) -> list[int] | str:
@@ -29,6 +37,32 @@ def read(url: str) -> list[int] | str:
             return sorted(number for batch in reader for number in batch.id.tolist())
     except PetastoreError as problem:
         return f"{type(problem).__name__}: {problem}"
+
+
+def rewritten(url: str) -> str:
+    for first in (0, LONG):
+        put(url, first)
+        if not first:
+            dataset = petastore.open_dataset(url)
+            units = [ReadUnit(group, dataset.inventory.files[0], group, (0, LONG // 2), ("id",)) for group in (0, 1)]
+            assert dataset.read(units[0]).column("id").to_pylist() == list(range(LONG // 2))
+    try:
+        return f"rows from {dataset.read(units[1]).column('id')[0]}"
+    except PetastoreError as problem:
+        return f"{type(problem).__name__}: {problem}"
+
+
+def put(url: str, first: int) -> None:
+    """One file without checksums, of the same size and with the same footer whatever is first in it."""
+    location = open_location(url)
+    path, files = location.join("a.parquet"), location.filesystem
+    table = pa.table({"id": np.arange(first, first + LONG)})
+    before = files.get_file_info(path).mtime
+    while files.get_file_info(path).mtime == before:  # HDFS tells of seconds
+        with files.open_output_stream(path) as sink:
+            pq.write_table(
+                table, sink, row_group_size=LONG // 2, compression="none", use_dictionary=False, write_statistics=False
+            )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from fsspec.registry import _registry
 from fsspec.spec import AbstractFileSystem
 
 import petastore
-from petastore.errors import CacheBypassWarning
+from petastore.errors import DatasetChangedError
+from petastore.plan.unit import ReadUnit
 from petastore.storage.files.listing import list_etags
 from petastore.storage.files.location import open_location
 
@@ -117,7 +118,22 @@ def test_the_digest_of_its_content_tells_the_version_of_a_file(hub: Hub) -> None
     assert len(second["0.parquet"][1]) == 40
 
 
-def test_its_files_are_opened_so_nothing_is_kept_of_them(hub: Hub, tmp_path: Any) -> None:
+def test_ranges_of_its_files_are_fetched_and_kept_by_that_digest(hub: Hub, tmp_path: Any) -> None:
+    for first in (0, 100):
+        put(hub, "datasets/me/frames/0.parquet", first)
+        for hits in (0, 1):
+            with petastore.make_batch_reader(
+                "hf://datasets/me/frames", cache_type="local-disk", cache_location=tmp_path
+            ) as reader:
+                assert [number for batch in reader for number in batch.id.tolist()] == list(range(first, first + 100))
+                assert (reader.diagnostics["cache_hits"], reader.diagnostics["cache_misses"]) == (hits, 1 - hits)
+
+
+def test_a_file_that_is_written_anew_while_it_is_read_is_told_with_both_digests(hub: Hub) -> None:
     put(hub, "datasets/me/frames/0.parquet", 0)
-    with pytest.warns(CacheBypassWarning, match="not read by ranges"):
-        petastore.make_batch_reader("hf://datasets/me/frames", cache_type="local-disk", cache_location=tmp_path).stop()
+    dataset = petastore.open_dataset("hf://datasets/me/frames")
+    put(hub, "datasets/me/frames/0.parquet", 1)
+    with pytest.raises(
+        DatasetChangedError, match=r"it had [\d,]+ bytes, etag \w{40}, and has [\d,]+ bytes, etag \w{40}"
+    ):
+        dataset.read(ReadUnit(0, dataset.inventory.files[0], 0, (0, 100), ("id",)))

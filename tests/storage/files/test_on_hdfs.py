@@ -1,9 +1,13 @@
-"""HDFS by its name node, by a nameservice of which one name node is gone, by the default file system, and by a view."""
+"""HDFS by its name node, by a nameservice of which one name node is gone, by the default file system, and by a view.
+
+A file that is written anew while it is read is found out.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -60,6 +64,10 @@ def test_it_is_read_by_every_name_that_it_has(hdfs: int, tmp_path: Path) -> None
             ]),
             f"hdfs://127.0.0.1:{hdfs}/nowhere",
         )  # fmt: skip
+    told = str(found.pop("rewritten"))
+    assert re.match(
+        r"DatasetChangedError: a\.parquet was rewritten .*: it had 8\d\d,\d{3} bytes, written 2\S+ \S+, and has 8", told
+    ), told
     for url in urls:
         assert found.pop(url) == list(range(ROWS)), url
     (missing,) = found.values()

@@ -27,29 +27,12 @@ class Counted(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
 
     def __init__(self) -> None:
         super().__init__()
-        self.opened = 0
         self.read: list[int] = []
 
-    def _open(self, path: str, mode: str = "rb", **more: Any) -> Any:
-        stream = super()._open(path, mode, **more)
-        if mode == "rb":
-            self.opened += 1
-            return Noting(stream, self.read)
-        return stream
-
-
-class Noting:
-    def __init__(self, stream: Any, read: list[int]) -> None:
-        self._stream = stream
-        self._read = read
-
-    def read(self, size: int = -1) -> Any:
-        data = self._stream.read(size)
-        self._read.append(len(data))
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **more: Any) -> Any:
+        data = super().cat_file(path, start, end, **more)
+        self.read.append(len(data))
         return data
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 def counted(files: dict[str, bytes]) -> tuple[Location, Counted]:

@@ -45,7 +45,6 @@ def fetcher() -> Iterator[Fetcher]:
 
     def make(location: Location, **options: Any) -> RangeFetcher:
         found = open_fetcher(location, **options)
-        assert found is not None
         made.append(found)
         return found
 

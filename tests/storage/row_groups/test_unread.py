@@ -7,7 +7,6 @@ import errno
 import pyarrow as pa
 import pytest
 
-from petastore.storage.requests.failures import RaisedByStorage
 from petastore.storage.row_groups import unread
 
 
@@ -17,7 +16,6 @@ from petastore.storage.row_groups import unread
         (OSError("When reading: AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 28"), True),
         (OSError("google::cloud::Status(UNAVAILABLE: try again)"), True),
         (OSError(errno.EIO, "Input/output error"), True),
-        (RaisedByStorage(KeyError("Contents")), True),
         (OSError("Corrupt snappy compressed data."), False),
         (OSError("Couldn't deserialize thrift: TProtocolException: Invalid data"), False),
         (pa.ArrowInvalid("Unexpected end of stream"), False),

@@ -1,0 +1,178 @@
+"""Files of file systems whose answers tell no version: rows of the one that was planned, or an error, never both."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+from pyarrow import fs
+
+from petastore.cache import DiskCache
+from petastore.dataset.opening import open_dataset
+from petastore.errors import DatasetChangedError
+from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.open_files import OpenFiles
+from tests.failing_files import FailingFiles, OwnHandler
+
+GROUPS, ROWS = 4, 40_000
+
+
+def parquet(first: int) -> bytes:
+    """A file whose pages have no checksums, and whose size and footer are the same whatever it holds."""
+    sink, numbers = pa.BufferOutputStream(), np.arange(first, first + GROUPS * ROWS)
+    table = pa.table({"id": numbers, "text": [f"{number:07}" for number in numbers.tolist()]})
+    pq.write_table(
+        table,
+        sink,
+        row_group_size=ROWS,
+        data_page_size=1 << 16,
+        compression="none",
+        use_dictionary=False,
+        write_statistics=False,
+    )
+    return bytes(sink.getvalue().to_pybytes())
+
+
+class ReadAhead(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+    """As most file systems over the web are: files that read megabytes ahead, and times under a name of its own."""
+
+    protocol = "ahead"
+    cachable = False
+    asked: list[tuple[int, int]] = []  # noqa: RUF012 - of the class, as its files are
+    cat_file = AbstractFileSystem.cat_file
+
+    def info(self, path: str, **more: Any) -> Any:
+        info = super().info(path, **more)
+        return {**info, "modificationTime": info.pop("created", None)}
+
+    def _open(self, path: str, mode: str = "rb", **more: Any) -> Any:
+        return _Ahead(self, path, mode) if mode == "rb" else super()._open(path, mode, **more)
+
+
+class _Ahead(AbstractBufferedFile):  # type: ignore[misc]
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        ReadAhead.asked.append((start, end))
+        return bytes(self.fs.store[self.path].getvalue()[start:end])
+
+
+Place = tuple[str, Any, Callable[[bytes], None]]
+
+
+@pytest.fixture(params=["memory", "reads ahead", "subtree", "own handler"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A URL, its file system, and what writes the one file there."""
+    name = uuid.uuid4().hex
+    if request.param == "subtree":
+        yield name, fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), writer_below(tmp_path / name)
+        return
+    if request.param == "own handler":
+        handler = TellingHandler(FailingFiles())
+        yield name, fs.PyFileSystem(handler), lambda data: handler.put(f"{name}/a.parquet", data)
+        return
+    store = fsspec.filesystem("memory") if request.param == "memory" else ReadAhead()
+    yield f"/{name}", store, lambda data: store.pipe_file(f"/{name}/a.parquet", data)
+    store.rm(f"/{name}", recursive=True)
+    ReadAhead.asked.clear()
+
+
+class TellingHandler(OwnHandler):
+    """One that tells when files were written."""
+
+    def __init__(self, files: FailingFiles) -> None:
+        super().__init__(files)
+        self.writes = 0
+
+    def put(self, path: str, data: bytes) -> None:
+        self.files.files[path] = data
+        self.writes += 1
+
+    def _info(self, found: dict[str, Any]) -> Any:
+        info = super()._info(found)
+        return fs.FileInfo(info.path, info.type, size=info.size, mtime_ns=self.writes) if info.is_file else info
+
+
+def writer_below(folder: Path) -> Callable[[bytes], None]:
+    def write(data: bytes) -> None:
+        folder.mkdir(exist_ok=True)
+        path = folder / "a.parquet"
+        before = path.stat().st_mtime_ns if path.exists() else 0
+        path.write_bytes(data)
+        while path.stat().st_mtime_ns == before:  # until the clock of the file system tells of it
+            path.write_bytes(data)
+
+    return write
+
+
+CHANGED = r"a\.parquet was rewritten.*: it had ([\d,]+ bytes, written .+), and has ([\d,]+ bytes, written [^.]+\.?\S*)"
+
+
+@pytest.mark.parametrize("part", [Part(("id", "text")), Part(("id", "text"), first=10)], ids=["whole", "first rows"])
+def test_a_rewrite_of_the_same_size_while_it_is_read_is_told_with_both_versions(place: Place, part: Part) -> None:
+    url, filesystem, write = place
+    write(parquet(0))
+    dataset, files = open_dataset(url, filesystem=filesystem), OpenFiles()
+    (file,) = dataset.inventory.files
+    read = dataset.reading(files)
+    (table,) = read(file, 0, [part])
+    assert table.column("id").to_pylist() == list(range(table.num_rows))
+    other = parquet(1_000_000)
+    assert len(other) == file.size
+    write(other)
+    with pytest.raises(DatasetChangedError) as caught:
+        list(read(file, 1, [part]))
+    found = re.search(CHANGED, str(caught.value))
+    assert found is not None, caught.value
+    assert found[1] != found[2]
+    files.close()
+
+
+def test_rows_are_right_and_no_more_is_asked_for_than_is_needed(place: Place) -> None:
+    url, filesystem, write = place
+    write(parquet(0))
+    dataset, files = open_dataset(url, filesystem=filesystem), OpenFiles()
+    (file,) = dataset.inventory.files
+    ReadAhead.asked.clear()
+    for group in range(GROUPS):
+        (table,) = dataset.reading(files)(file, group, [Part(("id",))])
+        assert table.column("id").to_pylist() == list(range(group * ROWS, (group + 1) * ROWS))
+    assert sum(end - start for start, end in ReadAhead.asked) <= 1.05 * GROUPS * ROWS * 8
+    files.close()
+
+
+def test_few_bytes_are_asked_for_where_few_rows_are(place: Place) -> None:
+    url, filesystem, write = place
+    write(parquet(0))
+    dataset, files = open_dataset(url, filesystem=filesystem), OpenFiles()
+    ReadAhead.asked.clear()
+    (table,) = dataset.reading(files)(dataset.inventory.files[0], 1, [Part(("text",), first=3)])
+    assert table.column("text").to_pylist() == [f"{ROWS + row:07}" for row in range(3)]
+    assert sum(end - start for start, end in ReadAhead.asked) <= 300_000 < ROWS * 11
+    files.close()
+
+
+def test_they_are_kept_on_the_local_disk_and_what_is_written_anew_is_not_served_from_there(
+    place: Place, tmp_path: Path
+) -> None:
+    url, filesystem, write = place
+    write(parquet(0))
+    for first in (0, 1_000_000):
+        write(parquet(first))
+        dataset = open_dataset(url, filesystem=filesystem).with_cache(tmp_path / "cache", limit=1 << 26)
+        cache, files = dataset.kept.cache, OpenFiles()
+        assert isinstance(cache, DiskCache)
+        for _ in range(2):
+            (table,) = dataset.reading(files)(dataset.inventory.files[0], 3, [Part(("id",))])
+            assert table.column("id")[0].as_py() == first + 3 * ROWS
+        assert (cache.metrics.hits, cache.metrics.misses) == (1, 1)
+        files.close()
+        dataset.kept.close()
