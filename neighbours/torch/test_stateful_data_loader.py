@@ -47,6 +47,32 @@ def test_it_goes_on_after_any_batch(numbered: Callable[..., str], num_workers: i
     assert first + lists(resumed) == whole
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("behind", [1, 4, 7])
+def test_each_of_two_shards_goes_on_after_any_batch(
+    numbered: Callable[..., str], num_workers: int, behind: int
+) -> None:
+    url = numbered()
+    read: list[int] = []
+    steps = []
+    for rank in range(2):
+        shard = {"cur_shard": rank, "shard_count": 2}
+        whole = lists(loader(url, num_workers, **shard))
+        stopped = loader(url, num_workers, **shard)
+        batches = iter(stopped)
+        first = lists(next(batches) for _ in range(behind))
+        state = json.loads(json.dumps(stopped.state_dict()))
+        del batches
+        resumed = loader(url, num_workers, **shard)
+        resumed.load_state_dict(state)
+        rest = lists(resumed)
+        assert first + rest == whole
+        read += [number for ids in first + rest for number in ids]
+        steps.append(len(whole))
+    assert sorted(read) == list(range(sum(UNEVEN)))
+    assert steps == [7, 7]
+
+
 def test_with_other_workers_it_says_that_there_must_be_as_many(numbered: Callable[..., str]) -> None:
     url = numbered()
     stopped = loader(url, 2)
