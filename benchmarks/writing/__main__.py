@@ -35,10 +35,15 @@ PETASTORM = "Petastorm, rows"
 ENCODER = "the encoder alone"
 LEAST = {
     "rows": (PETASTORM, 2.0),
+    "write_rows": (PETASTORM, 2.0),
     "encode_dataframe, arrays": (PETASTORM, 5.0),
     "encode_dataframe, bytes": (PETASTORM, 5.0),
     "data source, arrays": (PETASTORM, 5.0),
+    "write_columns, arrays": (PETASTORM, 5.0),
+    "write_files, arrays": (PETASTORM, 5.0),
     "data source, bytes": (PETASTORM, 5.0),
+    "write_columns, bytes": (PETASTORM, 5.0),
+    "write_files, bytes": (PETASTORM, 5.0),
     "write_dataset, rows": (PETASTORM, 15.0),
     "write_dataset, columns": (PETASTORM, 15.0),
     "write_dataset, pictures": (ENCODER, 0.9),
@@ -48,11 +53,17 @@ LEAST = {
 LIKE = {
     "encode_dataframe, arrays": "Petastorm, DataFrame of arrays",
     "data source, arrays": "Petastorm, DataFrame of arrays",
+    "write_columns, arrays": "Petastorm, DataFrame of arrays",
+    "write_files, arrays": "Petastorm, DataFrame of arrays",
     "encode_dataframe, bytes": "Petastorm, DataFrame of bytes",
     "data source, bytes": "Petastorm, DataFrame of bytes",
+    "write_columns, bytes": "Petastorm, DataFrame of bytes",
+    "write_files, bytes": "Petastorm, DataFrame of bytes",
     "rows of pictures": "Petastorm, rows of pictures",
+    "write_rows, pictures": "Petastorm, rows of pictures",
     "encode_dataframe, pictures": "Petastorm, DataFrame of pictures",
     "data source, pictures": "Petastorm, DataFrame of pictures",
+    "write_files, pictures": "Petastorm, DataFrame of pictures",
 }
 """Of each way: the one of Petastorm's that begins with the same."""
 

@@ -113,8 +113,37 @@ def _rows(kind: Kind, raw: str, target: str, rows: int) -> Callable[[], None]:
     return write
 
 
-# Another way of rows, such as one that writes them in Spark's workers, is a function like `_rows`, a line each in
-# `TENSORS` and `PICTURES`, and a bound in `benchmarks.writing.__main__.LEAST`.
+def _in_workers(
+    kind: Kind, write: Callable[[Any, str, int], None], raw: str, target: str, rows: int
+) -> Callable[[], None]:
+    """What the writer of a block does in Spark's workers: cells do not go back to Java, or never pass through it."""
+    from petastore import materialize_dataset
+    from petastore.spark import local_session
+
+    schema, spark = _schema(kind), local_session()
+
+    def write_once() -> None:
+        with materialize_dataset(spark, target, schema, 32) as writer:
+            write(writer, f"{raw}/{kind}", rows)
+
+    return write_once
+
+
+def _made_rows(kind: Kind, writer: Any, raw: str, rows: int) -> None:
+    del raw
+    writer.write_rows(_ROWS[kind], range(rows), partitions=2, mode="overwrite")
+
+
+def _columns(stored: str, writer: Any, raw: str, rows: int) -> None:
+    del rows
+    from petastore.spark import local_session
+
+    writer.write_columns(local_session().read.parquet(f"{raw}/{stored}"), mode="overwrite")
+
+
+def _files(stored: str, writer: Any, raw: str, rows: int) -> None:
+    del rows
+    writer.write_files(f"{raw}/{stored}", mode="overwrite")
 
 
 def _encoded(kind: Kind, stored: str, raw: str, target: str, rows: int) -> Callable[[], None]:
@@ -202,12 +231,17 @@ def _encoder(raw: str, target: str, rows: int) -> Callable[[], None]:
 TENSORS: dict[str, Way] = {
     "Petastorm, rows": functools.partial(_petastorms_rows, "tensor"),
     "rows": functools.partial(_rows, "tensor"),
+    "write_rows": functools.partial(_in_workers, "tensor", functools.partial(_made_rows, "tensor")),
     "Petastorm, DataFrame of arrays": functools.partial(_petastorms_frame, "tensor", "arrays"),
     "encode_dataframe, arrays": functools.partial(_encoded, "tensor", "arrays"),
     "data source, arrays": functools.partial(_source, "tensor", "arrays"),
+    "write_columns, arrays": functools.partial(_in_workers, "tensor", functools.partial(_columns, "arrays")),
+    "write_files, arrays": functools.partial(_in_workers, "tensor", functools.partial(_files, "arrays")),
     "Petastorm, DataFrame of bytes": functools.partial(_petastorms_frame, "tensor", "bytes"),
     "encode_dataframe, bytes": functools.partial(_encoded, "tensor", "bytes"),
     "data source, bytes": functools.partial(_source, "tensor", "bytes"),
+    "write_columns, bytes": functools.partial(_in_workers, "tensor", functools.partial(_columns, "bytes")),
+    "write_files, bytes": functools.partial(_in_workers, "tensor", functools.partial(_files, "bytes")),
     "Spark alone, encoded cells": functools.partial(_cells, "tensor"),
     "Spark alone, arrays handed to Python": functools.partial(_handed_over, "arrays"),
     "Spark alone, bytes handed to Python": functools.partial(_handed_over, "bytes"),
@@ -219,9 +253,11 @@ TENSORS: dict[str, Way] = {
 PICTURES: dict[str, Way] = {
     "Petastorm, rows of pictures": functools.partial(_petastorms_rows, "image"),
     "rows of pictures": functools.partial(_rows, "image"),
+    "write_rows, pictures": functools.partial(_in_workers, "image", functools.partial(_made_rows, "image")),
     "Petastorm, DataFrame of pictures": functools.partial(_petastorms_frame, "image", "bytes"),
     "encode_dataframe, pictures": functools.partial(_encoded, "image", "bytes"),
     "data source, pictures": functools.partial(_source, "image", "bytes"),
+    "write_files, pictures": functools.partial(_in_workers, "image", functools.partial(_files, "bytes")),
     "Spark alone, encoded pictures": functools.partial(_cells, "image"),
     "write_dataset, pictures": functools.partial(_in_process, "image", "rows"),
     "the encoder alone": _encoder,

@@ -26,7 +26,7 @@ def write_options(
     rows_per_row_group: int | None = None,
     row_group_size_mb: float | None = None,
     rows_per_file: int | None = None,
-    compression: Compression | None = "snappy",
+    compression: Compression | None = "auto",
     storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
     """The options of `df.write.format("petastore")`, checked here and not in a job.
@@ -49,7 +49,7 @@ def write_options(
         >>> from petastore import UnischemaField
         >>> options = write_options(Unischema("user", [UnischemaField("id", "int64")]), rows_per_row_group=100)
         >>> options["rows_per_row_group"], options["compression"]
-        ('100', 'snappy')
+        ('100', 'auto')
     """
     if not isinstance(schema, Unischema):
         raise RequestError(f"write_options takes a Unischema, but {schema!r} was given")
@@ -103,7 +103,7 @@ class WriteAsk:
         if document is not None:
             said = parse_document(document, codec_from_json=codec_from_json, source="the option schema")
             schema = Unischema(*said)
-        return cls(given["path"], schema, layout, given.get("compression", "snappy"), _storage_options(given))
+        return cls(given["path"], schema, layout, given.get("compression", "auto"), _storage_options(given))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class Spool:
         """Rows that it holds."""
         self._schema, self._layout, self._rank = schema, layout, rank
         self._stored = storage_schema(schema)
-        self._options = writer_options(schema, "snappy")
+        self._options = writer_options(schema, "auto")
         self._location: Location = open_location(folder)
         # Of each rank its own, and the same however often it is done again: a state that was saved names them.
         self._names: list[str] = []

@@ -122,7 +122,7 @@ def materialize_dataset(
     by = f"Spark {spark.version} via materialize_dataset"
     url = spark_url(os.fspath(dataset_url), location)
     layout = Layout.of(rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=None)
-    job = BlockJob(url, schema, layout, "snappy", by, storage_options, opened)
+    job = BlockJob(url, schema, layout, "auto", by, storage_options, opened)
     writer = DatasetWriter(spark, url, settings, job)
     commit = BlockCommit(location, schema, by, rows_per_row_group)
     during = [progress_told(spark, progress)]

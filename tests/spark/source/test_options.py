@@ -31,7 +31,7 @@ def test_what_is_asked_comes_back() -> None:
 def test_what_is_not_asked_is_left_to_the_defaults() -> None:
     ask = WriteAsk.parse({"path": "/frames"})
     assert (ask.schema, ask.layout.rows_per_row_group, ask.compression, ask.storage_options) == (
-        None, None, "snappy", None,
+        None, None, "auto", None,
     )  # fmt: skip
 
 
