@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.cache import DiskCache, simulate
-from petastore.cache.next_use import LATEST, Future, Priorities
-from petastore.cache.simulation import Policy
+from petastore.cache.uses.next_use import LATEST, Future, Priorities
+from petastore.cache.uses.simulation import Policy
 
 ENTRIES = 1_000
 EPOCHS = 8

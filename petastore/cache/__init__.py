@@ -4,6 +4,6 @@ from petastore.cache.announcement import Announcement
 from petastore.cache.disk_cache import DiskCache
 from petastore.cache.entry_file import Key
 from petastore.cache.metrics import CacheContents, CacheMetrics
-from petastore.cache.simulation import simulate
+from petastore.cache.uses.simulation import simulate
 
 __all__ = ["Announcement", "CacheContents", "CacheMetrics", "DiskCache", "Key", "simulate"]

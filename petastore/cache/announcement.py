@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from petastore.cache.entry_file import digest_of, write_all
 from petastore.cache.folder import Folder
-from petastore.cache.futures import future_bytes, note_position, uses_within
 from petastore.cache.ledger import Ledger
 from petastore.cache.locks import LockedFile
-from petastore.cache.next_use import Future, first_words
 from petastore.cache.table import FUTURE
+from petastore.cache.uses.futures import future_bytes, note_position, uses_within
+from petastore.cache.uses.next_use import Future, first_words
 from petastore.cache.writing import Writing
 from petastore.forks import Lock
 

@@ -3,61 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import errno
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from petastore.cache.announcement import Announcement, announced
-from petastore.cache.entry_file import (
-    HEADER,
-    DamagedEntryError,
-    Key,
-    MappedEntry,
-    digest_of,
-    map_entry,
-    size_on_disk,
-    write_entry,
-)
-from petastore.cache.folder import Folder
+from petastore.cache.disk import FOLDER, Disk
+from petastore.cache.entries import MOST_OPEN, Entries, FetchedEntry, FetchSeveral
+from petastore.cache.entry_file import DamagedEntryError, Key, MappedEntry, digest_of, map_entry
 from petastore.cache.ledger import Ledger
 from petastore.cache.location import cache_location, verified_limit
 from petastore.cache.metrics import CacheContents, CacheMetrics, Counts
-from petastore.cache.writing import Writing
-from petastore.errors import CacheBypassWarning, RequestError, StorageError
-from petastore.forks import Lock
+from petastore.errors import RequestError
 
 __all__ = ["DiskCache", "has_cache"]
 
 Fetch: TypeAlias = Callable[[], Any]
 """Gives bytes, as any C-contiguous buffer."""
-
-FetchSeveral: TypeAlias = Callable[[Sequence[int]], Sequence[Any]]
-"""Gives the bytes of several keys, by their numbers, each as any C-contiguous buffer."""
-
-_Answer = TypeVar("_Answer")
-
-_FOLDER = "petastore-cache-1"
-_REST_S = 60.0
-"""How long a ledger that others hold for long is let alone, and a disk that is slow."""
-
-_PATIENCE_S = 30.0
-"""How long one waits for others who fetch the same, before one fetches it, too."""
-
-_LONG_S = 5.0
-"""A disk that took less time than this to write what was fetched is not slow, however fast that was fetched."""
-
-_MOST_OPEN = 64
-"""Files of entries that are open for what is asked for at once: a process may have a thousand or so, for everything."""
 
 
 class Entry:
@@ -77,68 +46,6 @@ class Entry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._found.close()
-
-
-class _Disk:
-    """The files of a cache, and whether they take part; shared by all who count by themselves what they ask of it.
-
-    Args:
-        location: A directory.
-        limit: As asked for.
-    """
-
-    def __init__(self, location: Path, limit: int | None) -> None:
-        self.location, self.limit = location, limit
-        self.folder = Folder(location / _FOLDER)
-        self.ledger: Ledger | None = None
-        """None where it cannot be opened."""
-        self.rests_until = 0.0
-        """Until when it is left alone."""
-        self._has_warned = False
-        self._lock = Lock()
-        try:
-            self.ledger = Ledger(self.folder, limit)
-        except OSError as problem:
-            self.bypass(problem)
-
-    @property
-    def most(self) -> int:
-        """Bytes that one file may have."""
-        return sys.maxsize if self.ledger is None else self.ledger.most
-
-    def asked_of_ledger(self, ask: Callable[[Ledger], _Answer]) -> _Answer:
-        """What the ledger answers; it is opened, if it could not be before.
-
-        Raises:
-            StorageError: It cannot be opened, or does not answer.
-        """
-        try:
-            self.ledger = self.ledger or Ledger(self.folder, self.limit)
-            return ask(self.ledger)
-        except OSError as problem:
-            raise StorageError(
-                f"the cache at {self.folder.root} cannot be used: {problem}", errno=problem.errno
-            ) from problem
-
-    def wrote(self, *, fetch_s: float, write_s: float) -> None:
-        """Says how long it took to fetch entries, and to keep them: a disk that is slower is let alone for a while."""
-        if write_s > max(fetch_s, _LONG_S):
-            slow = f"it took {write_s:.1f} s to write what was fetched in {fetch_s:.1f}"
-            self.bypass(TimeoutError(errno.ETIMEDOUT, slow, str(self.folder.root)))
-
-    def bypass(self, problem: OSError) -> None:
-        """Goes on without the disk, and says so once."""
-        if isinstance(problem, TimeoutError):
-            self.rests_until = time.monotonic() + _REST_S
-        with self._lock:
-            has_warned, self._has_warned = self._has_warned, True
-        if not has_warned:
-            warnings.warn(
-                f"the cache at {self.folder.root} is bypassed where its disk does not take part: {problem}. What is "
-                "read is right, and is fetched again each time; free disk space, or choose another location or limit",
-                CacheBypassWarning,
-                stacklevel=2,
-            )
 
 
 class DiskCache:
@@ -169,8 +76,11 @@ class DiskCache:
     """
 
     def __init__(self, location: str | os.PathLike[str] | None = None, *, limit: int | None = None) -> None:
-        self._disk = _Disk(cache_location(location), verified_limit(limit))
-        self._counts = Counts()
+        self._begin(Disk(cache_location(location), verified_limit(limit)))
+
+    def _begin(self, disk: Disk) -> None:
+        self._disk, self._counts = disk, Counts()
+        self._entries = Entries(disk, self._counts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _opened, (str(self.location), self._disk.limit)
@@ -211,7 +121,7 @@ class DiskCache:
             (1, 0)
         """
         other = object.__new__(DiskCache)
-        other._disk, other._counts = self._disk, Counts()
+        other._begin(self._disk)
         return other
 
     @property
@@ -240,7 +150,7 @@ class DiskCache:
         return Entry(self._entry, key, fetch, size)
 
     def _entry(self, key: str | Key, fetch: Fetch, size: int | None) -> MappedEntry | FetchedEntry:
-        (entry,) = self._several([key], lambda _: [fetch()], [size])
+        (entry,) = self._entries.of([key], lambda _: [fetch()], [size])
         return entry
 
     @contextlib.contextmanager
@@ -275,7 +185,7 @@ class DiskCache:
             [b'a of [0, 1]', b'b of [0, 1]']
             [b'a of [0, 1]', b'c of [1, 2]', b'd of [1, 2]']
         """
-        entries = self._several(keys, fetch, sizes, into)
+        entries = self._entries.of(keys, fetch, sizes, into)
         try:
             yield [entry.view for entry in entries]
         finally:
@@ -313,131 +223,9 @@ class DiskCache:
             entry = None
             with contextlib.suppress(DamagedEntryError, OSError):
                 path = self._disk.folder.entry(digest.hex())
-                entry = map_entry(path, digest, self._disk.most, mapped=len(keys) <= _MOST_OPEN)
+                entry = map_entry(path, digest, self._disk.most, mapped=len(keys) <= MOST_OPEN)
             found.append(None if entry is None else entry.view)
         return found
-
-    def _several(
-        self,
-        keys: Sequence[str | Key],
-        fetch: FetchSeveral,
-        sizes: Sequence[int | None],
-        into: Sequence[memoryview | None] = (),
-    ) -> list[MappedEntry | FetchedEntry]:
-        asked = _Asked([digest_of(key) for key in keys], sizes, into or [None] * len(keys))
-        for number in range(len(keys)):
-            found, is_damaged = self._found(asked, number)
-            if found is not None:
-                asked.entries[number] = found
-            elif is_damaged:
-                asked.damaged.add(number)
-        if len(asked.entries) < len(asked.digests):
-            try:
-                self._make(asked, fetch)
-            except BaseException:
-                for entry in asked.entries.values():
-                    entry.close()
-                raise
-        return [asked.entries[number] for number in range(len(asked.digests))]
-
-    def _found(self, asked: _Asked, number: int) -> tuple[MappedEntry | None, bool]:
-        """An entry, if it is there and right; and whether it is there and damaged."""
-        digest, disk = asked.digests[number], self._disk
-        try:
-            path = disk.folder.entry(digest.hex())
-            entry = map_entry(path, digest, disk.most, mapped=asked.are_mapped, into=asked.into[number])
-        except DamagedEntryError:
-            return None, True
-        except OSError as problem:
-            disk.bypass(problem)
-            return None, False
-        if entry is not None:
-            self._note_hit(entry, digest)
-        return entry, False
-
-    def _note_hit(self, entry: MappedEntry, digest: bytes) -> None:
-        self._counts.add(hits=1, bytes_read=len(entry.view))
-        try:
-            if self._disk.ledger is not None:
-                self._disk.ledger.note_use(entry.slot, digest)
-        except OSError as problem:
-            self._disk.bypass(problem)
-
-    def _make(self, asked: _Asked, fetch: FetchSeveral) -> None:
-        """Has the missing entries as they were fetched: by us, or by who did it while we waited."""
-        # All take names in one order, or two who want the same would wait for each other.
-        order = sorted(asked.missing, key=asked.digests.__getitem__)
-        held: dict[int, Writing | None] = {}
-        with contextlib.ExitStack() as names:
-            for number in order[:_MOST_OPEN]:
-                writing = held[number] = self._begun(asked, number)
-                if writing is not None:
-                    names.enter_context(writing)
-                    self._find_or_remove(asked, number)
-            missing = asked.missing
-            if not missing:
-                return
-            began = time.monotonic()
-            for number, data in zip(missing, fetch(missing), strict=True):
-                asked.entries[number] = FetchedEntry.of(data)
-            fetched = time.monotonic()
-            for number in order:
-                if number in missing:
-                    self._take_in(asked, number, held[number] if number in held else self._begun(asked, number))
-            self._disk.wrote(fetch_s=fetched - began, write_s=time.monotonic() - fetched)
-
-    def _take_in(self, asked: _Asked, number: int, writing: Writing | None) -> None:
-        """Keeps an entry that was fetched, if it can be."""
-        digest, view, is_kept, evicted = asked.digests[number], asked.entries[number].view, False, 0
-        if writing is not None:
-            with writing:
-                is_kept = self._keep(writing, digest, view)
-            evicted = writing.evicted
-        self._counts.add(
-            misses=1,
-            bytes_written=len(view) if is_kept else 0,
-            bytes_evicted=evicted,
-            bypassed=0 if is_kept else 1,
-            damaged=int(number in asked.damaged),
-        )
-
-    def _begun(self, asked: _Asked, number: int) -> Writing | None:
-        """The right to make an entry, once nobody else has it; None where it cannot be kept."""
-        ledger, size = self._disk.ledger, asked.sizes[number]
-        if ledger is None or (size is not None and size_on_disk(size) > ledger.most):
-            return None
-        return self._held(asked.digests[number])
-
-    def _held(self, digest: bytes) -> Writing | None:
-        """A name, once nobody else holds it; None where it cannot be held, or others hold it for long."""
-        disk = self._disk
-        if disk.ledger is None or time.monotonic() < disk.rests_until:
-            return None
-        try:
-            return Writing.begun(disk.folder, disk.ledger, digest, patience=_PATIENCE_S)
-        except OSError as problem:
-            self._disk.bypass(problem)
-            return None
-
-    def _find_or_remove(self, asked: _Asked, number: int) -> None:
-        """Takes the entry that somebody made meanwhile; one that is damaged is removed. The caller holds its name."""
-        digest = asked.digests[number]
-        entry, is_damaged = self._found(asked, number)
-        asked.damaged.discard(number)
-        if entry is not None:
-            asked.entries[number] = entry
-        elif is_damaged:
-            self._counts.add(damaged=1)
-            self._remove(digest)
-
-    def _remove(self, digest: bytes) -> None:
-        """Removes an entry; the caller holds its name."""
-        try:
-            self._disk.folder.remove_entry(digest.hex())
-            if self._disk.ledger is not None:
-                self._disk.ledger.release(digest)
-        except OSError as problem:
-            self._disk.bypass(problem)
 
     def discard(self, keys: Iterable[str | Key]) -> None:
         """Removes entries that were kept as they were fetched, and turned out to be of no use. Views stay valid.
@@ -452,24 +240,7 @@ class DiskCache:
             b'wrong'
             b'right'
         """
-        for digest in map(digest_of, keys):
-            writing = self._held(digest)
-            if writing is not None:
-                with writing:
-                    self._remove(digest)
-
-    def _keep(self, writing: Writing, digest: bytes, payload: memoryview) -> bool:
-        def write(fd: int, slot: int) -> None:
-            write_entry(fd, digest, slot, payload)
-
-        try:
-            if not writing.write(HEADER + len(payload), write):
-                return False
-            writing.place(Path(self._disk.folder.entry(digest.hex()))).close()
-        except OSError as problem:
-            self._disk.bypass(problem)
-            return False
-        return True
+        self._entries.discard(keys)
 
     # All entries
 
@@ -588,46 +359,8 @@ def has_cache(location: str | os.PathLike[str] | None = None) -> bool:
     Raises:
         RequestError: It is no local directory.
     """
-    return (cache_location(location) / _FOLDER).is_dir()
+    return (cache_location(location) / FOLDER).is_dir()
 
 
 def _opened(location: str, limit: int | None) -> DiskCache:
     return DiskCache(location, limit=limit)
-
-
-@dataclasses.dataclass(slots=True)
-class _Asked:
-    """Entries that are asked for at once, by number, and those that are there already."""
-
-    digests: list[bytes]
-    sizes: Sequence[int | None]
-    into: Sequence[memoryview | None]
-    entries: dict[int, MappedEntry | FetchedEntry] = dataclasses.field(default_factory=dict)
-    damaged: set[int] = dataclasses.field(default_factory=set)
-
-    @property
-    def missing(self) -> list[int]:
-        return [number for number in range(len(self.digests)) if number not in self.entries]
-
-    @property
-    def are_mapped(self) -> bool:
-        """Whether each may have a file open."""
-        return len(self.digests) <= _MOST_OPEN
-
-
-@dataclasses.dataclass(frozen=True)
-class FetchedEntry:
-    """An entry as it was fetched."""
-
-    view: memoryview
-    """Its bytes."""
-
-    @classmethod
-    def of(cls, data: Any) -> Self:
-        """An entry of what `fetch` gave."""
-        return cls(memoryview(data).cast("B").toreadonly())
-
-    def close(self) -> None:
-        """Ends the view, unless somebody still uses it."""
-        with contextlib.suppress(BufferError):
-            self.view.release()

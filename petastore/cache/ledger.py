@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 
 from petastore.cache.folder import Folder, blocks, names_in
-from petastore.cache.futures import FutureFile, open_futures
 from petastore.cache.location import limit_of_free_disk
 from petastore.cache.locks import LockedFile, locked
-from petastore.cache.next_use import LATEST, Priorities, first_words
 from petastore.cache.table import FREE, FUTURE, KEPT, WRITING, DamagedTableError, Rows, Table, slots_for, table_bytes
+from petastore.cache.uses.futures import FutureFile, open_futures
+from petastore.cache.uses.next_use import LATEST, Priorities, first_words
 from petastore.forks import Lock, made_anew_in_children
 
 __all__ = ["Ledger", "Totals"]

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from petastore.cache import DiskCache, disk_cache, entry_file, ledger, simulate, writing
+from petastore.cache import DiskCache, entry_file, ledger, simulate, writing
 from petastore.cache.entry_file import digest_of, size_on_disk
 from petastore.cache.location import cache_location
 from petastore.cache.locks import locked
@@ -58,8 +58,9 @@ class SlowDisk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, write_s: float) -> None:
         self.now, self.write_s, self.written = 0.0, write_s, 0
-        monkeypatch.setattr(disk_cache, "time", SimpleNamespace(monotonic=lambda: self.now, time_ns=time.time_ns))
-        monkeypatch.setattr(disk_cache, "write_entry", self._write)
+        for module in ("entries", "disk"):
+            monkeypatch.setattr(f"petastore.cache.{module}.time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr("petastore.cache.entries.write_entry", self._write)
 
     def _write(self, *entry: Any) -> None:
         self.now += self.write_s
@@ -96,7 +97,7 @@ def test_a_disk_that_is_slower_than_fetching_is_let_alone_for_a_while(
 def test_who_waits_too_long_for_what_others_fetch_fetches_it_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_cache, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr("petastore.cache.entries._PATIENCE_S", 0.0)
     with DiskCache(tmp_path, limit=LIMIT) as cache:
 
         def fetched() -> bytes:

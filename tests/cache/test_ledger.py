@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from petastore.cache.folder import Folder
-from petastore.cache.futures import FutureFile, future_bytes
 from petastore.cache.ledger import Ledger
 from petastore.cache.locks import LockedFile, locked
-from petastore.cache.next_use import Future
 from petastore.cache.table import KEPT, WRITING, Table
+from petastore.cache.uses.futures import FutureFile, future_bytes
+from petastore.cache.uses.next_use import Future
 
 LIMIT = 1 << 20
 

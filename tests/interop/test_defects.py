@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from petastore.cache import DiskCache
+from petastore.cache.entries import Entries
 from petastore.errors import RetiredWarning
 from petastore.interop import petastorm as switch
 from tests.interop.defects import caches
@@ -47,18 +47,18 @@ def test_it_goes_right_where_the_cache_keeps_what_is_read(
 ) -> None:
     """Nothing is kept of local files, so none of these could fail there: the same rows, from a web server."""
     bucket, asked = served.root / uuid.uuid4().hex, list[int]()
-    ask = DiskCache._several
+    ask = Entries.of
 
     def served_numbers(_: Path, rows: int) -> str:
         numbers(bucket, rows)
         return f"http://127.0.0.1:{served.port}/{bucket.name}/data.parquet"
 
-    def counted(cache: DiskCache, keys: Any, *others: Any) -> Any:
+    def counted(entries: Entries, keys: Any, *others: Any) -> Any:
         asked.append(len(keys))
-        return ask(cache, keys, *others)
+        return ask(entries, keys, *others)
 
     monkeypatch.setattr(caches, "numbers", served_numbers)
-    monkeypatch.setattr(DiskCache, "_several", counted)
+    monkeypatch.setattr(Entries, "of", counted)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RetiredWarning)
         CHECKS[name](tmp_path)

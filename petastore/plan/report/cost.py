@@ -159,7 +159,7 @@ def _hits(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> list[NDArra
         return [np.zeros(len(order), dtype=np.bool_) for order in orders]
     ever = np.unique(np.concatenate(orders))
     if int(sizes[ever].sum()) > room and len(ever) <= _SIMULATED:
-        from petastore.cache.simulation import simulate  # 20 ms that only who asks for it waits
+        from petastore.cache.uses.simulation import simulate  # 20 ms that only who asks for it waits
 
         return simulate(orders, sizes, room, "belady")
     kept = np.zeros(len(sizes), dtype=np.bool_)

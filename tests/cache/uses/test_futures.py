@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from petastore.cache.futures import FutureFile, future_bytes, note_position, open_futures, uses_within
 from petastore.cache.locks import locked
-from petastore.cache.next_use import Future
+from petastore.cache.uses.futures import FutureFile, future_bytes, note_position, open_futures, uses_within
+from petastore.cache.uses.next_use import Future
 
 FUTURE = Future.of(np.array([7, 5, 6], np.uint64), np.array([0, 2, 0, 1]))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from petastore.cache.next_use import LATEST, NEVER, Future, Priorities
+from petastore.cache.uses.next_use import LATEST, NEVER, Future, Priorities
 
 KEPT = 1
 ORDERS = st.lists(st.integers(0, 9), max_size=40)

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from petastore.cache.checksum import SIZE, checksum
-from petastore.cache.next_use import Future
+from petastore.cache.uses.next_use import Future
 
 __all__ = ["FutureFile", "future_bytes", "note_position", "open_futures", "uses_within"]
 
