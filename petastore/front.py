@@ -163,6 +163,7 @@ def make_reader(
     Warns:
         CacheBypassWarning: `cache_type="local-disk"` keeps nothing there.
         UnshardedReaderWarning: It was told no shard, and this process is plainly one of several ranks.
+        UserWarning: It was told numbers of a shard that are not this rank's, by the engine that runs here.
 
     Example:
         >>> import tempfile, petastore

@@ -7,6 +7,7 @@ import warnings
 from typing import get_args
 
 from petastore.distributed.current import current_shard, launched_as
+from petastore.distributed.engines import live_claims
 from petastore.errors import RequestError, UnshardedReaderWarning
 from petastore.plan.request import Shard, ShardWord, known_word
 from petastore.selecting.retired import frames_inside_petastore
@@ -28,6 +29,8 @@ def asked_shard(cur_shard: int | Shard | ShardWord | None, shard_count: int | No
 
     Warns:
         UnshardedReaderWarning: Nothing was said on one of several ranks, at the line outside petastore.
+        UserWarning: Numbers were given that are this rank's in no division of the ranks of the engine that runs here,
+            at the same line. A `Shard` is taken as it is.
 
     Example:
         >>> asked_shard(1, 2), asked_shard(Shard(1, 2), None), asked_shard(None, None)
@@ -36,7 +39,10 @@ def asked_shard(cur_shard: int | Shard | ShardWord | None, shard_count: int | No
     if cur_shard is None and shard_count is None:
         _warn_on_one_of_several()
     if not isinstance(cur_shard, str):
-        return Shard.parse(cur_shard, shard_count)
+        shard = Shard.parse(cur_shard, shard_count)
+        if shard_count is not None:
+            _warn_of_another_rank(shard)
+        return shard
     known_word(cur_shard, ShardWord, name="cur_shard")
     if shard_count is not None:
         raise RequestError(
@@ -58,5 +64,20 @@ def _warn_on_one_of_several() -> None:
         'all rows. Write cur_shard="auto" for its part of them, or cur_shard=0, shard_count=1 where each rank is to '
         "read everything",
         UnshardedReaderWarning,
+        stacklevel=frames_inside_petastore() + 1,
+    )
+
+
+def _warn_of_another_rank(shard: Shard) -> None:
+    claims = live_claims()
+    if not claims or any(claim.allows(shard) for claim in claims):
+        return
+    index, count = shard.index, shard.count
+    warnings.warn(
+        f"cur_shard={index}, shard_count={count} were given, but {', and '.join(map(str, claims))}: some rows may be "
+        'read by several ranks, and others by none. Write cur_shard="auto", or the rank among all, such as hvd.rank(), '
+        "where hvd.local_rank() is that on one host. If it is meant so, "
+        f"cur_shard=petastore.distributed.Shard({index}, {count}) is taken as it is",
+        UserWarning,
         stacklevel=frames_inside_petastore() + 1,
     )

@@ -27,6 +27,24 @@ class Claim:
     def __str__(self) -> str:
         return f"{self.by} says {self.shard.index} of {self.shard.count}"
 
+    def allows(self, shard: Shard) -> bool:
+        """Whether this rank's place in some division of all ranks is this shard's.
+
+        That is its own place; or one along a dimension of a mesh, where those that differ in other dimensions read the
+        same rows: ranks count through the shards in runs of equal length, again and again.
+
+        Example:
+            >>> rank = Claim(Shard(2, 4), "torch.distributed")  # of a mesh of 2 × 2, in its second row
+            >>> [rank.allows(shard) for shard in (Shard(2, 4), Shard(1, 2), Shard(0, 2), Shard(0, 1))]
+            [True, True, True, True]
+            >>> rank.allows(Shard(0, 4)), rank.allows(Shard(2, 3)), rank.allows(Shard(2, 8))
+            (False, False, False)
+        """
+        longest, left = divmod(self.shard.count, shard.count)
+        return left == 0 and any(
+            self.shard.index // run % shard.count == shard.index for run in range(1, longest + 1) if longest % run == 0
+        )
+
 
 def agreed(claims: Sequence[Claim], around: Claim | None = None) -> Shard | None:
     """The shard that all claims name; None where nobody claims anything.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from petastore.distributed.claim import Claim, agreed
@@ -37,3 +39,21 @@ def test_who_started_the_launcher_counts_where_there_is_no_other() -> None:
 def test_ranks_that_are_alone_in_each_of_several_tasks_do_not_know_each_other() -> None:
     with pytest.raises(RequestError, match="Horovod says 0 of 1, but srun says 1 of 2"):
         agreed([ALONE], Claim(Shard(1, 2), "srun"))
+
+
+@pytest.mark.parametrize(("replicas", "shards", "peers"), list(itertools.product([1, 2, 3], [1, 2, 4], [1, 2, 3])))
+def test_each_rank_is_allowed_its_place_along_any_dimension_of_a_mesh(replicas: int, shards: int, peers: int) -> None:
+    places = itertools.product(range(replicas), range(shards), range(peers))
+    for rank, (_, shard, _) in enumerate(places):
+        assert Claim(Shard(rank, replicas * shards * peers), "an engine").allows(Shard(shard, shards))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 6, 8])
+def test_of_as_many_shards_as_ranks_it_is_allowed_its_own_and_of_a_number_that_does_not_divide_them_none(
+    ranks: int,
+) -> None:
+    for rank in range(ranks):
+        claim = Claim(Shard(rank, ranks), "an engine")
+        assert [index for index in range(ranks) if claim.allows(Shard(index, ranks))] == [rank]
+        for count in set(range(1, 2 * ranks + 1)) - {count for count in range(1, ranks + 1) if ranks % count == 0}:
+            assert not any(claim.allows(Shard(index, count)) for index in range(count))

@@ -139,6 +139,82 @@ def test_tensor_parallel_peers_of_a_mesh_read_the_same_batches_and_others_the_re
         assert "group= and mesh=" in seen["group"]
 
 
+OTHER_NUMBERS = """
+import json, sys, warnings
+import torch.distributed as dist
+import petastore
+from petastore.adapters.torch import ReaderDataset
+from petastore.distributed import Shard
+from petastore.spark import make_spark_converter
+
+rank, url, store = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+
+def warned(read, **asked):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        read(url, **asked)
+    return [[each.category.__name__, str(each.message), each.filename] for each in told]
+
+def opened(url, **asked):
+    with petastore.make_reader(url, **asked):
+        pass
+
+def in_batches(url, **asked):
+    with petastore.make_batch_reader(url, **asked):
+        pass
+
+def dataset(url, **asked):
+    ReaderDataset(url, batch_size=5, **asked)
+
+def converted(url, **asked):
+    with make_spark_converter(url).make_torch_dataloader(batch_size=5, num_epochs=1, **asked):
+        pass
+
+local = {"cur_shard": rank % 2, "shard_count": 4}  # two hosts of two ranks
+seen = {"before": warned(opened, **local)}
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=4)
+seen |= {
+    "local": [warned(read, **local) for read in (opened, in_batches, dataset)],
+    "converted": warned(converted, **local),
+    "more": warned(opened, cur_shard=rank, shard_count=8),
+    "meant": [
+        *warned(opened, cur_shard=Shard(rank % 2, 4)),
+        *warned(opened, cur_shard="auto"),
+        *warned(opened, cur_shard=rank, shard_count=4),
+        *warned(opened, cur_shard=rank // 2, shard_count=2),  # the outer dimension of a mesh
+        *warned(opened, cur_shard=rank % 2, shard_count=2),  # its inner one
+        *warned(opened, cur_shard=0, shard_count=1),
+    ],
+}
+dist.destroy_process_group()
+seen["after"] = warned(opened, **local)
+print(json.dumps(seen))
+"""
+
+
+def test_numbers_that_are_no_place_of_this_rank_are_warned_of_where_they_are_given(
+    numbers: str, tmp_path: Path
+) -> None:
+    """As where `hvd.local_rank()` is given with `hvd.size()`: on the first host nothing is wrong yet."""
+    for rank, seen in enumerate(run_ranks(OTHER_NUMBERS, 4, [numbers, str(tmp_path / "store")])):
+        assert seen["before"] == seen["meant"] == seen["after"] == []
+        ((category, more, filename),) = seen["more"]
+        assert (category, filename) == ("UserWarning", "<string>")
+        assert f"cur_shard={rank}, shard_count=8 were given, but torch.distributed says {rank} of 4" in more
+        if rank < 2:
+            assert seen["local"] == [[], [], []]
+            assert seen["converted"] == []
+            continue
+        ((_, by_the_converter, _),) = seen["converted"]
+        assert f"rank {rank} of 4 (torch.distributed), but cur_shard={rank - 2} and shard_count=4" in by_the_converter
+        for told in seen["local"]:
+            ((category, message, filename),) = told
+            assert (category, filename) == ("UserWarning", "<string>")
+            assert f"cur_shard={rank - 2}, shard_count=4 were given, but torch.distributed says {rank} of 4" in message
+            assert 'cur_shard="auto"' in message
+            assert f"petastore.distributed.Shard({rank - 2}, 4) is taken as it is" in message
+
+
 def test_engines_that_nobody_imported_say_nothing_and_are_not_imported_by_asking() -> None:
     program = (
         "import sys, json; from petastore import distributed\n"

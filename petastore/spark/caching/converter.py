@@ -15,7 +15,7 @@ from petastore.dataset import Dataset, open_dataset
 from petastore.distributed.asked import asked_shard
 from petastore.errors import DatasetNotFoundError, ReaderClosedError, RequestError, StorageError
 from petastore.front import make_batch_reader
-from petastore.plan.request import whole_number
+from petastore.plan.request import Shard, whole_number
 from petastore.readers.reader import Reader
 from petastore.spark.caching.converter_cache import Storing, keep, release
 from petastore.spark.caching.ranks import warn_of_other_shard
@@ -261,7 +261,10 @@ class SparkDatasetConverter:
         """Arguments of `make_batch_reader`; what cannot be is refused here, at the call."""
         if self._is_deleted:
             raise ReaderClosedError(f"{self!r} was deleted; make another converter of the DataFrame")
-        shard = asked_shard(further.get("cur_shard"), further.get("shard_count"))
+        cur_shard, shard_count = further.get("cur_shard"), further.get("shard_count")
+        if cur_shard is not None and not isinstance(cur_shard, str):  # warned of below, not twice
+            cur_shard, shard_count = Shard.parse(cur_shard, shard_count), None
+        shard = asked_shard(cur_shard, shard_count)
         warn_of_other_shard(shard, stacklevel=4)
         workers = _WORKERS if workers_count is None else whole_number(workers_count, name="workers_count", least=1)
         whole_number(shuffling, name="shuffling_queue_capacity", least=0)
