@@ -35,9 +35,9 @@ from petastore.storage.ranges.line import LearntLine
 from petastore.storage.ranges.pacing.allowance import Allowance
 from petastore.storage.ranges.pacing.hedges import Hedges
 from petastore.storage.ranges.pacing.host_pace import HostPace
-from petastore.storage.ranges.pacing.retries import MOST_ATTEMPTS, GaveUpError, tried
 from petastore.storage.requests.failure_kinds import kind_of
-from petastore.storage.requests.failures import failure, raise_alone
+from petastore.storage.requests.failures import given_up, is_of_storage, raise_alone
+from petastore.storage.requests.retries import MOST_ATTEMPTS, GaveUpError, tried
 from petastore.storage.requests.under_way import Request, overdue
 from petastore.threads import Threads, working
 
@@ -420,17 +420,12 @@ class RangeFetcher:
         return call(self._client)
 
     def _raise(self, problem: BaseException, relative: str) -> None:
-        if not isinstance(problem, GaveUpError):
-            raise problem
-        if isinstance(problem.problem, NotTheVersionError):
-            raise_alone(problem.problem)
+        gave_up = problem if isinstance(problem, GaveUpError) else GaveUpError(problem, 1, 0.0)
+        said = gave_up.problem
+        if isinstance(said, NotTheVersionError) or not is_of_storage(said):
+            raise_alone(said)
         place = _Place(self._location, self._client.system)
-        path = None if isinstance(problem.problem, NoBucketError) else relative
-        error = failure(problem.problem, place, "read", path)
-        if problem.attempts > 1:
-            text = f"{error} (it was tried {problem.attempts} times within {problem.seconds:.1f} s)"
-            error = type(error)(text, errno=error.errno)
-        raise_alone(error)
+        raise_alone(given_up(gave_up, place, "read", None if isinstance(said, NoBucketError) else relative))
 
     def close(self) -> None:
         """Ends what is under way, and lets whoever waits for it go; may be called again."""
