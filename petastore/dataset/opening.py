@@ -30,9 +30,9 @@ from petastore.storage.footers.kept_tails import KeptTails
 from petastore.storage.metadata.manifest import (
     Manifest,
     dubious_files,
+    looked_around,
     read_manifest,
     read_schema_document,
-    unlisted_files,
 )
 from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.kept_files import KeptFiles
@@ -137,7 +137,8 @@ def dataset_at(location: Location, cache: DiskCache | None = None) -> Dataset:
 
 
 def _from_manifest(location: Location, manifest: Manifest, kept: KeptFiles) -> Dataset:
-    strangers = unlisted_files(location, manifest)
+    strangers, settled = looked_around(location, manifest)
+    kept.versions.update(settled)
     if strangers:
         warnings.warn(
             f"{location.url} holds {len(strangers):,} data file(s) that its inventory does not list and that are not "

@@ -23,7 +23,7 @@ from petastore.storage.files.listing import writing_marker
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import create_directory, delete_quietly, rename, write_file
 from petastore.storage.metadata.manifest import read_manifest
-from petastore.storage.requests.failures import answered, asking
+from petastore.storage.requests.failures import answered_once, asking
 from petastore.writers.layout import Layout
 from petastore.writers.page_borders import on_page_borders
 from petastore.writers.parquet import WriterOptions
@@ -99,7 +99,9 @@ class DataFiles:
         name = f"part-{self._first_number + len(self._names):05d}-{self.token}.parquet"
         self._names.append(name)
         path = self._location.join(hidden_name(self._location, name))
-        self._sink = answered(self._location, lambda: self._location.filesystem.open_output_stream(path), "write", name)
+        self._sink = answered_once(
+            self._location, lambda: self._location.filesystem.open_output_stream(path), "write", name
+        )
         with asking(self._location, "write", name):
             self._writer = pq.ParquetWriter(self._sink, self._stored, **self._options)
         self._rows = 0

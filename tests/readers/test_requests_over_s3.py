@@ -242,11 +242,32 @@ def test_a_second_reader_finds_footers_and_chunks_on_the_local_disk(bucket: Buck
     ]
     bucket.commit(name, petastore.Unischema("numbers", fields))
     cache = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26}
-    for chunks, footers in ((FEW, 1), (FEW, 0)):
+    for chunks, footers in ((FEW, 1), (0, 0)):
         assert ids(bucket.reader(name, **cache)) == list(range(FEW * FEW_ROWS))
-        # The second one has all bytes, and asks of each file whether it is still the one that the manifest tells.
+        # The second one has all bytes, and the listing said of each file that it is the one that the manifest tells.
         assert (bucket.asked(".parquet"), bucket.asked(FOOTERS)) == (chunks, footers)
         assert bucket.asked(f"GET /data/{name}/{MANIFEST}") == 1
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_requests_of_a_start_with_a_warm_cache_do_not_grow_with_the_number_of_files(
+    is_committed: bool, bucket: Bucket, tmp_path: Path
+) -> None:
+    name = put_few(bucket)
+    if is_committed:
+        bucket.commit(name)
+    cache = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26}
+    for _ in range(2):
+        assert ids(bucket.reader(name, **cache)) == list(range(FEW * FEW_ROWS))
+        asked = bucket.asked(".parquet")
+    assert asked == 0
+    assert bucket.proxy.counted.requests <= OF_OPENING < FEW
+    bucket.put(f"{name}/part-005.parquet", numbered(700))
+    if is_committed:
+        with pytest.raises(DatasetChangedError, match=r"part-005\.parquet was rewritten"):
+            ids(bucket.reader(name, **cache))
+    else:
+        assert ids(bucket.reader(name, **cache))[-1] == 701 * FEW_ROWS - 1
 
 
 def test_appending_keeps_the_footers_of_files_that_were_there(bucket: Bucket) -> None:

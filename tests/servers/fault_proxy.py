@@ -24,6 +24,9 @@ from tests.servers.range_server import Head, Listener, read_head, until_input_en
 __all__ = ["Counted", "FaultProxy", "Faults"]
 
 _PIECE_BYTES = 256 * 1024
+_BY_CHANCE = (
+    "throttled", "failed", "reset", "truncated", "cut", "flipped", "wrong_etag", "hangs", "delayed", "dropped",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +67,12 @@ class Faults:
     """The answer begins later, by `delay_s`."""
 
     delay_s: float = 2.0
+
+    dropped: float = 0.0
+    """Reset before an answer begins."""
+
+    first: str = ""
+    """Which of these goes wrong with the first answer to everything that is asked for; empty for what chance says."""
 
     most_per_s: float = 0.0
     """Requests a second, and a tenth of that at once; what is more is answered with 503 SlowDown. 0 is any number."""
@@ -135,6 +144,9 @@ class FaultProxy(Listener):
                     if fault == "hangs":
                         self._closing.wait()
                         return
+                    if fault == "dropped":
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        return
                     rest = _pass_body(connection, server, head, rest)
                     answer, behind = read_head(server, behind)
                     if answer is None:
@@ -159,7 +171,21 @@ class FaultProxy(Listener):
                 self.counted.faults["throttled"] += 1
                 return "throttled"
         chance = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big") / 2**48
-        for name in ("throttled", "failed", "reset", "truncated", "cut", "flipped", "wrong_etag", "hangs", "delayed"):
+        if faults.first and self._asked[key] == 1:
+            self.counted.faults[faults.first] += 1
+            return faults.first
+        for name in (
+            "throttled",
+            "failed",
+            "reset",
+            "truncated",
+            "cut",
+            "flipped",
+            "wrong_etag",
+            "hangs",
+            "delayed",
+            "dropped",
+        ):
             chance -= getattr(faults, name)
             if chance < 0:
                 with self._counting:

@@ -45,6 +45,15 @@ def test_ranges_pass_and_are_counted(proxy: FaultProxy, file: Path) -> None:
     assert proxy.counted.heads == ["GET /some.bin HTTP/1.1 bytes=100-299"]
 
 
+def test_the_first_answer_to_everything_may_be_another(proxy: FaultProxy, file: Path) -> None:
+    proxy.begin(Faults(first="throttled"))
+    assert [get(proxy, first, first + 9)[0] for first in (0, 0, 10, 10, 0)] == [503, 206, 503, 206, 206]
+    proxy.begin(Faults(first="dropped"))
+    with pytest.raises(ConnectionResetError):
+        get(proxy, 0, 9)
+    assert get(proxy, 0, 9)[0] == 206
+
+
 def test_a_demanded_etag_has_to_be_that_of_the_file(proxy: FaultProxy, file: Path) -> None:
     etag = get(proxy, 0, 9)[2]
     assert get(proxy, 0, 9, **{"If-Match": etag})[0] == 206

@@ -39,7 +39,7 @@ from petastore.schema.document import dump_document
 from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.metadata.manifest import read_manifest, read_schema_document, unlisted_files
+from petastore.storage.metadata.manifest import looked_around, read_manifest, read_schema_document
 from petastore.storage.row_groups.page_headers import PageWindow, data_pages
 from petastore.writers import local
 from petastore.writers.commit import commit_dataset, publish
@@ -98,7 +98,7 @@ def test_the_schema_is_stored_in_the_manifest_in_common_metadata_and_in_each_fil
         assert footer.schema_document == document
         assert footer.file == file
         assert footer.arrow_schema == storage_schema(SCHEMA)
-    assert unlisted_files(location, manifest) == []
+    assert looked_around(location, manifest).strangers == []
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_a_replaced_file_that_cannot_be_deleted_is_told_and_stays_out_of_the_dat
         write_dataset("/x", SCHEMA, rows(5, 5), filesystem=filesystem, mode="overwrite")
     manifest = read_manifest(location)
     assert manifest is not None
-    assert unlisted_files(location, manifest) == [filesystem.kept]
+    assert looked_around(location, manifest).strangers == [filesystem.kept]
 
 
 class Stop(BaseException):

@@ -32,7 +32,7 @@ from petastore.spark.tensor_columns import FloatDtype, observing_shapes, tensor_
 from petastore.spark.turns import settings_held
 from petastore.spark.urls import driver_url, spark_url
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.requests.failures import answered, asking, foreign_text
+from petastore.storage.requests.failures import answered, answered_once, asking, foreign_text
 from petastore.storage.requests.shown import shown_url
 from petastore.writers.commit import commit_dataset
 
@@ -281,7 +281,7 @@ def _remove(parent: Location, name: str, url: str) -> None:
         with asking(parent, "have the registered handler remove", name):
             handler(url)
     elif _is_at(parent, name):
-        answered(parent, lambda: parent.filesystem.delete_dir(parent.join(name)), "remove the directory", name)
+        answered_once(parent, lambda: parent.filesystem.delete_dir(parent.join(name)), "remove the directory", name)
     _leases.give_back(parent, name)
 
 

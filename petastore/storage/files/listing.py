@@ -22,6 +22,7 @@ from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, trees_at,
 from petastore.storage.requests.failures import answered
 
 __all__ = [
+    "etags_around",
     "files_below",
     "files_beside",
     "is_called_parquet",
@@ -123,12 +124,24 @@ def files_beside(location: Location, listed: Collection[str]) -> list[str]:
     Raises:
         StorageError: The storage refused; or what is listed is no file. It is not opened.
     """
+    return [path for path in etags_around(location, listed) if path not in listed]
+
+
+def etags_around(location: Location, listed: Collection[str]) -> dict[str, tuple[int | None, str]]:
+    """Those of `listed` that are there, and what would be data files beside them, as `list_etags` tells of files.
+
+    Sorted; nothing where nothing is.
+
+    Raises:
+        StorageError: As `files_beside`.
+    """
     try:
         _, written, _ = _looked_through(location)
     except DatasetNotFoundError:
-        return []
+        return {}
     _refuse_odd(location, [one for one in written if one.path in listed and not one.entry.is_file])
-    return sorted(one.path for one in written if one.path not in listed and one.entry.is_file)
+    files = sorted((one for one in written if one.entry.is_file), key=lambda one: one.path)
+    return {one.path: (one.entry.size, one.entry.etag) for one in files}
 
 
 def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], bool]:

@@ -139,6 +139,11 @@ class Location:
         """Whether it lies in the local file system, as Arrow reads it."""
         return bool(self.filesystem.type_name == "local")
 
+    @once
+    def is_asked_again(self) -> bool:
+        """Whether requests that failed are made again by us: the clients of clouds do so, and a disk fails for good."""
+        return not (self.is_local or self.has_buckets)
+
     def times_of(self, relative: str) -> int:
         """How often a file was named, or a directory around it: its rows are as many times in the dataset."""
         return next((times for path, times in self.times.items() if f"{relative}/".startswith(f"{path}/")), 1)

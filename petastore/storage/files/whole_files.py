@@ -13,7 +13,7 @@ import uuid
 
 from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataError, StorageError
 from petastore.storage.files.location import Location
-from petastore.storage.requests.failures import answered, failure, raise_alone
+from petastore.storage.requests.failures import answered, answered_once, failure, raise_alone
 from petastore.storage.requests.under_way import waiting_for
 
 __all__ = [
@@ -138,7 +138,7 @@ def replace_whole(location: Location, relative: str, data: bytes) -> None:
     aside = f"{directory}/.{name}.{uuid.uuid4().hex}".lstrip("/") if location.has_cheap_rename else relative
     create_directory(location, directory)
     if location.store is not None and aside == relative:
-        answered(location, lambda: location.store.pipe_file(location.join(relative), data), "write", relative)
+        answered_once(location, lambda: location.store.pipe_file(location.join(relative), data), "write", relative)
         return
     try:
         write_file(location, aside, data)
@@ -166,7 +166,7 @@ def create_directory(location: Location, relative: str = "") -> None:
             )
         return
     path = location.join(relative) if relative else location.root
-    answered(
+    answered_once(
         location, lambda: location.filesystem.create_dir(path, recursive=True), "make the directory", relative or None
     )
 
@@ -182,7 +182,7 @@ def write_file(location: Location, relative: str, data: bytes) -> None:
         with location.filesystem.open_output_stream(location.join(relative)) as sink:
             sink.write(data)
 
-    answered(location, put, "write", relative)
+    answered_once(location, put, "write", relative)
 
 
 def rename(location: Location, old: str, new: str) -> None:
@@ -192,7 +192,7 @@ def rename(location: Location, old: str, new: str) -> None:
         StorageError: The storage refused.
     """
     start, end = location.join(old), location.join(new)
-    answered(location, lambda: location.filesystem.move(start, end), f"rename {old} to {new}", old)
+    answered_once(location, lambda: location.filesystem.move(start, end), f"rename {old} to {new}", old)
 
 
 def delete_file(location: Location, relative: str) -> None:
@@ -202,7 +202,7 @@ def delete_file(location: Location, relative: str) -> None:
         FileMissingError: There is none.
         StorageError: The storage refused.
     """
-    answered(location, lambda: location.filesystem.delete_file(location.join(relative)), "delete", relative)
+    answered_once(location, lambda: location.filesystem.delete_file(location.join(relative)), "delete", relative)
 
 
 def _check_size(size: int, location: Location, relative: str, max_bytes: int) -> None:

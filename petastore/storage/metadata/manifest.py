@@ -21,6 +21,7 @@ import itertools
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,13 +33,14 @@ from petastore.arrow_memory import numbers_of
 from petastore.errors import FileMissingError, MetadataError, PetastoreError, StorageAccessError
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.document import DOCUMENT_KEY
-from petastore.storage.files.listing import files_beside
+from petastore.storage.files.listing import etags_around
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import delete_quietly, read_whole, replace_whole
 from petastore.storage.footers.footers import document_in, footer_if_there, parquet_among, read_footer
 from petastore.storage.footers.footers_beside import FOOTERS, FootersBeside, PackedFooters, packed_footers
 from petastore.storage.metadata.seal import SEAL_KEY, UNSEALED, is_sealed, sealed
 from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
+from petastore.storage.ranges.client import FileVersion
 
 __all__ = [
     "COMMON_METADATA",
@@ -46,10 +48,10 @@ __all__ = [
     "MANIFEST_VERSION",
     "Manifest",
     "dubious_files",
+    "looked_around",
     "manifest_token",
     "read_manifest",
     "read_schema_document",
-    "unlisted_files",
     "write_common_metadata",
     "write_manifest",
 ]
@@ -153,16 +155,36 @@ def dubious_files(manifest: Manifest) -> list[DataFile]:
     return [inventory.files[place] for place in np.flatnonzero(dubious).tolist()]
 
 
-def unlisted_files(location: Location, manifest: Manifest) -> list[str]:
+class Around(NamedTuple):
+    """What a listing says of a dataset that has a manifest."""
+
+    strangers: list[str]
     """Parquet files that lie in the directory but not in the manifest, sorted; they are not part of the dataset.
 
     They come from another writer that did not commit, or from a write that was interrupted between its two last steps.
     See `petastore.storage.footers.footers.parquet_among` for how they are known.
+    """
+
+    settled: dict[DataFile, FileVersion]
+    """Of files whose etag is the one that the manifest tells: that version, for which nobody needs to ask again."""
+
+
+def looked_around(location: Location, manifest: Manifest) -> Around:
+    """One listing, held against the manifest.
 
     Raises:
         StorageError: The storage refused, or what the manifest lists is no file.
     """
-    return parquet_among(location, files_beside(location, {file.path for file in manifest.inventory.files}))
+    files = manifest.inventory.files
+    listed = {file.path for file in files}
+    found = etags_around(location, listed)
+    strangers = parquet_among(location, [path for path in found if path not in listed])
+    return Around(strangers, {file: FileVersion(file.size, file.etag) for file in files if _is_as_told(file, found)})
+
+
+def _is_as_told(file: DataFile, found: Mapping[str, tuple[int | None, str]]) -> bool:
+    size, etag = found.get(file.path, (None, "")) if file.etag else (None, "")
+    return size == file.size and etag.strip('"') == file.etag.strip('"')  # some leave quotes out
 
 
 def _encoded(manifest: Manifest, packed: PackedFooters) -> bytes:

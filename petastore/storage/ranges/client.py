@@ -7,7 +7,7 @@ import errno
 import os
 from typing import Any, NamedTuple, Protocol
 
-from petastore.storage.requests.failure_kinds import attribute, causes, kind_of
+from petastore.storage.requests.retries import FinalError
 
 __all__ = [
     "Answer",
@@ -16,12 +16,8 @@ __all__ = [
     "NoBucketError",
     "NotTheVersionError",
     "UnsuitedError",
-    "is_transient",
     "tail_between_looks",
 ]
-
-_TRANSIENT_KINDS = {"timeout", "connection", "busy"}
-_TRANSIENT_STATUSES = {429, 500, 502, 503, 504}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -150,7 +146,7 @@ def tail_between_looks(client: Client, path: str, length: int) -> Answer:
     return answer._replace(version=found)
 
 
-class NotTheVersionError(Exception):
+class NotTheVersionError(FinalError):
     """A file has another version than the one that was asked for; it never leaves `petastore.storage`.
 
     Args:
@@ -162,7 +158,7 @@ class NotTheVersionError(Exception):
         self.found = found
 
 
-class UnsuitedError(Exception):
+class UnsuitedError(FinalError):
     """A client cannot ask for such a file; it never leaves `petastore.storage`."""
 
 
@@ -175,26 +171,3 @@ class NoBucketError(FileNotFoundError):
 
     def __str__(self) -> str:
         return self._said
-
-
-def is_transient(problem: BaseException) -> bool:
-    """Whether the same request may well succeed later: throttling, resets, faults of the server, answers that are late.
-
-    Example:
-        >>> is_transient(ConnectionResetError()), is_transient(PermissionError()), is_transient(FileNotFoundError())
-        (True, False, False)
-    """
-    if isinstance(problem, (NotTheVersionError, UnsuitedError)):
-        return False
-    kind, _ = kind_of(problem)
-    return kind in _TRANSIENT_KINDS or (kind == "other" and not _TRANSIENT_STATUSES.isdisjoint(_statuses(problem)))
-
-
-def _statuses(problem: BaseException) -> set[Any]:
-    found: set[Any] = set()
-    for one in causes(problem):
-        answer = attribute(one, "response")
-        metadata = answer.get("ResponseMetadata", {}) if isinstance(answer, dict) else {}
-        codes = (attribute(one, "status"), attribute(one, "code"), attribute(answer, "status_code"))
-        found.update(code for code in (*codes, metadata.get("HTTPStatusCode")) if isinstance(code, int))
-    return found

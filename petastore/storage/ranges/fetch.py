@@ -35,9 +35,9 @@ from petastore.storage.ranges.line import LearntLine
 from petastore.storage.ranges.pacing.allowance import Allowance
 from petastore.storage.ranges.pacing.hedges import Hedges
 from petastore.storage.ranges.pacing.host_pace import HostPace
-from petastore.storage.ranges.pacing.retries import MOST_ATTEMPTS, GaveUpError, tried
 from petastore.storage.requests.failure_kinds import kind_of
-from petastore.storage.requests.failures import failure, raise_alone
+from petastore.storage.requests.failures import given_up, is_of_storage, raise_alone
+from petastore.storage.requests.retries import MOST_ATTEMPTS, GaveUpError, tried
 from petastore.storage.requests.under_way import Request, overdue
 from petastore.threads import Threads, working
 
@@ -68,6 +68,9 @@ class Counts(NamedTuple):
     hedged: int = 0
     """Requests that were made a second time, while the first was late."""
 
+    damaged: int = 0
+    """Row groups that came damaged, and were asked for once more."""
+
 
 class Tally:
     """Counts what several fetchers ask of a storage, one after the other or at once. Thread-safe; a copy begins at 0.
@@ -76,7 +79,7 @@ class Tally:
         >>> tally = Tally()
         >>> tally.add(requests=2, bytes=10)
         >>> tally.counts
-        Counts(requests=2, bytes=10, again=0, hedged=0)
+        Counts(requests=2, bytes=10, again=0, hedged=0, damaged=0)
     """
 
     def __init__(self) -> None:
@@ -91,11 +94,15 @@ class Tally:
         """What was asked so far."""
         return self._counts
 
-    def add(self, *, requests: int = 0, bytes: int = 0, again: int = 0, hedged: int = 0) -> None:  # noqa: A002 - as `Counts` has it
-        """Counts more."""
+    def add(self, **more: int) -> None:
+        """Counts more.
+
+        Args:
+            more: How many, by the names of `Counts`.
+        """
         with self._lock:
-            old = self._counts
-            self._counts = Counts(old.requests + requests, old.bytes + bytes, old.again + again, old.hedged + hedged)
+            counted = self._counts._asdict()
+            self._counts = self._counts._replace(**{name: counted[name] + number for name, number in more.items()})
 
 
 class RangeFetcher:
@@ -160,6 +167,10 @@ class RangeFetcher:
     def line(self) -> LearntLine:
         """What requests cost, as it was learnt so far."""
         return self._line
+
+    def note_damaged(self) -> None:
+        """Counts a row group that came damaged, and is asked for once more."""
+        self._tally.add(damaged=1)
 
     def version_of(self, relative: str) -> FileVersion:
         """The version that a file of the dataset has now; one request.
@@ -420,17 +431,12 @@ class RangeFetcher:
         return call(self._client)
 
     def _raise(self, problem: BaseException, relative: str) -> None:
-        if not isinstance(problem, GaveUpError):
-            raise problem
-        if isinstance(problem.problem, NotTheVersionError):
-            raise_alone(problem.problem)
+        gave_up = problem if isinstance(problem, GaveUpError) else GaveUpError(problem, 1, 0.0)
+        said = gave_up.problem
+        if isinstance(said, NotTheVersionError) or not is_of_storage(said):
+            raise_alone(said)
         place = _Place(self._location, self._client.system)
-        path = None if isinstance(problem.problem, NoBucketError) else relative
-        error = failure(problem.problem, place, "read", path)
-        if problem.attempts > 1:
-            text = f"{error} (it was tried {problem.attempts} times within {problem.seconds:.1f} s)"
-            error = type(error)(text, errno=error.errno)
-        raise_alone(error)
+        raise_alone(given_up(gave_up, place, "read", None if isinstance(said, NoBucketError) else relative))
 
     def close(self) -> None:
         """Ends what is under way, and lets whoever waits for it go; may be called again."""

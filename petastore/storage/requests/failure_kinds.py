@@ -15,11 +15,12 @@ import ssl
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Kind", "advice", "attribute", "causes", "class_names", "kind_of", "message_of"]
+__all__ = ["Kind", "advice", "attribute", "causes", "class_names", "kind_of", "message_of", "statuses_in"]
 
 Kind: TypeAlias = Literal["timeout", "connection", "access", "missing", "exists", "busy", "other"]
 
 _MOST_CAUSES = 8
+_SERVER_FAILED = 500
 _MOST_CHARACTERS = 4096
 # A fault in code that handles an error is a fault of that code, whatever it was that it handled.
 _FAULTS = (LookupError, TypeError, AttributeError, NameError, AssertionError, ArithmeticError)
@@ -156,9 +157,21 @@ def kind_of(problem: BaseException) -> tuple[Kind, int | None]:
     number = next((number for one in found if (number := _number(one)) is not None), None)
     if isinstance(problem, FileNotFoundError) and problem.__cause__ is not None:
         # Some file systems say so of all that they could not get, and why in the cause alone.
-        found = [*(one for one in found if not isinstance(one, FileNotFoundError)), problem]
+        is_of_server = any(status >= _SERVER_FAILED for status in statuses_in(problem))
+        found = [one for one in found if not isinstance(one, FileNotFoundError)] + [problem] * (not is_of_server)
     kinds = (look(one) for one in found for look in (_by_type, _by_answer, _by_names, _by_text))
     return next((kind for kind in kinds if kind is not None), "other"), number
+
+
+def statuses_in(problem: BaseException) -> set[int]:
+    """Statuses of the answers of HTTP that a failure, and what it came from, tells of."""
+    found: set[int] = set()
+    for one in causes(problem):
+        answer = attribute(one, "response")
+        metadata = answer.get("ResponseMetadata", {}) if isinstance(answer, dict) else {}
+        codes = (attribute(one, "status"), attribute(one, "code"), attribute(answer, "status_code"))
+        found.update(code for code in (*codes, metadata.get("HTTPStatusCode")) if isinstance(code, int))
+    return found
 
 
 def causes(problem: BaseException) -> Iterator[BaseException]:

@@ -1,15 +1,17 @@
 """What storage raises → petastore's errors: the one place where failures of file systems are classed.
 
-Each request to storage goes through `answered` (a call, in the caller's thread) or `asking` (a `with` block, in a
-worker's thread). Whatever the file system raises there becomes one of the family, with the address, what was asked,
-what the file system said, and what to do. Nothing that it raised is chained: foreign messages hold keys and signed
-URLs, so what may be shown of them is in the message.
+Each request to storage goes through `answered` (a call that changes nothing there, made again where that may help),
+`answered_once` (one that does), or `asking` (a `with` block). Whatever the file system raises there becomes one of the
+family, with the address, what was asked, what the file system said, and what to do. Nothing that it raised is chained:
+foreign messages hold keys and signed URLs, so what may be shown of them is in the message.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn, Protocol, TypeVar
 
@@ -25,15 +27,18 @@ from petastore.errors import (
 )
 from petastore.storage.requests.failure_kinds import Kind, advice, attribute, causes, class_names, kind_of, message_of
 from petastore.storage.requests.in_time import in_time
+from petastore.storage.requests.retries import GaveUpError, tried
 from petastore.storage.requests.shown import shown_text
 from petastore.storage.requests.under_way import waiting_for
 
 __all__ = [
     "Place",
     "answered",
+    "answered_once",
     "asking",
     "failure",
     "foreign_text",
+    "given_up",
     "is_of_storage",
     "raise_alone",
 ]
@@ -70,11 +75,13 @@ class Place(Protocol):
 
 
 def answered(location: Place, call: Callable[[], _T], doing: str = "be reached", path: str | None = None) -> _T:
-    """What one request to storage answers.
+    """What storage answers to a request that changes nothing there.
+
+    What fails in a way that may pass is asked for again, until the deadline, where `location.is_asked_again`.
 
     Args:
         location: Where the dataset lies.
-        call: Makes one request and returns its answer; what it raises is taken to be the storage's.
+        call: Makes the request and returns its answer; what it raises is taken to be the storage's.
         doing: What is done, after "cannot": `"list the directory"`.
         path: Of the file that is meant, relative to the root; None where it is the dataset.
 
@@ -93,20 +100,50 @@ def answered(location: Place, call: Callable[[], _T], doing: str = "be reached",
         >>> answered(location, lambda: location.filesystem.get_file_info("/bucket").is_file, "look at the bucket")
         False
         >>> def call():
-        ...     raise ConnectionResetError(104, "Connection reset by peer")
+        ...     raise PermissionError(13, "Permission denied")
         >>> answered(location, call, "list the directory")
         Traceback (most recent call last):
-        petastore.errors.StorageConnectionError: memory://bucket/frames: cannot list the directory: MemoryFileSystem
-        raised ConnectionResetError: [Errno 104] Connection reset by peer. Look at the network and at the address, and
-        try again
+        petastore.errors.StorageAccessError: memory://bucket/frames: cannot list the directory: MemoryFileSystem
+        raised PermissionError: [Errno 13] Permission denied. This user may not do that: change the permissions, or run
+        as another
     """
-    what = _asked(doing, path)
+    if not attribute(location, "is_asked_again"):
+        return answered_once(location, call, doing, path)
+    over, limit_s = threading.Event(), location.timeout_s
+    deadline = float("inf") if limit_s is None else time.monotonic() + limit_s
+
+    def made() -> _T:
+        try:
+            return tried(call, over=over, deadline=deadline)
+        except GaveUpError as problem:
+            if not is_of_storage(problem.problem):
+                raise_alone(problem.problem)
+            raise_alone(given_up(problem, location, doing, path))
+
+    try:
+        return answered_once(location, made, doing, path)
+    finally:
+        over.set()  # nobody waits any more
+
+
+def answered_once(location: Place, call: Callable[[], _T], doing: str, path: str | None = None) -> _T:
+    """What storage answers to one request, which is not made again: it may have been done though the answer was lost.
+
+    Args:
+        location: As for `answered`.
+        call: As for `answered`.
+        doing: As for `answered`.
+        path: As for `answered`.
+
+    Raises:
+        StorageError: As `answered`.
+    """
 
     def made() -> _T:
         with _classed(location, doing, path):
             return call()
 
-    return in_time(made, url=location.url, what=what, limit_s=location.timeout_s)
+    return in_time(made, url=location.url, what=_asked(doing, path), limit_s=location.timeout_s)
 
 
 @contextlib.contextmanager
@@ -174,6 +211,15 @@ def failure(problem: BaseException, location: Place, doing: str, path: str | Non
     )
     error = _ERRORS.get(kind, StorageError)
     return error(f"{location.url}: {what}: {said}{'. ' if todo else ''}{todo}", errno=number)
+
+
+def given_up(problem: GaveUpError, location: Place, doing: str, path: str | None = None) -> StorageError:
+    """The error of the family that says what a file system raised in the end, and how often it was asked."""
+    error = failure(problem.problem, location, doing, path)
+    if problem.attempts == 1:
+        return error
+    text = f"{error} (it was tried {problem.attempts} times within {problem.seconds:.1f} s)"
+    return type(error)(text, errno=error.errno)
 
 
 def foreign_text(problem: BaseException, secrets: frozenset[str] = frozenset()) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from petastore.errors import DatasetChangedError, DecodeError
+from petastore.errors import DatasetChangedError, DecodeError, PetastoreError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer_cache import FooterCache
@@ -238,23 +238,48 @@ def _tables_of_large(
     lender: OpenFiles,
     kept: KeptFiles | None,
 ) -> Iterator[pa.Table]:
-    file = footer.file
     leaves = [leaves_of(footer, ordinal, part.columns, footer.metadata.num_row_groups) for part in parts]
-    columns: Sequence[str] = list(dict.fromkeys(name for part in parts for name in part.columns))
-    whole = any(part.first is None for part in parts)
-    try:
-        asked = tuple(part.columns for part in parts)
-        with lender.reading(location, footer, ordinal, asked, whole=whole, kept=kept) as reading:
-            for part, leaves_of_part in zip(parts, leaves, strict=True):
-                columns = part.columns
-                if footer.most_copied_bytes > part.most_bytes:
-                    _check_copies(reading, footer, ordinal, part)
-                yield from _right_tables(reading, footer, ordinal, part, leaves_of_part)
-            if whole:
-                reading.check_pages(leaf for of_part in leaves for leaf in of_part)
-                reading.found_right()
-    except (pa.ArrowException, OSError) as problem:
-        raise_alone(explained(problem, location, file, ordinal, columns, footer))
+    pinned, given = lender.pinned(location, kept), 0
+    for is_last in (pinned is None, True):
+        at: list[Part] = []
+        try:
+            with lender.reading(
+                location,
+                footer,
+                ordinal,
+                tuple(part.columns for part in parts),
+                whole=any(part.first is None for part in parts),
+                kept=kept,
+            ) as reading:
+                for table in itertools.islice(_of_reading(reading, footer, ordinal, parts, leaves, at), given, None):
+                    given += 1
+                    yield table
+        except (pa.ArrowException, OSError) as problem:
+            if pinned is None or is_last or isinstance(problem, PetastoreError):
+                columns = at[-1].columns if at else [name for part in parts for name in part.columns]
+                raise_alone(explained(problem, location, footer.file, ordinal, list(dict.fromkeys(columns)), footer))
+            pinned.fetcher.note_damaged()  # a bit may have flipped on its way, and the file be well
+        else:
+            return
+
+
+def _of_reading(
+    reading: Reading,
+    footer: Footer,
+    ordinal: int,
+    parts: Sequence[Part],
+    leaves: Sequence[list[int]],
+    at: list[Part],
+) -> Iterator[pa.Table]:
+    """The tables of all parts; in `at` is noted which one is being read."""
+    for part, leaves_of_part in zip(parts, leaves, strict=True):
+        at.append(part)
+        if footer.most_copied_bytes > part.most_bytes:
+            _check_copies(reading, footer, ordinal, part)
+        yield from _right_tables(reading, footer, ordinal, part, leaves_of_part)
+    if any(part.first is None for part in parts):
+        reading.check_pages(leaf for of_part in leaves for leaf in of_part)
+        reading.found_right()
 
 
 def _keeps_chunks(kept: KeptFiles | None) -> bool:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from petastore.errors import DecodeError
+from petastore.errors import DecodeError, PetastoreError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import read_up_to
@@ -74,7 +74,8 @@ def small_file_in_parts(
         return None  # it stays open from one to the next, which is cheaper than to read all of it for each
     part = in_one(parts)
     whole, footer = _fetched(location, footers, pinned, file)
-    table = _decoded(location, file, ordinal, part, whole, footer)
+    again = None if pinned is None else functools.partial(_fetched_again, location, footers, pinned, file)
+    table = _right(location, file, ordinal, part, (whole, footer), again)
     if table is None:
         return None
     return _divided(as_asked(table.combine_chunks(), footer, ordinal, part.columns, are_one=True), parts)
@@ -113,8 +114,8 @@ def small_files_together(
     if whole is not None:
         return _divided(whole, parts)
     for file, ordinal in asked:
-        data, footer = fetched[file]
-        table = _decoded(location, file, ordinal, part, data, footer)
+        again = None if pinned is None else functools.partial(_fetched_again, location, footers, pinned, file)
+        table, footer = _right(location, file, ordinal, part, fetched[file], again), fetched[file][1]
         if table is None:
             return None
         if not tables:
@@ -171,25 +172,45 @@ def _fetched(
     return _fetched(location, footers, pinned, file)  # another thread was first, and found another version
 
 
-def _decoded(
-    location: Location, file: DataFile, ordinal: int, part: Part, whole: bytes, footer: Footer
+def _fetched_again(
+    location: Location, footers: FooterCache, pinned: PinnedFiles, file: DataFile
+) -> tuple[bytes, Footer]:
+    pinned.fetcher.note_damaged()
+    return _fetched(location, footers, pinned, file)
+
+
+def _right(
+    location: Location,
+    file: DataFile,
+    ordinal: int,
+    part: Part,
+    fetched: tuple[bytes, Footer],
+    again: Callable[[], tuple[bytes, Footer]] | None,
 ) -> pa.Table | None:
-    """Columns of a row group as Arrow reads them; None where the little that is in the file may be much in memory."""
+    """What `_decoded` gives, of what is fetched again where it came damaged: a bit may have flipped on its way."""
+    whole, footer = fetched
     try:
-        reader = pq.ParquetReader()
-        reader.open(pa.BufferReader(whole), page_checksum_verification=True)
-        metadata = reader.metadata
-        groups = metadata.num_row_groups
-        leaves = leaves_of(footer, ordinal, part.columns, groups)
-        group = metadata.row_group(ordinal)
-        rows = group.num_rows
-        if _may_be_large(footer, ordinal, part, rows, group.total_byte_size):
-            return None
-        table = _table(reader, ordinal, leaves, groups)
-        check_rows(table.num_rows, footer, ordinal, part.columns, rows)
-        refuse_damaged_pages(lambda size, at: whole[at : at + size], metadata, leaves, file=file, ordinal=ordinal)
+        return _decoded(file, ordinal, part, whole, footer)
     except (pa.ArrowException, OSError) as problem:
-        raise_alone(explained(problem, location, file, ordinal, part.columns, footer))
+        if again is None or isinstance(problem, PetastoreError):
+            raise_alone(explained(problem, location, file, ordinal, part.columns, footer))
+    return _right(location, file, ordinal, part, again(), None)
+
+
+def _decoded(file: DataFile, ordinal: int, part: Part, whole: bytes, footer: Footer) -> pa.Table | None:
+    """Columns of a row group as Arrow reads them; None where the little that is in the file may be much in memory."""
+    reader = pq.ParquetReader()
+    reader.open(pa.BufferReader(whole), page_checksum_verification=True)
+    metadata = reader.metadata
+    groups = metadata.num_row_groups
+    leaves = leaves_of(footer, ordinal, part.columns, groups)
+    group = metadata.row_group(ordinal)
+    rows = group.num_rows
+    if _may_be_large(footer, ordinal, part, rows, group.total_byte_size):
+        return None
+    table = _table(reader, ordinal, leaves, groups)
+    check_rows(table.num_rows, footer, ordinal, part.columns, rows)
+    refuse_damaged_pages(lambda size, at: whole[at : at + size], metadata, leaves, file=file, ordinal=ordinal)
     return table
 
 

@@ -27,10 +27,10 @@ from petastore.storage.metadata.manifest import (
     COMMON_METADATA,
     MANIFEST,
     Manifest,
+    looked_around,
     manifest_token,
     read_manifest,
     read_schema_document,
-    unlisted_files,
     write_common_metadata,
     write_manifest,
 )
@@ -115,11 +115,11 @@ def test_files_that_the_manifest_does_not_list_are_found(location: Location, put
     put("a.parquet", b"x")
     put("day=1/extra.parquet", b"x")
     manifest = Manifest(some_inventory("a.parquet", "gone.parquet"), None, "x")
-    assert unlisted_files(location, manifest) == ["day=1/extra.parquet"]
+    assert looked_around(location, manifest).strangers == ["day=1/extra.parquet"]
 
 
 def test_an_empty_place_has_no_unlisted_files(tmp_path: Path) -> None:
-    assert unlisted_files(open_location(tmp_path), Manifest(some_inventory("a.parquet"), None, "x")) == []
+    assert looked_around(open_location(tmp_path), Manifest(some_inventory("a.parquet"), None, "x")) == ([], {})
 
 
 def test_a_million_row_groups_open_in_about_a_second(tmp_path: Path) -> None:

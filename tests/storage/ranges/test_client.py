@@ -1,16 +1,11 @@
-"""Versions are compared by what the storage says of them; failures are told apart whatever client raised them."""
+"""Versions are compared by what the storage says of them."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import aiohttp
-import botocore.exceptions
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.storage.ranges.client import FileVersion, is_transient
+from petastore.storage.ranges.client import FileVersion
 
 TEXTS = st.sampled_from(["", "a", "b", 'W/"a"'])
 VERSIONS = st.builds(FileVersion, st.integers(0, 2), TEXTS, st.sampled_from(["", "x", "y"]))
@@ -31,27 +26,3 @@ def test_a_weak_etag_tells_versions_apart_but_cannot_be_demanded() -> None:
     assert weak.is_same(FileVersion(1, '"a"'))
     assert not weak.is_same(FileVersion(1, '"b"'))
     assert (weak.strong_etag, FileVersion(1, '"a"').strong_etag) == ("", '"a"')
-
-
-def boto(status: int, code: str) -> Exception:
-    return botocore.exceptions.ClientError(
-        {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}},
-        "GetObject",
-    )
-
-
-def web(status: int) -> Exception:
-    request: Any = None
-    return aiohttp.ClientResponseError(request, (), status=status)
-
-
-@pytest.mark.parametrize(
-    "problem", [boto(500, "InternalError"), boto(503, "SlowDown"), web(500), web(502), web(429), web(504)], ids=repr
-)
-def test_faults_of_a_server_may_pass(problem: Exception) -> None:
-    assert is_transient(problem)
-
-
-@pytest.mark.parametrize("problem", [boto(403, "AccessDenied"), boto(404, "NoSuchKey"), web(403), web(412)], ids=repr)
-def test_refusals_do_not_pass(problem: Exception) -> None:
-    assert not is_transient(problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import pickle
 import traceback
@@ -20,8 +21,9 @@ def raiser(problem: BaseException) -> object:
 
 
 def test_nothing_is_chained_to_an_error_of_storage() -> None:
+    soon = dataclasses.replace(PLACE, timeout_s=0.5)
     with pytest.raises(StorageTimeoutError) as one:
-        answered(PLACE, lambda: raiser(TimeoutError("token=hush-hush")), "list the directory")
+        answered(soon, lambda: raiser(TimeoutError("token=hush-hush")), "list the directory")
     with pytest.raises(StorageTimeoutError) as other, asking(PLACE, "list the directory"):
         raise TimeoutError("token=hush-hush")
     for caught in (one, other):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore.cache import DiskCache
+from petastore.dataset.opening import open_dataset
 from petastore.errors import DatasetChangedError, DecodeError, StorageError
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footer_cache import FooterCache
@@ -121,7 +123,7 @@ def test_a_flipped_bit_is_an_error_and_no_wrong_number(dataset: Dataset) -> None
     dataset.read(0, "c1")
     refused = 0
     for seed in range(4):
-        dataset.proxy.begin(Faults(flipped=0.3, seed=seed))
+        dataset.proxy.begin(Faults(flipped=0.6, seed=seed))
         for group in range(GROUPS):
             try:
                 assert dataset.read(group, "c2").equals(dataset.rows(group, "c2"))
@@ -130,11 +132,42 @@ def test_a_flipped_bit_is_an_error_and_no_wrong_number(dataset: Dataset) -> None
     assert refused > 5
 
 
+def test_what_came_with_a_flipped_bit_is_fetched_once_more_and_that_is_counted(dataset: Dataset) -> None:
+    dataset.read(0, "c1")
+    dataset.kept = KeptFiles()
+    dataset.proxy.begin(Faults(first="flipped"))
+    for group in range(GROUPS):
+        found = dataset.read(group, "c2", "text", rows_at_once=700).combine_chunks()
+        assert found.equals(dataset.rows(group, "c2", "text"))
+    assert dataset.kept.asked.counts.damaged == GROUPS
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_small_file_that_came_with_a_flipped_bit_is_fetched_once_more(
+    together: bool, served: Served, proxy: FaultProxy
+) -> None:
+    folder = served.root / uuid.uuid4().hex
+    folder.mkdir()
+    # The bit that flips is in the middle, and so in the pages.
+    table = pa.table({"id": np.arange(20_000)})
+    pq.write_table(table, folder / "a.parquet", write_page_checksum=True, compression="none", use_dictionary=False)
+    dataset, files = open_dataset(f"{proxy.url}/{folder.name}/a.parquet"), OpenFiles()
+    (file,) = dataset.inventory.files
+    proxy.begin(Faults(first="flipped"))
+    part = Part(("id",))
+    (found,) = (
+        dataset.read_together([(file, 0)], [part], files) if together else dataset.reading(files)(file, 0, [part])
+    )
+    assert found.equals(table)
+    assert dataset.kept.asked.counts.damaged == 1
+    files.close()
+
+
 def test_a_flipped_bit_is_not_kept(dataset: Dataset, tmp_path: Path) -> None:
     dataset.read(0, "c1")
     with DiskCache(tmp_path, limit=1 << 24) as cache:
         dataset.kept = KeptFiles(cache)
-        dataset.proxy.begin(Faults(flipped=0.3))
+        dataset.proxy.begin(Faults(flipped=0.6))
         for group in range(GROUPS):
             with contextlib.suppress(DecodeError, StorageError):
                 dataset.read(group, "c2")

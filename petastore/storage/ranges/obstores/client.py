@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from petastore.storage.ranges.client import Answer, FileVersion, NoBucketError, NotTheVersionError, UnsuitedError
 from petastore.storage.ranges.obstores.failures import as_builtin, translated
-from petastore.storage.ranges.obstores.kept_stores import Stores
+from petastore.storage.ranges.obstores.kept_stores import Store, Stores
 
 __all__ = ["ObstoreClient", "is_usable"]
 
 _SYSTEM = "obstore"
+_T = TypeVar("_T")
 
 _used_in: int | None = None
 """The process that began to use obstore."""
@@ -57,12 +58,12 @@ class ObstoreClient:
             UnsuitedError: obstore cannot ask for such a path, or in that region.
             OSError: Anything else.
         """
-        began = time.perf_counter()
         options: dict[str, Any] = {"range": (offset, offset + length)}
         if version is not None and version.strong_etag:
             options["version" if self._by_generation else "if_match"] = version.strong_etag
-        with self._telling_generations(path, version), translated():
-            store, key = self._stores(path)
+
+        def ask(store: Store, key: str) -> Answer:
+            began = time.perf_counter()
             result = _obstore().get(store, key, options=options)
             found = self._version_of(result.meta)
             if result.range != (offset, offset + length):
@@ -71,7 +72,10 @@ class ObstoreClient:
                 raise ConnectionError(f"bytes {offset:,} to {offset + length:,} were asked for, {result.range} came")
             first = time.perf_counter()
             data = result.bytes()
-        return Answer(data, found, first - began, time.perf_counter() - first)
+            return Answer(data, found, first - began, time.perf_counter() - first)
+
+        with self._telling_generations(path, version):
+            return self._asked(path, ask)
 
     def tail(self, path: str, length: int) -> Answer:
         """The last bytes of a file, in the version that it has now.
@@ -81,19 +85,22 @@ class ObstoreClient:
             UnsuitedError: obstore cannot ask for such a path, in that region, or by the end of a file.
             OSError: Anything else.
         """
-        began = time.perf_counter()
-        with translated():
-            store, key = self._stores(path)
+
+        def ask(store: Store, key: str) -> Answer | FileVersion:
+            began = time.perf_counter()
             try:
                 result = _obstore().get(store, key, options={"range": {"suffix": length}})
             except Exception as problem:
                 if type(problem).__name__ != "NotSupportedError":
                     raise
-                found = self._version_of(_obstore().head(store, key))  # Azure counts from the begin alone
-            else:
-                first = time.perf_counter()
-                data = result.bytes()
-                return Answer(data, self._version_of(result.meta), first - began, time.perf_counter() - first)
+                return self._version_of(_obstore().head(store, key))  # Azure counts from the begin alone
+            first = time.perf_counter()
+            data = result.bytes()
+            return Answer(data, self._version_of(result.meta), first - began, time.perf_counter() - first)
+
+        found = self._asked(path, ask)
+        if isinstance(found, Answer):
+            return found
         if not found.size:
             raise NotTheVersionError(found)
         return self.get(path, max(found.size - length, 0), min(length, found.size), found)
@@ -105,8 +112,8 @@ class ObstoreClient:
             UnsuitedError: obstore cannot ask for such a path, or in that region.
             OSError: Anything else.
         """
-        with translated():
-            store, key = self._stores(path)
+
+        def ask(store: Store, key: str) -> FileVersion:
             try:
                 # Not by HEAD: where that fails, its answer may not say why.
                 return self._version_of(_obstore().get(store, key, options={"range": (0, 1)}).meta)
@@ -114,6 +121,20 @@ class ObstoreClient:
                 if not isinstance(as_builtin(problem), NotTheVersionError):
                     raise
                 return self._version_of(_obstore().head(store, key))  # it has no first byte
+
+        return self._asked(path, ask)
+
+    def _asked(self, path: str, ask: Callable[[Store, str], _T]) -> _T:
+        """What the store of a path answers; who is refused asks once more if what signs requests is other by now."""
+        store, key = self._stores(path)
+        try:
+            with translated():
+                return ask(store, key)
+        except PermissionError:
+            if not self._stores.refused(path, store):
+                raise
+        with translated():
+            return ask(*self._stores(path))
 
     def _version_of(self, meta: Mapping[str, Any]) -> FileVersion:
         name = meta.get("version") if self._by_generation else meta.get("e_tag")

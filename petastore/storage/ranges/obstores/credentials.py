@@ -44,6 +44,12 @@ class Credentials:
         end = now + _REFRESHED_EVERY if end is None else end
         self._found, self._until = {**found, "expires_at": end}, end - _ASKED_AGAIN_BEFORE
 
+    def look_anew(self) -> bool:
+        """Finds them once more, whatever their end; whether they are other ones than before."""
+        before, self._until = self._found, None
+        self.look_again()
+        return before is not None and _without_end(before) != _without_end(self._found or {})
+
     def __call__(self) -> dict[str, Any]:
         """What was found."""
         if self._found is None:
@@ -52,6 +58,10 @@ class Credentials:
 
     def __repr__(self) -> str:
         return "Credentials()"
+
+
+def _without_end(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name != "expires_at"}
 
 
 def given(**found: Any) -> Callable[[], dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Protocol, TypeAlias, TypedDict
 
 from petastore.forks import made_anew_in_children
 from petastore.storage.ranges.obstores.credentials import Credentials
@@ -25,8 +25,21 @@ Setting: TypeAlias = str | bool | Mapping[str, str]
 """What obstore is told."""
 
 Store = Any
-Stores = Callable[[str], tuple[Store, str]]
-"""The store of a path of the file system, and the path in it."""
+
+
+class Stores(Protocol):
+    """Where files lie, for obstore. Thread-safe."""
+
+    def __call__(self, path: str) -> tuple[Store, str]:
+        """The store of a path of the file system, and the path in it."""
+
+    def refused(self, path: str, store: Store) -> bool:
+        """Whether it may help to ask once more, since what signs requests is other by now.
+
+        Args:
+            path: Where somebody was refused.
+            store: Who asked.
+        """
 
 
 class KeptStores:
@@ -54,6 +67,11 @@ class KeptStores:
                 store = self._stores[name] = self._make(name)
         return store
 
+    def forget(self) -> None:
+        """Makes all of them anew when they are asked for: obstore keeps what signs requests."""
+        with self._lock:
+            self._stores.clear()
+
 
 def of_containers(make: Callable[[str], Store], credentials: Credentials | None = None) -> Stores:
     """Stores of buckets and containers, for paths such as `bucket/a/b.parquet`.
@@ -62,15 +80,25 @@ def of_containers(make: Callable[[str], Store], credentials: Credentials | None 
         make: Makes the store of a bucket.
         credentials: What signs requests, if it has to be looked for; it is, before each.
     """
-    kept = KeptStores(make)
+    return _Containers(KeptStores(make), credentials)
 
-    def of_path(path: str) -> tuple[Store, str]:
-        if credentials is not None:
-            credentials.look_again()
+
+class _Containers:
+    def __init__(self, kept: KeptStores, credentials: Credentials | None) -> None:
+        self._kept, self._credentials = kept, credentials
+
+    def __call__(self, path: str) -> tuple[Store, str]:
+        if self._credentials is not None:
+            self._credentials.look_again()
         container, _, key = path.partition("/")
-        return kept(container), key
+        return self._kept(container), key
 
-    return of_path
+    def refused(self, path: str, store: Store) -> bool:
+        if self._credentials is None:
+            return False
+        if self._credentials.look_anew():
+            self._kept.forget()
+        return self(path)[0] is not store
 
 
 class StoreArguments(TypedDict):

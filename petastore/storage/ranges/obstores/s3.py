@@ -17,6 +17,7 @@ from petastore.storage.ranges.obstores.kept_stores import (
     of_containers,
     requested_once,
 )
+from petastore.storage.requests.failure_kinds import attribute
 
 __all__ = ["S3Settings", "s3_settings", "s3_stores"]
 
@@ -123,7 +124,10 @@ def s3_stores(settings: S3Settings, timeout_s: float | None) -> Stores:
 
 
 def _looked_for(profile: str | None) -> Callable[[], tuple[dict[str, Any], dt.datetime | None]]:
-    """Looks where Amazon's tools have them: the environment, files, the machine; they are refreshed there in time."""
+    """Looks where Amazon's tools have them: the environment, files, the machine.
+
+    Those that end are refreshed there in time. Others are looked for each time: somebody may have written new ones.
+    """
     found: list[Any] = []
 
     def look() -> tuple[dict[str, Any], dt.datetime | None]:
@@ -131,12 +135,12 @@ def _looked_for(profile: str | None) -> Callable[[], tuple[dict[str, Any], dt.da
             from botocore.session import Session
         except ImportError:
             raise UnsuitedError("credentials are looked for by botocore, which is not installed") from None
-        if not found:
-            found.append(Session(profile=profile).get_credentials())
-        if found[0] is None:
-            found.clear()
+        credentials = found[0] if found else Session(profile=profile).get_credentials()
+        if credentials is None:
             raise PermissionError("no credentials were found in the environment, in files, or by the machine")
-        frozen = found[0].get_frozen_credentials()
+        if attribute(credentials, "refresh_needed") is not None:
+            found[:] = [credentials]
+        frozen = credentials.get_frozen_credentials()
         keys = {"access_key_id": frozen.access_key, "secret_access_key": frozen.secret_key, "token": frozen.token}
         return keys, None
 

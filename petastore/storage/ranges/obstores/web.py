@@ -69,12 +69,18 @@ def http_stores(settings: HttpSettings, timeout_s: float | None) -> Stores:
 
         return HTTPStore(server, **requested_once(settings.client_options, timeout_s))
 
-    kept = KeptStores(make)
+    return _Servers(KeptStores(make))
 
-    def of_path(path: str) -> tuple[Store, str]:
+
+class _Servers:
+    def __init__(self, kept: KeptStores) -> None:
+        self._kept = kept
+
+    def __call__(self, path: str) -> tuple[Store, str]:
         place = http_place(path)
         if place is None:
             raise UnsuitedError("an address with a query, or one that is not written in the usual way")
-        return kept(place[0]), place[1]
+        return self._kept(place[0]), place[1]
 
-    return of_path
+    def refused(self, path: str, store: Store) -> bool:  # noqa: ARG002 - what signs requests was given
+        return False

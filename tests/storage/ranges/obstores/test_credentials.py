@@ -43,6 +43,14 @@ def test_credentials_whose_end_is_not_known_are_looked_for_again_after_some_time
     assert ends_in(9) < credentials()["expires_at"] < ends_in(11)
 
 
+def test_whoever_is_refused_finds_out_whether_there_are_other_ones() -> None:
+    found = iter(["one", "one", "two"])
+    credentials = Credentials(lambda: ({"token": next(found)}, ends_in(60)))
+    credentials.look_again()
+    assert [credentials.look_anew() for _ in range(2)] == [False, True]
+    assert next(iter(credentials().values())) == "two"
+
+
 def test_what_goes_wrong_is_raised_as_it_is_before_obstore_sees_it() -> None:
     def refresh() -> None:
         raise PermissionError("the key is of no use")

@@ -48,14 +48,19 @@ def keys(moto: int) -> dict[str, Any]:
     iam.put_user_policy(UserName="me", PolicyName="all", PolicyDocument=json.dumps(POLICY))
     key = iam.create_access_key(UserName="me")["AccessKey"]
     iam.close()
-    connection = http.client.HTTPConnection("127.0.0.1", moto)
-    connection.request("POST", "/moto-api/reset-auth", body=b"0")
-    assert connection.getresponse().status == 200
-    connection.close()
+    without_looking_at_signatures(moto, actions=0)
     return {
         "endpoint_url": url, "key": key["AccessKeyId"], "secret": key["SecretAccessKey"],
         "client_kwargs": {"region_name": "us-east-1"},
     }  # fmt: skip
+
+
+def without_looking_at_signatures(moto: int, *, actions: int) -> None:
+    """Moto does not look at those of the next so many requests, and at all others."""
+    connection = http.client.HTTPConnection("127.0.0.1", moto)
+    connection.request("POST", "/moto-api/reset-auth", body=str(actions).encode())
+    assert connection.getresponse().status == 200
+    connection.close()
 
 
 @pytest.fixture(autouse=True)
@@ -173,6 +178,39 @@ def test_keys_are_found_where_amazons_tools_have_them(
     opened = fetcher(location_of("s3://data", **place))
     assert read(opened, PATHS[0]) == b"3456"
     assert opened.system == "obstore"
+
+
+def test_keys_that_are_rewritten_while_a_run_lasts_are_found(
+    keys: dict[str, Any], moto: int, fetcher: Fetcher, tmp_path: Any
+) -> None:
+    place = {name: value for name, value in keys.items() if name not in {"key", "secret"}}
+    given = {
+        "endpoint_url": keys["endpoint_url"], "region_name": "us-east-1",
+        "aws_access_key_id": "x", "aws_secret_access_key": "y",
+    }  # fmt: skip
+    iam = boto3.client("iam", **given)
+
+    def write(key: dict[str, str]) -> None:
+        lines = f"aws_access_key_id = {key['AccessKeyId']}\naws_secret_access_key = {key['SecretAccessKey']}\n"
+        (tmp_path / "credentials").write_text(f"[default]\n{lines}")
+
+    without_looking_at_signatures(moto, actions=4)
+    iam.create_user(UserName="rotated")
+    iam.put_user_policy(UserName="rotated", PolicyName="all", PolicyDocument=json.dumps(POLICY))
+    first, second = (iam.create_access_key(UserName="rotated")["AccessKey"] for _ in range(2))
+    write(first)
+    opened = fetcher(location_of("s3://data", **place))
+    assert read(opened, PATHS[0]) == b"3456"
+    write(second)
+    without_looking_at_signatures(moto, actions=1)
+    iam.delete_access_key(UserName="rotated", AccessKeyId=first["AccessKeyId"])
+    assert read(opened, PATHS[0]) == b"3456"
+    without_looking_at_signatures(moto, actions=1)
+    iam.delete_access_key(UserName="rotated", AccessKeyId=second["AccessKeyId"])
+    with pytest.raises(StorageAccessError, match="InvalidAccessKeyId"):
+        read(opened, PATHS[0])
+    assert opened.system == "obstore"
+    iam.close()
 
 
 def test_keys_that_were_given_are_not_mixed_with_those_around(

@@ -8,18 +8,24 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from petastore.storage.ranges.client import is_transient
-from petastore.storage.requests.failure_kinds import kind_of
+from petastore.errors import PetastoreError
+from petastore.storage.requests.failure_kinds import kind_of, statuses_in
 
-__all__ = ["MOST_ATTEMPTS", "GaveUpError", "longest_pause", "tried"]
+__all__ = ["MOST_ATTEMPTS", "FinalError", "GaveUpError", "is_transient", "longest_pause", "tried"]
 
 MOST_ATTEMPTS = 10
 """Of one request: what failed as often in as many seconds will go on failing."""
 
 _FIRST_PAUSE_S, _FIRST_PAUSE_WHEN_BUSY_S = 0.05, 0.2
 _LONGEST_PAUSE_S = 5.0
+_TRANSIENT_KINDS = {"timeout", "connection", "busy"}
+_TRANSIENT_STATUSES = {429, 500, 502, 503, 504}
 _T = TypeVar("_T")
 _chance = random.SystemRandom()  # of which forked processes do not have the same
+
+
+class FinalError(Exception):
+    """An answer that is none, and will be none if it is asked for again; it never leaves `petastore.storage`."""
 
 
 class GaveUpError(Exception):
@@ -31,7 +37,7 @@ class GaveUpError(Exception):
         seconds: How long that took.
     """
 
-    def __init__(self, problem: Exception, attempts: int, seconds: float) -> None:
+    def __init__(self, problem: BaseException, attempts: int, seconds: float) -> None:
         super().__init__(problem)
         self.problem = problem
         self.attempts = attempts
@@ -94,3 +100,16 @@ def tried(
             may_pass = attempt < most and is_transient(problem) and time.monotonic() + pause < deadline
             if not may_pass or over.wait(pause):
                 raise GaveUpError(problem, attempt, time.monotonic() - began) from None
+
+
+def is_transient(problem: BaseException) -> bool:
+    """Whether the same request may well succeed later: throttling, resets, faults of the server, answers that are late.
+
+    Example:
+        >>> is_transient(ConnectionResetError()), is_transient(PermissionError()), is_transient(FileNotFoundError())
+        (True, False, False)
+    """
+    if isinstance(problem, (FinalError, PetastoreError)):
+        return False
+    kind, _ = kind_of(problem)
+    return kind in _TRANSIENT_KINDS or (kind == "other" and not _TRANSIENT_STATUSES.isdisjoint(statuses_in(problem)))

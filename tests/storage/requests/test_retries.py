@@ -1,15 +1,18 @@
-"""A request is made again while that may help, and no longer."""
+"""A request is made again while that may help, and no longer, whatever client raised what went wrong."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
+import aiohttp
+import botocore.exceptions
 import pytest
 
 from petastore.storage.ranges.client import NotTheVersionError
-from petastore.storage.ranges.pacing.retries import MOST_ATTEMPTS, GaveUpError, longest_pause, tried
+from petastore.storage.requests.retries import MOST_ATTEMPTS, GaveUpError, is_transient, longest_pause, tried
 
 TRANSIENT = [
     ConnectionResetError(104, "reset"),
@@ -83,3 +86,27 @@ def test_pauses_grow_to_a_bound_and_are_longer_where_storage_is_busy() -> None:
     assert pauses == sorted(pauses)
     assert pauses[-1] == 5
     assert longest_pause(3, is_busy=True) > longest_pause(3)
+
+
+def boto(status: int, code: str) -> Exception:
+    return botocore.exceptions.ClientError(
+        {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}},
+        "GetObject",
+    )
+
+
+def web(status: int) -> Exception:
+    request: Any = None
+    return aiohttp.ClientResponseError(request, (), status=status)
+
+
+@pytest.mark.parametrize(
+    "problem", [boto(500, "InternalError"), boto(503, "SlowDown"), web(500), web(502), web(429), web(504)], ids=repr
+)
+def test_faults_of_a_server_may_pass(problem: Exception) -> None:
+    assert is_transient(problem)
+
+
+@pytest.mark.parametrize("problem", [boto(403, "AccessDenied"), boto(404, "NoSuchKey"), web(403), web(412)], ids=repr)
+def test_refusals_do_not_pass(problem: Exception) -> None:
+    assert not is_transient(problem)

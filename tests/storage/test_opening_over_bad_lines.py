@@ -1,0 +1,94 @@
+"""Datasets are opened over lines whose first answer to everything is none: listings, sizes, footers, manifests."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+import petastore
+from petastore.errors import StorageError
+from petastore.storage.files.location import open_location
+from petastore.storage.requests.failures import answered, answered_once
+from tests.servers.fault_proxy import FaultProxy, Faults
+from tests.servers.fixtures import Served, moto, proxy, served
+
+__all__ = ["moto", "proxy", "served"]
+pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session")]
+SCHEMA = petastore.Unischema("Numbers", [petastore.UnischemaField("id", "int64")])
+ROWS = 100
+KEYS = {"key": "AKIAEXAMPLE", "secret": "hush-hush-hush", "client_kwargs": {"region_name": "us-east-1"}}
+
+
+@pytest.fixture
+def folder(served: Served) -> Path:
+    """A dataset of two files behind the proxy."""
+    path = served.root / uuid.uuid4().hex
+    rows = ({"id": number} for number in range(ROWS))
+    petastore.write_dataset(str(path), SCHEMA, rows, rows_per_file=ROWS // 2, rows_per_row_group=10)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _new_file_systems() -> Iterator[None]:
+    """Or one would remember what it was told before."""
+    yield
+    fsspec.filesystem("http").clear_instance_cache()
+
+
+@pytest.mark.parametrize("fault", ["throttled", "failed", "dropped"])
+def test_over_http_the_second_answer_is_as_good(folder: Path, proxy: FaultProxy, fault: str) -> None:
+    urls = [f"{proxy.url}/{folder.name}/{path.name}" for path in sorted(folder.glob("*.parquet"))]
+    proxy.begin(Faults(first=fault))
+    with petastore.make_batch_reader(urls, shuffle_row_groups=False) as reader:
+        assert [number for batch in reader for number in batch.id.tolist()] == list(range(ROWS))
+    assert proxy.counted.faults[fault] > len(urls)
+
+
+@pytest.mark.parametrize("fault", ["throttled", "failed", "dropped"])
+def test_a_dataset_in_s3_is_opened_by_its_manifest_and_without(moto: int, fault: str) -> None:
+    name = uuid.uuid4().hex
+    near = fsspec.filesystem("s3", **KEYS, endpoint_url=f"http://127.0.0.1:{moto}")
+    near.call_s3("create_bucket", Bucket=name)
+    petastore.write_dataset(f"{name}/frames", SCHEMA, ({"id": number} for number in range(ROWS)), filesystem=near)
+    with FaultProxy(moto, Faults(first=fault)) as bad:
+        options: dict[str, Any] = {**KEYS, "endpoint_url": bad.url}
+        assert petastore.open_dataset(f"s3://{name}/frames", storage_options=options).inventory.num_rows == ROWS
+        near.rm(f"{name}/frames/_petastore", recursive=True)
+        options["skip_instance_cache"] = True
+        assert petastore.open_dataset(f"s3://{name}/frames", storage_options=options).inventory.num_rows == ROWS
+        assert bad.counted.faults[fault] > 4
+
+
+def test_who_gives_up_says_how_often_it_was_tried_and_not_after_the_deadline(folder: Path, proxy: FaultProxy) -> None:
+    (url, *_) = (f"{proxy.url}/{folder.name}/{path.name}" for path in folder.glob("*.parquet"))
+    proxy.begin(Faults(throttled=1.0))
+    with pytest.raises(StorageError, match=r"503.*too much to do.* \(it was tried \d+ times within .* s\)$") as caught:
+        petastore.open_dataset(url, storage_timeout=2.0)
+    tried, seconds = re.findall(r"[\d.]+", str(caught.value).rpartition("(it was tried")[2])
+    assert 1 < int(tried) <= 10
+    assert float(seconds) <= 2.0
+
+
+def test_what_was_lost_is_asked_for_again_but_never_written_again(tmp_path: Path) -> None:
+    far, near = open_location("memory://bucket/frames"), open_location(tmp_path)
+    made: list[str] = []
+
+    def call() -> int:
+        made.append("asked")
+        if len(made) % 3:
+            raise ConnectionResetError("reset")
+        return 7
+
+    assert answered(far, call, "list the directory") == 7
+    assert len(made) == 3
+    for place, asking in ((far, answered_once), (near, answered)):
+        made.clear()
+        with pytest.raises(StorageError, match="reset"):
+            asking(place, call, "be asked")
+        assert len(made) == 1
