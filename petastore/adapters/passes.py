@@ -144,7 +144,9 @@ class Passes:
         """Puts the reader before an epoch, unless somebody has put it to another place on purpose: it goes on there."""
         reader = self._reader
         stands, is_over = reader.cursor, reader.last_row_consumed
-        loaded = None if reader.plan is self._plan or is_over else stands
+        # Another loader may have read from it: what was not put there on purpose holds nobody back.
+        is_put = reader.plan is not self._plan and stands == reader.begin
+        loaded = stands if is_put and not is_over else None
         epoch = self._epochs.meant(told, loaded)
         begin = Cursor(epoch, 0, epoch)
         if loaded is not None and epoch == stands.epoch:

@@ -82,6 +82,8 @@ class Reader:
         """What a window is, where rows of this reader are windows."""
         self.row_schema = self.schema if execution.windows is None else execution.windows.row_schema
         """What rows are: `schema`; of windows, what they are made of, all fields of all offsets."""
+        self.stacked_columns = execution.assembly.stacked_columns
+        """Names of columns that `Batch.source` has in one array too, where none of their values is missing."""
         self.stopped = False
         """Whether `stop` was called."""
         self.plan = plan
@@ -89,7 +91,9 @@ class Reader:
         self.shard = plan.request.shard
         """Which part of the dataset this reader gives."""
         self._execution = execution
-        self._pass = Pass(execution, Cursor())
+        self.begin = Cursor()
+        """Where the pass under way began: before a first row, or where a state has put it."""
+        self._pass = Pass(execution, self.begin)
         self._own = self._pass.items()  # what iterating the reader gives
         self._asked_for: Callable[[], Shared[Batch] | None] = lambda: None
 
@@ -107,11 +111,6 @@ class Reader:
     def num_rows(self) -> int:
         """Rows of an epoch of this reader, known before the first read."""
         return self.plan.rows_per_epoch(self.rows_per_batch)
-
-    @property
-    def stacked_columns(self) -> list[tuple[str, ...]]:
-        """Names of columns that `Batch.source` has in one array too, where none of their values is missing."""
-        return self._execution.assembly.stacked_columns
 
     def steps_per_epoch(self, batch_size: int) -> int:
         """Batches of an epoch: the same on every rank, known before the first read."""
@@ -248,7 +247,7 @@ class Reader:
             raise ReaderClosedError(STOPPED)
         self._pass.close()  # whoever still asks it for rows must not begin it again
         self._pass.end()
-        self.plan, self.shard = plan, plan.request.shard
+        self.plan, self.shard, self.begin = plan, plan.request.shard, begin
         self._execution = self._execution.on(plan)
         self._pass = Pass(self._execution, begin)
         self._own = self._pass.items()

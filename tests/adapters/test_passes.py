@@ -218,6 +218,18 @@ def test_where_nothing_was_read_yet_any_epoch_begins(shuffled: Shuffled) -> None
         assert ids(passes.start(8)) == shuffled.epoch(4)
 
 
+@pytest.mark.parametrize("batches", [3, 13])
+def test_where_another_loader_has_left_the_reader_is_no_state_that_was_loaded(shuffled: Shuffled, batches: int) -> None:
+    """As Lightning predicts by a loader of its own over a reader of validation, which has no batch left, and says 0."""
+    with shuffled.reader() as reader:
+        earlier = Passes(reader)
+        assert len(ids(earlier.start(8))) == 100
+        assert len(list(itertools.islice(earlier.start(8), batches))) == batches
+        passes = Passes(reader)
+        passes.set_epoch(0)
+        assert ids(passes.start(8)) == shuffled.epoch(0)
+
+
 def test_who_counts_epochs_must_not_be_given_two_for_one(shuffled: Shuffled) -> None:
     with shuffled.reader(num_epochs=2) as reader, pytest.raises(RequestError, match=r"write make_reader\(…, num_epoch"):
         Passes(reader).set_epoch(0)
