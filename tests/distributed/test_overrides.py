@@ -139,8 +139,8 @@ def test_what_is_no_argument_of_the_function_is_refused(numbers: str, monkeypatc
     with pytest.raises(RequestError, match="PETASTORE_URL is set, but make_mixed_reader has no such argument"):
         with_environment(petastore.make_mixed_reader)([numbers], [1])
     monkeypatch.delenv("PETASTORE_URL")
-    monkeypatch.setenv("PETASTORE_CACHE_TYPE", "local-disk")
-    with pytest.raises(RequestError, match="PETASTORE_CACHE_TYPE is set, but ReaderDataset has no such argument"):
+    monkeypatch.setenv("PETASTORE_MEMORY_BUDGET", "1000000")
+    with pytest.raises(RequestError, match="PETASTORE_MEMORY_BUDGET is set, but ReaderDataset has no such argument"):
         with_environment(ReaderDataset)(numbers)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkDatasetConverter", "make_spark_converter"]
 
 _PARENT_KEYS = ("petastore.spark.caching.converter.parentCacheDirUrl", "petastorm.spark.converter.parentCacheDirUrl")
-Compression: TypeAlias = Literal["uncompressed", "snappy", "gzip", "deflate", "lz4", "zstd"]
+Compression: TypeAlias = Literal["uncompressed", "gzip", "lz4", "snappy", "zstd", "deflate"]
 """How Spark compresses what is stored; letters of any case are taken, too."""
 
 _COMPRESSIONS = {

@@ -10,6 +10,7 @@ import collections
 import dataclasses
 import functools
 import itertools
+import operator
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -77,7 +78,7 @@ class Tally:
 
     Example:
         >>> tally = Tally()
-        >>> tally.add(requests=2, bytes=10)
+        >>> tally.add(Counts(requests=2, bytes=10))
         >>> tally.counts
         Counts(requests=2, bytes=10, again=0, hedged=0, damaged=0)
     """
@@ -94,15 +95,10 @@ class Tally:
         """What was asked so far."""
         return self._counts
 
-    def add(self, **more: int) -> None:
-        """Counts more.
-
-        Args:
-            more: How many, by the names of `Counts`.
-        """
+    def add(self, more: Counts) -> None:
+        """Counts more."""
         with self._lock:
-            counted = self._counts._asdict()
-            self._counts = self._counts._replace(**{name: counted[name] + number for name, number in more.items()})
+            self._counts = Counts(*map(operator.add, self._counts, more))
 
 
 class RangeFetcher:
@@ -170,7 +166,7 @@ class RangeFetcher:
 
     def note_damaged(self) -> None:
         """Counts a row group that came damaged, and is asked for once more."""
-        self._tally.add(damaged=1)
+        self._tally.add(Counts(damaged=1))
 
     def version_of(self, relative: str) -> FileVersion:
         """The version that a file of the dataset has now; one request.
@@ -285,7 +281,7 @@ class RangeFetcher:
 
     def _took(self, answer: Answer, length: int) -> None:
         self._line.note(answer.wait_s, answer.body_s, length)
-        self._tally.add(bytes=length)
+        self._tally.add(Counts(bytes=length))
 
     def _got(self, path: str, version: FileVersion | None, one: ByteRange, client: Client) -> Answer:
         """One range, checked."""
@@ -391,7 +387,7 @@ class RangeFetcher:
             if not self._pace.wait(asked.over, asked.deadline):
                 problem = refused[-1] if refused else TimeoutError("its turn does not come in time")
                 raise GaveUpError(problem, next(attempts), time.monotonic() - begun)
-            self._tally.add(requests=1, again=int(next(attempts) > 0), hedged=int(is_second))
+            self._tally.add(Counts(requests=1, again=int(next(attempts) > 0), hedged=int(is_second)))
             began = time.monotonic()
             if not is_second:
                 asked.began[number] = began
