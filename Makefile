@@ -131,7 +131,7 @@ bench-storage: $(ALL) ## far files, the disk cache, bad lines: what each must sh
 	@$(BIN)/python -m benchmarks.storage --publish $(A)
 
 .PHONY: bench-writing
-bench-writing: $(ALL) ## each way of writing beside Petastorm's, in turns; five minutes (A=--publish writes the page)
+bench-writing: $(ALL) ## each way of writing beside Petastorm's, in turns; ten minutes (A=--publish writes the page)
 	@$(BIN)/python -m benchmarks.writing $(A)
 
 .PHONY: accelerators
