@@ -16,7 +16,8 @@ The ways of writing, beside Petastorm's and beside what Spark takes for itself. 
 installs Petastorm into an environment of its own in `.bench`.
 
 * **Each way is a process of its own**, that lives for all rounds: Spark has started before the clock does, and has
-  written the same once. Ways run in turns, ratios are taken within a round, figures are medians. "Once, from the
+  written the same once. Ways run in turns, ratios are taken within a round, figures are medians. Rows, arrays, bytes
+  and pictures are measured one after the other, so `Petastorm, rows` is there more than once. "Once, from the
   start" is what a program takes that begins, writes the same once, and has no round besides: one measurement.
 * **No two tensors or pictures are alike**; what repeats, Parquet's dictionaries would store once. `encode_dataframe`
   and the data source read them from plain Parquet: tensors as lists of numbers ("arrays") or as their bytes, pictures
@@ -24,6 +25,8 @@ installs Petastorm into an environment of its own in `.bench`.
 * **Rows** are an RDD of dicts through `dict_to_spark_row`: the program that Petastorm's documentation has, which runs
   unchanged with petastore's imports. **A DataFrame**, at Petastorm's, is `df.rdd`, of which each row becomes a dict of
   arrays, and goes through `dict_to_spark_row`.
+* **`write_rows`, `write_columns` and `write_files`** are methods of a `materialize_dataset` block's writer: Spark's
+  workers encode and write the files themselves. A function makes the rows there, and pyarrow reads the files there.
 * **"Times"** is what was promised, and beside what. **"Like for like"** is beside the way of Petastorm's that begins
   with the same: a stored DataFrame for whole columns, as rows that no DataFrame has held need not be read by Spark.
 * **Spark alone** writes cells that somebody else has encoded, or hands raw values to a function in Python that counts

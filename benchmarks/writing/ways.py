@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.writing.data import FIELDS, JPEG_QUALITY, Kind, encoded_picture, picture_row, tensor_row, tensors
 
-__all__ = ["PICTURES", "TENSORS", "WAYS", "Way"]
+__all__ = ["IN_TURNS", "PICTURES", "WAYS", "Way"]
 
 Way: TypeAlias = Callable[[str, str, int], Callable[[], None]]
 """Is given the folder of raw data, where to write, and how many rows, and gives what writes once."""
@@ -228,27 +228,37 @@ def _encoder(raw: str, target: str, rows: int) -> Callable[[], None]:
     return encode
 
 
-TENSORS: dict[str, Way] = {
+ROWS: dict[str, Way] = {
     "Petastorm, rows": functools.partial(_petastorms_rows, "tensor"),
     "rows": functools.partial(_rows, "tensor"),
     "write_rows": functools.partial(_in_workers, "tensor", functools.partial(_made_rows, "tensor")),
+    "Spark alone, encoded cells": functools.partial(_cells, "tensor"),
+    "write_dataset, rows": functools.partial(_in_process, "tensor", "rows"),
+    "write_dataset, columns": functools.partial(_in_process, "tensor", "columns"),
+}
+"""Of rows of tensors, by name."""
+
+ARRAYS: dict[str, Way] = {
+    "Petastorm, rows": functools.partial(_petastorms_rows, "tensor"),
     "Petastorm, DataFrame of arrays": functools.partial(_petastorms_frame, "tensor", "arrays"),
     "encode_dataframe, arrays": functools.partial(_encoded, "tensor", "arrays"),
     "data source, arrays": functools.partial(_source, "tensor", "arrays"),
     "write_columns, arrays": functools.partial(_in_workers, "tensor", functools.partial(_columns, "arrays")),
     "write_files, arrays": functools.partial(_in_workers, "tensor", functools.partial(_files, "arrays")),
+    "Spark alone, arrays handed to Python": functools.partial(_handed_over, "arrays"),
+}
+"""Of tensors in a DataFrame, as arrays, by name."""
+
+BYTES: dict[str, Way] = {
+    "Petastorm, rows": functools.partial(_petastorms_rows, "tensor"),
     "Petastorm, DataFrame of bytes": functools.partial(_petastorms_frame, "tensor", "bytes"),
     "encode_dataframe, bytes": functools.partial(_encoded, "tensor", "bytes"),
     "data source, bytes": functools.partial(_source, "tensor", "bytes"),
     "write_columns, bytes": functools.partial(_in_workers, "tensor", functools.partial(_columns, "bytes")),
     "write_files, bytes": functools.partial(_in_workers, "tensor", functools.partial(_files, "bytes")),
-    "Spark alone, encoded cells": functools.partial(_cells, "tensor"),
-    "Spark alone, arrays handed to Python": functools.partial(_handed_over, "arrays"),
     "Spark alone, bytes handed to Python": functools.partial(_handed_over, "bytes"),
-    "write_dataset, rows": functools.partial(_in_process, "tensor", "rows"),
-    "write_dataset, columns": functools.partial(_in_process, "tensor", "columns"),
 }
-"""Of tensors, by name."""
+"""Of tensors in a DataFrame, as bytes, by name."""
 
 PICTURES: dict[str, Way] = {
     "Petastorm, rows of pictures": functools.partial(_petastorms_rows, "image"),
@@ -264,4 +274,7 @@ PICTURES: dict[str, Way] = {
 }
 """Of pictures, by name."""
 
-WAYS = {**TENSORS, **PICTURES}
+IN_TURNS = (ROWS, ARRAYS, BYTES, PICTURES)
+"""Ways that are measured in turns: as many at a time as have room, each with a Java of its own."""
+
+WAYS = {**ROWS, **ARRAYS, **BYTES, **PICTURES}
