@@ -238,27 +238,19 @@ ROWS: dict[str, Way] = {
 }
 """Of rows of tensors, by name."""
 
-ARRAYS: dict[str, Way] = {
-    "Petastorm, rows": functools.partial(_petastorms_rows, "tensor"),
-    "Petastorm, DataFrame of arrays": functools.partial(_petastorms_frame, "tensor", "arrays"),
-    "encode_dataframe, arrays": functools.partial(_encoded, "tensor", "arrays"),
-    "data source, arrays": functools.partial(_source, "tensor", "arrays"),
-    "write_columns, arrays": functools.partial(_in_workers, "tensor", functools.partial(_columns, "arrays")),
-    "write_files, arrays": functools.partial(_in_workers, "tensor", functools.partial(_files, "arrays")),
-    "Spark alone, arrays handed to Python": functools.partial(_handed_over, "arrays"),
-}
-"""Of tensors in a DataFrame, as arrays, by name."""
 
-BYTES: dict[str, Way] = {
-    "Petastorm, rows": functools.partial(_petastorms_rows, "tensor"),
-    "Petastorm, DataFrame of bytes": functools.partial(_petastorms_frame, "tensor", "bytes"),
-    "encode_dataframe, bytes": functools.partial(_encoded, "tensor", "bytes"),
-    "data source, bytes": functools.partial(_source, "tensor", "bytes"),
-    "write_columns, bytes": functools.partial(_in_workers, "tensor", functools.partial(_columns, "bytes")),
-    "write_files, bytes": functools.partial(_in_workers, "tensor", functools.partial(_files, "bytes")),
-    "Spark alone, bytes handed to Python": functools.partial(_handed_over, "bytes"),
-}
-"""Of tensors in a DataFrame, as bytes, by name."""
+def _of_a_frame(stored: str) -> dict[str, Way]:
+    """Of tensors that a DataFrame holds as arrays or as bytes, beside Petastorm's rows."""
+    return {
+        "Petastorm, rows": ROWS["Petastorm, rows"],
+        f"Petastorm, DataFrame of {stored}": functools.partial(_petastorms_frame, "tensor", stored),
+        f"encode_dataframe, {stored}": functools.partial(_encoded, "tensor", stored),
+        f"data source, {stored}": functools.partial(_source, "tensor", stored),
+        f"write_columns, {stored}": functools.partial(_in_workers, "tensor", functools.partial(_columns, stored)),
+        f"write_files, {stored}": functools.partial(_in_workers, "tensor", functools.partial(_files, stored)),
+        f"Spark alone, {stored} handed to Python": functools.partial(_handed_over, stored),
+    }
+
 
 PICTURES: dict[str, Way] = {
     "Petastorm, rows of pictures": functools.partial(_petastorms_rows, "image"),
@@ -274,7 +266,7 @@ PICTURES: dict[str, Way] = {
 }
 """Of pictures, by name."""
 
-IN_TURNS = (ROWS, ARRAYS, BYTES, PICTURES)
+IN_TURNS = (ROWS, _of_a_frame("arrays"), _of_a_frame("bytes"), PICTURES)
 """Ways that are measured in turns: as many at a time as have room, each with a Java of its own."""
 
-WAYS = {**ROWS, **ARRAYS, **BYTES, **PICTURES}
+WAYS = {name: way for together in IN_TURNS for name, way in together.items()}
