@@ -19,6 +19,7 @@ import petastore
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import RequestError
 from petastore.plan.request import TailWord
+from petastore.readers.execution.execution import Assembly
 from tests.pace import patience
 
 pytestmark = pytest.mark.tf
@@ -458,7 +459,7 @@ def test_columns_that_cross_in_one_array_are_what_they_are_one_by_one(
             return [{name: column.numpy().tolist() for name, column in batch.items()} for batch in dataset]
 
     together = batches(nulls={"float321": -1})
-    monkeypatch.setattr(petastore.Reader, "stacked_columns", [])
+    monkeypatch.setattr(Assembly, "stacked_columns", [])
     assert batches(nulls={"float321": -1}) == together
     assert [len(batch["int640"]) for batch in together] == [*[7] * 14, 3] * 2
     assert sorted(batch["int642"][0] for batch in together) != [batch["int642"][0] for batch in together]
