@@ -17,6 +17,13 @@ def pickled(filesystem: Any) -> bytes:
     return pickle.dumps(WithoutSecrets(filesystem, "s3://bucket/data"))
 
 
+def unpickled(data: bytes) -> Any:
+    return pickle.loads(data)  # noqa: S301 - our own
+
+
+NEEDS_A_KEY = {"region": "here", "secret": "hush"}
+
+
 class Picky(MemoryFileSystem):  # type: ignore[misc]
     """Cannot be made without its key."""
 
@@ -28,15 +35,17 @@ class Picky(MemoryFileSystem):  # type: ignore[misc]
 
 def test_a_file_system_without_secrets_comes_back_as_it_was() -> None:
     for filesystem in (fs.LocalFileSystem(use_mmap=True), fs.PyFileSystem(fs.FSSpecHandler(MemoryFileSystem()))):
-        assert pickle.loads(pickled(filesystem)) == filesystem
+        assert unpickled(pickled(filesystem)) == filesystem
 
 
+@pytest.mark.leaves_running("Arrow's S3 keeps its threads")
 def test_an_arrow_file_system_comes_back_without_its_keys() -> None:
-    filesystem = fs.S3FileSystem(access_key="AKIAXXX", secret_key="hushhush", region="eu-west-1", scheme="http")
+    keys = {"access_key": "AKIAXXX", "secret_key": "hushhush"}
+    filesystem = fs.S3FileSystem(**keys, region="eu-west-1", scheme="http")
     data = pickled(filesystem)
     assert b"hushhush" in pickle.dumps(filesystem)
     assert b"hushhush" not in data
-    again = pickle.loads(data)
+    again = unpickled(data)
     assert isinstance(again, fs.S3FileSystem)
     assert again.region == "eu-west-1"
 
@@ -45,21 +54,23 @@ def test_one_of_fsspec_comes_back_with_what_says_where_and_how() -> None:
     options = {"secret": "hushhush", "profile": "work", "client_kwargs": {"token": "hushhush", "region_name": "here"}}
     data = pickled(fs.PyFileSystem(fs.FSSpecHandler(Picky("hushhush", **options))))
     assert b"hushhush" not in data
-    store = pickle.loads(data).handler.fs
+    store = unpickled(data).handler.fs
     assert type(store) is Picky
     assert store.storage_options == {"profile": "work", "client_kwargs": {"region_name": "here"}}
 
 
 @pytest.mark.parametrize(("token", "stays"), [("anon", True), ("google_default", True), ("ya29.hushhush", False)])
 def test_a_token_that_is_a_word_of_gcsfs_stays(token: str, stays: bool) -> None:
-    store = pickle.loads(pickled(fs.PyFileSystem(fs.FSSpecHandler(MemoryFileSystem(token=token))))).handler.fs
+    store = unpickled(pickled(fs.PyFileSystem(fs.FSSpecHandler(MemoryFileSystem(token=token))))).handler.fs
     assert ("token" in store.storage_options) is stays
 
 
 def test_what_cannot_be_made_without_its_key_says_what_was_left_out_and_what_to_do() -> None:
-    data = pickled(fs.PyFileSystem(fs.FSSpecHandler(Picky("hushhush", region="here", secret="hush"))))
-    with pytest.raises(StorageAccessError, match=r"s3://bucket/data: .*without \(.*secret.*Open the dataset here") as caught:
-        pickle.loads(data)
+    data = pickled(fs.PyFileSystem(fs.FSSpecHandler(Picky("hushhush", **NEEDS_A_KEY))))
+    with pytest.raises(
+        StorageAccessError, match=r"s3://bucket/data: .*without \(.*secret.*Open the dataset here"
+    ) as caught:
+        unpickled(data)
     assert "hush" not in str(caught.value)
 
 

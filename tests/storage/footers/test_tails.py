@@ -55,7 +55,11 @@ def test_a_version_is_told_where_it_can_be_demanded_later(location: Location, pu
         (b"hello, I am a text\n", NoParquetError, r"x is no Parquet: it ends with b'ext\\n'"),
         (b"PAR1" + b"\x00" * 20, MetadataError, "x begins as Parquet, but was cut short or damaged"),
         (b"PAR1" + b"\x00" * 20 + b"PARE", MetadataError, "encrypted footer.*decrypt it first"),
-        (b"PAR1" + b"\x00" * 20 + b"\xff\x00\x00\x00PAR1", MetadataError, "its footer has 255 bytes, but the file has 32"),
+        (
+            b"PAR1" + b"\x00" * 20 + b"\xff\x00\x00\x00PAR1",
+            MetadataError,
+            "its footer has 255 bytes, but the file has 32",
+        ),
         (b"PAR1" + b"\x00" * 24 + b"PAR1", MetadataError, "its footer has 0 bytes"),
     ],
     ids=["empty", "short", "text", "cut", "encrypted", "long footer", "no footer"],

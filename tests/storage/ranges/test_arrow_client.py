@@ -56,7 +56,10 @@ def test_versions_of_one_size_are_told_apart_by_less_than_a_second(path: Path) -
 
 
 def test_a_file_that_is_not_there_is_said_to_be_missing(path: Path) -> None:
-    for ask in (ArrowClient(fs.LocalFileSystem()).version, lambda name: ArrowClient(fs.LocalFileSystem()).get(name, 0, 1, None)):
+    for ask in (
+        ArrowClient(fs.LocalFileSystem()).version,
+        lambda name: ArrowClient(fs.LocalFileSystem()).get(name, 0, 1, None),
+    ):
         with pytest.raises(FileNotFoundError):
             ask(f"{path}.not")
 

@@ -62,13 +62,6 @@ def test_a_file_that_became_shorter_is_another_version(store: Any) -> None:
             client.get("bucket/a/x", 40, 60, version)
 
 
-def test_a_file_without_bytes_has_a_version_and_no_end(store: Any) -> None:
-    store.put("a/x", b"")
-    assert client_of(store).version("bucket/a/x").size == 0
-    with pytest.raises(NotTheVersionError):
-        client_of(store).tail("bucket/a/x", 8)
-
-
 def test_a_file_that_is_not_there_is_missing(store: Any) -> None:
     client = client_of(store)
     asks: list[Callable[[], object]] = [
@@ -79,4 +72,3 @@ def test_a_file_that_is_not_there_is_missing(store: Any) -> None:
     for ask in asks:
         with pytest.raises(FileNotFoundError):
             ask()
-

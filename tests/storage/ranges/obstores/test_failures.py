@@ -29,7 +29,7 @@ def answered(status: int, code: str = "", message: str = "") -> str:
         ("InvalidPathError", "a//b", UnsuitedError),
         ("NotSupportedError", "suffix", UnsuitedError),
         ("GenericError", "Unable to parse path", UnsuitedError),
-        ("GenericError", answered(301), UnsuitedError),
+        ("GenericError", answered(301, "PermanentRedirect"), UnsuitedError),
         ("GenericError", answered(400, "AuthorizationHeaderMalformed"), UnsuitedError),
         ("NotFoundError", "Object at location a not found", FileNotFoundError),
         ("GenericError", answered(404, "NoSuchKey"), FileNotFoundError),
@@ -54,18 +54,26 @@ def test_each_is_what_one_would_guess(name: str, text: str, kind: type[Exception
 
 
 def test_what_the_server_said_is_said_and_no_more() -> None:
-    found = as_builtin(raised("GenericError", answered(403, "AccessDenied", "Not   for\n you") + "\nDebug source: lots"))
+    found = as_builtin(
+        raised("GenericError", answered(403, "AccessDenied", "Not   for\n you") + "\nDebug source: lots")
+    )
     assert str(found) == "HTTP status 403 (AccessDenied: Not for you)"
     assert str(as_builtin(raised("GenericError", answered(500)))) == "HTTP status 500"
 
 
 def test_without_an_answer_the_first_line_and_the_last_cause_are_said() -> None:
-    text = 'Generic S3 error: error sending request\nDebug source:\nHyper { source: "x", message: "connection refused" }'
-    assert str(as_builtin(raised("GenericError", text))) == "Generic S3 error: error sending request (connection refused)"
+    text = (
+        'Generic S3 error: error sending request\nDebug source:\nHyper { source: "x", message: "connection refused" }'
+    )
+    assert (
+        str(as_builtin(raised("GenericError", text))) == "Generic S3 error: error sending request (connection refused)"
+    )
 
 
 def test_a_signature_in_an_address_is_not_said() -> None:
-    found = as_builtin(raised("GenericError", "error sending request for url (https://host/a?X-Amz-Signature=hushhush)"))
+    found = as_builtin(
+        raised("GenericError", "error sending request for url (https://host/a?X-Amz-Signature=hushhush)")
+    )
     assert "hushhush" not in str(found)
 
 

@@ -43,7 +43,9 @@ def test_a_path_is_a_container_and_a_key_in_it() -> None:
 
 def test_who_is_refused_asks_again_where_other_credentials_are_found() -> None:
     found = ["old", "old", "new"]
-    stores = of_containers(Made(), Credentials(lambda: ({"token": found.pop(0)}, dt.datetime.max.replace(tzinfo=dt.UTC))))
+    stores = of_containers(
+        Made(), Credentials(lambda: ({"token": found.pop(0)}, dt.datetime.max.replace(tzinfo=dt.UTC)))
+    )
     store, _ = stores("bucket/a")
     assert not stores.refused("bucket/a", store)  # the same ones were found
     assert stores.refused("bucket/a", store)
@@ -53,7 +55,9 @@ def test_who_is_refused_asks_again_where_other_credentials_are_found() -> None:
 
 def test_who_was_refused_while_another_thread_found_new_ones_asks_again_too() -> None:
     found = ["old", "new", "new"]
-    stores = of_containers(Made(), Credentials(lambda: ({"token": found.pop(0)}, dt.datetime.max.replace(tzinfo=dt.UTC))))
+    stores = of_containers(
+        Made(), Credentials(lambda: ({"token": found.pop(0)}, dt.datetime.max.replace(tzinfo=dt.UTC)))
+    )
     store, _ = stores("bucket/a")
     assert stores.refused("bucket/a", store)
     assert stores.refused("bucket/a", store)
@@ -69,7 +73,9 @@ def test_requests_are_made_once_and_end_while_there_is_time_for_another_one() ->
         options = requested_once({"allow_http": True}, timeout_s)
         assert options["retry_config"] == {"max_retries": 0}
         assert options["client_options"]["allow_http"] is True
-        return [options["client_options"][name].total_seconds() for name in ("timeout", "connect_timeout", "read_timeout")]
+        return [
+            options["client_options"][name].total_seconds() for name in ("timeout", "connect_timeout", "read_timeout")
+        ]
 
     assert seconds(8) == [8, 2, 2]
     assert seconds(60) == [60, 10, 15]
