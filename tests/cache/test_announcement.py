@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +25,10 @@ def folder(tmp_path: Path) -> Folder:
 
 
 @pytest.fixture
-def ledger(folder: Folder) -> Ledger:
-    return Ledger(folder, 1 << 22)
+def ledger(folder: Folder) -> Iterator[Ledger]:
+    ledger = Ledger(folder, 1 << 22)
+    yield ledger
+    ledger.close()
 
 
 def names(folder: Folder) -> list[str]:
@@ -50,6 +54,7 @@ def test_the_future_that_is_too_long_is_cut_at_its_end(folder: Folder) -> None:
         assert 0 < announcement.uses <= most
     with announced(folder, ledger, KEYS, np.where(order > 0, -1, order)) as announcement:
         assert announcement.uses > most  # what is no use takes no room
+    ledger.close()
 
 
 def test_positions_stay_within_what_others_know_of(folder: Folder, ledger: Ledger) -> None:
@@ -61,7 +66,7 @@ def test_positions_stay_within_what_others_know_of(folder: Folder, ledger: Ledge
 
 def test_it_is_nobodys_in_a_forked_child(folder: Folder, ledger: Ledger) -> None:
     with announced(folder, ledger, KEYS, ORDER) as announcement:
-        forked(announcement.close)
+        assert os.waitpid(forked(announcement.close), 0)[1] == 0
         assert len(names(folder)) == 1
 
 

@@ -25,10 +25,10 @@ def test_its_files_lie_in_a_folder_of_the_place_that_was_asked_for(tmp_path: Pat
 def test_a_place_that_is_no_folder_is_done_without_until_it_is_one(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.write_text("a file")
-    with pytest.warns(CacheBypassWarning, match="place.*bypassed.*choose another location or limit"):
+    with pytest.warns(CacheBypassWarning, match=r"place.*bypassed.*choose another location or limit"):
         disk = Disk(place, LIMIT)
     assert (disk.ledger, disk.most) == (None, sys.maxsize)
-    with pytest.raises(StorageError, match="the cache at .*place.* cannot be used") as caught:
+    with pytest.raises(StorageError, match=r"the cache at .*place.* cannot be used") as caught:
         disk.asked_of_ledger(lambda ledger: ledger.totals())
     assert caught.value.errno
     place.unlink()

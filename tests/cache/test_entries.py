@@ -35,7 +35,9 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 def asked(entries: Entries, numbers: Sequence[int], fetch: Fetching) -> list[bytes]:
-    found = entries.of([f"key {number}" for number in numbers], lambda some: fetch([numbers[n] for n in some]), [None] * len(numbers))
+    found = entries.of(
+        [f"key {number}" for number in numbers], lambda some: fetch([numbers[n] for n in some]), [None] * len(numbers)
+    )
     taken = [bytes(entry.view) for entry in found]
     for entry in found:
         entry.close()

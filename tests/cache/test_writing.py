@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,10 @@ def folder(tmp_path: Path) -> Folder:
 
 
 @pytest.fixture
-def ledger(folder: Folder) -> Ledger:
-    return Ledger(folder, 1 << 20)
+def ledger(folder: Folder) -> Iterator[Ledger]:
+    ledger = Ledger(folder, 1 << 20)
+    yield ledger
+    ledger.close()
 
 
 def begun(folder: Folder, ledger: Ledger) -> Writing:
@@ -55,9 +58,13 @@ def test_what_was_written_has_its_place_and_counts_as_what_it_is(folder: Folder,
 
 
 def test_what_gets_no_place_leaves_nothing_and_counts_no_more(folder: Folder, ledger: Ledger) -> None:
-    with pytest.raises(ZeroDivisionError), begun(folder, ledger) as writing:
-        assert writing.write(7, put)
-        raise ZeroDivisionError
+    def fails() -> None:
+        with begun(folder, ledger) as writing:
+            assert writing.write(7, put)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
     assert (aside(folder), counted(folder)) == ([], [])
 
 

@@ -89,7 +89,14 @@ def test_arrays_are_alike_in_dtype_shape_and_layout() -> None:
     one = np.zeros((2, 3))
     assert arrays_alike([one, one + 1])
     assert arrays_alike(np.zeros((4, 2, 3)))
-    for other in (one.astype(np.float32), np.zeros((3, 2)), np.zeros((3, 2)).T, [[0.0] * 3] * 2, None, one.view(np.ma.MaskedArray)):
+    for other in (
+        one.astype(np.float32),
+        np.zeros((3, 2)),
+        np.zeros((3, 2)).T,
+        [[0.0] * 3] * 2,
+        None,
+        one.view(np.ma.MaskedArray),
+    ):
         assert not arrays_alike([one, other])
     assert not arrays_alike([])
     assert not arrays_alike([None, one])

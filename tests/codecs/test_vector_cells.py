@@ -17,7 +17,9 @@ from petastore.errors import DecodeError
 FREE = UnischemaField("v", "float64", (None,))
 
 numbers = st.floats(allow_nan=False)
-dense = st.lists(numbers, max_size=5).map(lambda values: {"type": DENSE, "size": None, "indices": None, "values": values})
+dense = st.lists(numbers, max_size=5).map(
+    lambda values: {"type": DENSE, "size": None, "indices": None, "values": values}
+)
 sparse = st.tuples(st.integers(0, 9), st.dictionaries(st.integers(0, 8), numbers, max_size=5)).map(
     lambda pair: {
         "type": SPARSE,

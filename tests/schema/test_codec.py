@@ -20,7 +20,7 @@ FACES = {
     PlainCodec(): {ViewingCodec, MeasuringCodec},
     ScalarCodec("int"): {ViewingCodec, MeasuringCodec},
     NdarrayCodec(): {ViewingCodec, MeasuringCodec},
-    CompressedNdarrayCodec(): {MeasuringCodec},
+    CompressedNdarrayCodec(): {BytesCodec, MeasuringCodec},
     CompressedImageCodec("png"): {BytesCodec, MeasuringCodec},
     VectorCodec(): {MeasuringCodec},
 }

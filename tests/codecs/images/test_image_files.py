@@ -74,7 +74,7 @@ def test_a_file_says_what_is_in_it_and_gives_that(image_format: str, image: NDAr
         (file_of(pixels(4, 4, 3))[:30], COLOR, "the png ends inside its header"),
         (file_of(pixels(4, 4, 3))[:-1], COLOR, "the png is cut off"),
         (file_of(pixels(4, 4, 3), "jpeg")[:100], COLOR, "it ends before its size is said"),
-        (file_of(pixels(4, 4)), COLOR, r"the png is 4×4 of uint8, but the field declares uint8 of shape \(None, None, 3\)"),
+        (file_of(pixels(4, 4)), COLOR, r"the png is 4×4 of uint8, but the field declares uint8 of shape \(None"),
         (file_of(pixels(4, 4, 3)), GRAY, "the png is 4×4×3"),
         (file_of(pixels(4, 4, 3)), DEEP, "of uint8, but the field declares uint16"),
         (file_of(pixels(4, 5, 3), "jpeg"), UnischemaField("image", "uint8", (4, 4, 3)), "the jpeg is 4×5×3"),

@@ -54,7 +54,9 @@ def test_any_size_comes_out_as_wanted_and_takes_what_is_said(
     assert part_bytes(checked_header(cell, COLOR), COLOR, wanted) >= found.nbytes
 
 
-@pytest.mark.parametrize("wanted", [WHOLE, ImageDecode(size=(8, 10)), ImageDecode(region=(4, 8, 16, 8)), ImageDecode(gray=True)], ids=str)
+@pytest.mark.parametrize(
+    "wanted", [WHOLE, ImageDecode(size=(8, 10)), ImageDecode(region=(4, 8, 16, 8)), ImageDecode(gray=True)], ids=str
+)
 @pytest.mark.parametrize("image_format", ["png", "jpeg"])
 @pytest.mark.parametrize("is_free", [False, True])
 def test_many_are_what_each_is(wanted: ImageDecode, image_format: str, is_free: bool) -> None:
