@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from petastore import in_set
 from petastore.codecs import ImageDecode
 from petastore.errors import DatasetNotFoundError, RequestError
+from petastore.predicates import in_set
 from petastore.readers.asked import DatasetAsk, RowsAsk
 from petastore.work.workers import Workers
 from tests.readers.small import ROWS, written
@@ -21,8 +21,8 @@ DUMMY = Workers("dummy")
     ("asked", "said"),
     [
         ({"cache_type": "local_disk"}, "cache_type='local_disk'.*'null', 'local-disk'"),
-        ({"cache_type": "local-disk", "cache_size_limit": -1}, "cache_size_limit"),
-        ({"cache_type": "local-disk", "cache_location": 7}, "cache_location"),
+        ({"cache_type": "local-disk", "cache_size_limit": -1}, "cache limit -1: it is a number of bytes"),
+        ({"cache_type": "local-disk", "cache_location": 7}, "cache location 7: it is a local directory"),
     ],
     ids=str,
 )

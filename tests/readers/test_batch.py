@@ -45,8 +45,10 @@ def test_rows_are_views_of_what_was_made_at_once() -> None:
 
 def test_batches_are_each_themselves_and_can_be_watched() -> None:
     one, other = Batch(COLUMNS, 0, 2, Cursor()), Batch(COLUMNS, 0, 2, Cursor())
-    assert one == one  # noqa: PLR0124 - whether the arrays are compared is the question
+    assert one in [other, one]
     assert one != other
+    assert one != dict(one)
+    assert len({one, one, other}) == 2
     assert weakref.ref(one)() is one
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -82,7 +83,10 @@ def test_batches_have_their_rows_whichever_task_runs_first(dataset: Dataset, ran
             assert batch.cursor == span.cursor_after(place)
             seen += batch["id"].tolist()
             for row, number in enumerate(batch["id"].tolist()):
-                assert all(same(batch[name][row] if not _is_missing(batch[name], row) else None, value) for name, value in a_row(number).items())
+                assert all(
+                    same(batch[name][row] if not _is_missing(batch[name], row) else None, value)
+                    for name, value in a_row(number).items()
+                )
     assert sorted(seen) == list(range(ROWS))
     assert seen != sorted(seen)
 
@@ -119,8 +123,6 @@ def test_a_span_without_rows_has_all_columns(dataset: Dataset) -> None:
 
 @pytest.mark.parametrize("later", [False, True])
 def test_a_transform_is_given_the_columns_and_where_batches_begin(dataset: Dataset, later: bool) -> None:
-    import dataclasses
-
     given_offsets: list[Any] = []
 
     def transform(columns: dict[str, Decoded], offsets: Any) -> Any:
@@ -145,12 +147,12 @@ def test_a_transform_is_given_the_columns_and_where_batches_begin(dataset: Datas
 def test_a_bad_cell_is_named_by_file_row_group_and_row(tmp_path: Path) -> None:
     ids = [1, 2, 3, 300, 5]
     pq.write_table(pa.table({"id": pa.array(ids, pa.int32())}), tmp_path / "part-7.parquet", row_group_size=2)
-    dataset = open_dataset(str(tmp_path), schema=Unischema("s", [UnischemaField("id", np.uint8)]))
+    declared = Unischema("s", [UnischemaField("id", np.uint8)])
+    dataset = dataclasses.replace(open_dataset(str(tmp_path)), schema=declared)
     execution = execution_of(dataset)
-    spans = list(spans_of(execution, batch=5, rows=5))
+    ((span, loaded),) = spans_of(execution, batch=5, rows=5)
     with pytest.raises(DecodeError) as caught:
-        for span, loaded in spans:
-            assembled(assembler_of(execution), span, loaded)
+        assembled(assembler_of(execution), span, loaded)
     problem = caught.value
     assert (problem.column, problem.file, problem.row_group, problem.row) == ("id", "part-7.parquet", 1, 1)
 

@@ -52,7 +52,9 @@ def picks_of(picked: list[tuple[int, int]]) -> Picks:
     return Picks(GroupedRows(groups.astype(np.int32), rows, None))
 
 
-def decoded(loaded: dict[int, LoadedRowGroup], picked: list[tuple[int, int]], column: EncodedColumn = PLAIN, **limits: Any) -> Decoded:
+def decoded(
+    loaded: dict[int, LoadedRowGroup], picked: list[tuple[int, int]], column: EncodedColumn = PLAIN, **limits: Any
+) -> Decoded:
     field = column.sources[0].field
     missing = None if empty_column(field, 0).dtype.hasobject else np.zeros(len(picked), np.bool_)
     out = Decoded(empty_column(field, len(picked)), missing)

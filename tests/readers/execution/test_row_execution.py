@@ -42,7 +42,7 @@ def test_a_function_changes_what_comes_out_and_not_what_is_read(dataset: Dataset
 def test_a_function_that_contradicts_the_schema_is_refused(dataset: Dataset) -> None:
     with pytest.raises(RequestError, match="nowhere"):
         execution_of_rows(
-            dataset, plan_of(dataset), workers=DUMMY, transform=TransformSpec(unchanged, removed_fields=["nowhere"])
+            dataset, plan_of(dataset), workers=DUMMY, transform=TransformSpec(unchanged, selected_fields=["nowhere"])
         )
 
 

@@ -46,7 +46,11 @@ def plus(more: int) -> TransformSpec:
 
 
 def test_one_function_is_for_all_rows_and_a_list_has_one_for_each_source(datasets: list[Dataset]) -> None:
-    for transforms, least in ((plus(100), {0: 100, 1: 100}), ([plus(100), plus(200)], {0: 100, 1: 200}), ([None, plus(200)], {0: 0, 1: 200})):
+    for transforms, least in (
+        (plus(100), {0: 100, 1: 100}),
+        ([plus(100), plus(200)], {0: 100, 1: 200}),
+        ([None, plus(200)], {0: 0, 1: 200}),
+    ):
         with MixedReader(
             datasets, mixture_of(datasets), workers=DUMMY, transforms=transforms, source_column="source"
         ) as reader:

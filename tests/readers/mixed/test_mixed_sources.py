@@ -28,7 +28,9 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def mixture_of(sources: list[MixedSource], weights: list[Any], **asked: Any) -> Mixture:
-    return plan_mixture(sources, weights, PlanAsk(**asked), stop="first_exhausted", batching="mixed", workers=Workers("dummy"))
+    return plan_mixture(
+        sources, weights, PlanAsk(**asked), stop="first_exhausted", batching="mixed", workers=Workers("dummy")
+    )
 
 
 @pytest.mark.parametrize("given", ["file:///data", b"x", {"dataset_url": "x"}, [], 7, {"a", "b"}], ids=repr)
@@ -75,7 +77,9 @@ def test_each_source_has_a_seed_of_its_own_and_memory_by_its_weight(urls: list[s
 
 
 @pytest.mark.parametrize("seed", [None, 5])
-def test_a_seed_that_nobody_asked_for_may_be_another_one_when_a_state_is_loaded(urls: list[str], seed: int | None) -> None:
+def test_a_seed_that_nobody_asked_for_may_be_another_one_when_a_state_is_loaded(
+    urls: list[str], seed: int | None
+) -> None:
     mixture = mixture_of(open_sources(urls, ALL, RowsAsk()), [1, 1], order=OrderAsk(seed=seed))
     assert ("seed" in mixture.chosen) == (seed is None)
     assert all(("seed" in plan.request.chosen) == (seed is None) for plan in mixture.sources)

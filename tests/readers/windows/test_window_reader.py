@@ -27,7 +27,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return written(Path(tmp_path_factory.mktemp("window_reader")) / "data")
 
 
-def opened(dataset: Dataset, ngram: NGram = PAIRS, *, rows: Any = None, spec: TransformSpec | None = None, **asked: Any) -> Reader:
+def opened(
+    dataset: Dataset, ngram: NGram = PAIRS, *, rows: Any = None, spec: TransformSpec | None = None, **asked: Any
+) -> Reader:
     return open_window_reader(
         dataset,
         ngram,

@@ -90,7 +90,9 @@ def test_what_was_found_once_is_remembered_and_not_for_another_window(
     ],
     ids=["unsorted", "missing", "no number"],
 )
-def test_rows_of_which_no_windows_can_be_made_are_named(tmp_path: Path, times: list[Any], dtype: Any, said: str) -> None:
+def test_rows_of_which_no_windows_can_be_made_are_named(
+    tmp_path: Path, times: list[Any], dtype: Any, said: str
+) -> None:
     with pytest.raises(RequestError, match=said):
         select_window_starts(written(tmp_path, times, dtype), pairs(), workers=DUMMY, selection_cache=False)
 
