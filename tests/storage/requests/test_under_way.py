@@ -36,7 +36,7 @@ def test_one_request_inside_another_stands_for_it_until_it_ends() -> None:
 
     def what() -> str | None:
         request = request_of(here)
-        return request and request.what
+        return None if request is None else request.what
 
     with waiting_for("u", "open", 60):
         with waiting_for("u", "read", None):

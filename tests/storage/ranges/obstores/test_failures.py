@@ -12,7 +12,7 @@ def raised(name: str, text: str) -> Exception:
     """An exception of obstore's: it is known by its name, and by the text that its library in Rust made."""
     base = FileNotFoundError if name == "NotFoundError" else Exception
     kind = type(name, (base,), {"__module__": "obstore.exceptions"})
-    return kind(text)  # type: ignore[no-any-return]
+    return kind(text)
 
 
 def answered(status: int, code: str = "", message: str = "") -> str:
