@@ -21,7 +21,7 @@ def chosen(inventory: Inventory, memory: int) -> tuple[int, int]:
 def test_lanes_have_many_divisors_and_are_no_more_than_row_groups(inventory: Inventory, memory: int) -> None:
     lanes, block_rows = chosen(inventory, memory)
     assert lanes in KNOWN
-    assert lanes <= max(np.count_nonzero(inventory.rows), 1)
+    assert lanes <= max(int(np.count_nonzero(inventory.rows)), 1)
     assert block_rows >= 1
 
 

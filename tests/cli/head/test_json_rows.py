@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from petastore.codecs import CompressedImageCodec, NdarrayCodec
 
 IMAGE = UnischemaField("image", np.uint8, (None, None), CompressedImageCodec("png"), nullable=True)
 FIELDS = [UnischemaField("id", np.int64), IMAGE, UnischemaField("pose", np.float32, (2,), NdarrayCodec())]
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"id": np.int64(1), "image": np.zeros((2, 3), np.uint8), "pose": np.array([0.5, 2], np.float32)},
     {"id": np.int64(2), "image": None, "pose": np.array([np.nan, 0], np.float32)},
 ]

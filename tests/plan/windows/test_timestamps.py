@@ -55,7 +55,7 @@ def test_no_copy_is_made_where_none_is_needed() -> None:
 @pytest.mark.parametrize("asked", UNITS)
 @given(count=st.integers(0, 10**6))
 def test_a_duration_is_the_most_whole_units_that_are_no_longer(unit: str, asked: str, count: int) -> None:
-    most = most_between(np.timedelta64(count, asked), UnischemaField("t", f"datetime64[{unit}]"))
+    most = most_between(np.array(count, f"timedelta64[{asked}]")[()], UnischemaField("t", f"datetime64[{unit}]"))
     assert most == count * UNITS[asked] // UNITS[unit]
 
 

@@ -68,7 +68,7 @@ LOADED = {
     6: stacked([20, 21, 22, 23], [], read_order=[2, 0, 3, 1]),
     8: with_cells(pa.array([30, 31, 32, None], pa.int64())),
 }
-WANTED = {3: [0, None, 2, 3], 5: [10, 11, None, 13], 6: [20, 21, 22, 23], 8: [30, 31, 32, None]}
+WANTED: dict[int, list[Any]] = {3: [0, None, 2, 3], 5: [10, 11, None, 13], 6: [20, 21, 22, 23], 8: [30, 31, 32, None]}
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(LOADED)), st.integers(0, 3)), min_size=1, max_size=12))

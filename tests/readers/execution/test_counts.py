@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from petastore import make_batch_reader, open_dataset
+from petastore import open_dataset
 from petastore.readers.execution.counts import counts_of
-from tests.readers.small import written
+from petastore.readers.reader import Reader
+from petastore.work.workers import Workers
+from tests.readers.small import plan_of, written
 
 
 def test_of_local_files_nothing_is_counted(tmp_path: Path) -> None:
@@ -20,16 +23,14 @@ def test_of_local_files_nothing_is_counted(tmp_path: Path) -> None:
 def test_requests_of_files_elsewhere_are_summed_over_datasets_and_counted_once_where_they_are_shared(
     tmp_path: Path,
 ) -> None:
-    import fsspec
-
     memory = fsspec.filesystem("memory")
     datasets = []
     for name in ("one", "other"):
         with memory.open(f"counted/{name}/part.parquet", "wb") as file:
             pq.write_table(pa.table({"id": range(100)}), file)
         datasets.append(open_dataset(f"memory://counted/{name}"))
-        with make_batch_reader(datasets[-1], reader_pool_type="dummy") as reader:
-            assert sum(len(batch.id) for batch in reader) == 100
+        with Reader(datasets[-1], plan_of(datasets[-1]), workers=Workers("dummy")) as reader:
+            assert sum(1 for _ in reader) == 100
     each = [counts_of([dataset]) for dataset in datasets]
     assert all(name.startswith("storage_") for name in each[0])
     assert each[0]["storage_requests"] > 0
