@@ -41,7 +41,7 @@ class Batch(Mapping[str, NDArray[Any]]):
 
     The arrays belong to whoever received the batch: nothing is written into them as long as one of them lives. Those of
     neighbouring batches may be views of one buffer, so keeping a few rows for long keeps some megabytes; copy them.
-    Thread-safe to read.
+    Thread-safe to read. A batch is equal to itself alone.
 
     Example:
         >>> columns = Columns({"id": Decoded(np.arange(5), None)})
@@ -83,6 +83,12 @@ class Batch(Mapping[str, NDArray[Any]]):
 
     def __len__(self) -> int:
         return len(self.source.by_name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other  # arrays, which other mappings would compare, have no one answer
+
+    def __hash__(self) -> int:
+        return id(self)
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{name}: {_describe(column)}" for name, column in self.items())

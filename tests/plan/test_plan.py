@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -157,23 +155,6 @@ def test_row_groups_are_read_by_one_rank_where_ranks_divide_lanes() -> None:
         plans = laws.ranks_of(inventory, order, ranks=ranks, tail=Tail.EVEN)
         reads = sum(len(span.fetch) for plan in plans for span in plan.spans(5040 // ranks, rows_per_span=65536))
         assert reads <= 600 + ranks - 1, f"{ranks} ranks"  # those on the borders between ranks are read by both
-
-
-def test_two_interpreters_agree() -> None:
-    program = (
-        "from petastore.testing import plan_laws as laws\n"
-        "from petastore.inventory import Inventory\n"
-        "from petastore.plan import Order, Plan, ReadRequest\n"
-        "order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=50)\n"
-        "plan = Plan(Inventory.of_rows([30, 0, 41, 7]), ReadRequest(('id',), order, epochs=2))\n"
-        "print([batch.rows.tolist() for batch in laws.walk(plan, 8)], plan.fingerprint)\n"
-    )
-    said = {
-        subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-        for _ in range(2)
-    }
-    here = plan_of([30, 0, 41, 7], shuffled(), epochs=2)
-    assert said == {f"{[batch.rows.tolist() for batch in laws.walk(here, 8)]} {here.fingerprint}\n"}
 
 
 @pytest.mark.parametrize("golden", json.loads(GOLDEN.read_text()), ids=lambda golden: golden["name"])

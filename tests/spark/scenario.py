@@ -1,7 +1,7 @@
 """One Spark session, of the kind named on the command line, does everything; what it saw goes into a JSON file.
 
 Classic and Connect sessions cannot live in one process, so each kind runs this as a script of its own
-(`python -m tests.spark.scenario KIND FOLDER`), and `test_sessions.py` looks at what it left.
+(`python -m tests.spark.scenario KIND FOLDER`), and `test_session.py` looks at what it left.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Blocks that want one session with different settings take turns; what was set before is set again.
 
-Real sessions do the same in `test_sessions.py`; here a dict stands for the configuration, so that orders of events can
+Real sessions do the same in `test_session.py`; here a dict stands for the configuration, so that orders of events can
 be forced.
 """
 

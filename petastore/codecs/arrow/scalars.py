@@ -99,7 +99,8 @@ def exact_number(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _whole(value: float | Decimal) -> int:
     """The integer that a number is; `value` may be a Decimal or a float without a fraction."""
-    if not math.isfinite(value):
+    is_finite = value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
+    if not is_finite:
         raise InexactError("it is not finite")
     if isinstance(value, Decimal) and value.adjusted() > 100:
         raise InexactError("it is too large")
@@ -113,6 +114,8 @@ def _exact_float(value: float | Decimal, dtype: np.dtype[Any]) -> Any:
         wide = float(value)
     except OverflowError:
         raise InexactError("it is too large") from None
+    except ValueError:
+        raise InexactError("it is a signaling NaN, which no float is") from None
     with np.errstate(over="ignore"):
         narrow = dtype.type(wide)
     if np.isinf(narrow) and not (isinstance(value, float) and math.isinf(value)):

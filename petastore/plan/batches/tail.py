@@ -98,7 +98,7 @@ class EpochBatches:
     def consumed_after(self, steps: range) -> NDArray[np.int64]:
         """Positions that are consumed after each of some steps, at most `num_rows`; shape (steps,)."""
         consumed = self.start + np.arange(steps.start + 1, steps.stop + 1, dtype=np.int64) * self.global_batch
-        if steps.stop == self.steps and self.tail is not Tail.DROP:
+        if steps and steps.stop == self.steps and self.tail is not Tail.DROP:
             consumed[-1] = self.num_rows
         return consumed
 

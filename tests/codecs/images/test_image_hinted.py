@@ -220,33 +220,6 @@ def test_a_damaged_cell_is_refused_or_an_image(codec: CompressedImageCodec, data
     assert_refused_or_declared(hinted_field(stored, hint), bytes(cell[:end]))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"size": 128},
-        {"size": (128,)},
-        {"size": (0, 5)},
-        {"size": (5.0, 5)},
-        {"size": (True, 5)},
-        {"size": (2**20, 2**20)},
-        {"region": (0, 0, 5)},
-        {"region": (-1, 0, 5, 5)},
-        {"region": (0, 0, 0, 5)},
-        {"region": "abcd"},
-        {"gray": "yes"},
-        {"gray": None},
-    ],
-)
-def test_a_hint_that_says_nothing_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match="ImageDecode takes"):
-        ImageDecode(**wrong)
-
-
-def test_a_hint_has_one_spelling() -> None:
-    assert ImageDecode([8, np.int64(9)]) == ImageDecode((8, 9))  # type: ignore[arg-type]
-    assert len({ImageDecode((8, 9)), ImageDecode((8, 9)), ImageDecode((9, 8))}) == 2
-
-
 def test_a_hint_for_a_field_that_cannot_have_it_is_refused() -> None:
     array = UnischemaField("array", "uint8", (4, 4), NdarrayCodec())
     with pytest.raises(RequestError, match="'array', which is no field of images"):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
-import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -295,29 +293,6 @@ def test_a_mixture_is_what_it_always_was(golden: dict[str, Any]) -> None:
     sources = [source(*rows, order=dataclasses.replace(ORDER, seed=seed)) for seed, rows in golden["sources"]]
     mixture = Mixture(sources, golden["weights"], stop=golden["stop"], batching=golden["batching"], seed=11)
     assert [[list(row) for row in step.rows] for step in laws.steps_of(mixture, 1, 8, most=5)] == golden["batches"]
-
-
-def test_two_interpreters_agree() -> None:
-    program = (
-        "from petastore.testing import mixture_laws as laws\n"
-        "from petastore.inventory import Inventory\n"
-        "from petastore.plan import Order, Plan, ReadRequest\n"
-        "from petastore.plan.mixture.mixture import Mixture\n"
-        "order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=20)\n"
-        "plans = [Plan(Inventory.of_rows(rows), ReadRequest(('id',), order)) for rows in ([30, 0, 41], [7, 100])]\n"
-        "for batching in ('mixed', 'per_source'):\n"
-        "    mixture = Mixture(plans, [0.3, 0.7], batching=batching)\n"
-        "    print([step.ranks for step in laws.steps_of(mixture, 2, 4)], mixture.fingerprint)\n"
-    )
-    said = {
-        subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-        for _ in range(2)
-    }
-    here = ""
-    for batching in ("mixed", "per_source"):
-        mixture = mixture_of(source(30, 0, 41), source(7, 100), weights=[0.3, 0.7], batching=batching)
-        here += f"{[step.ranks for step in laws.steps_of(mixture, 2, 4)]} {mixture.fingerprint}\n"
-    assert said == {here}
 
 
 def test_a_state_is_small() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 from petastore import Unischema, UnischemaField
 from petastore.errors import RequestError
 from petastore.plan.windows.ngram import NGram
-from petastore.plan.windows.timestamps import most_between
 
 TIME = UnischemaField("time", np.int64)
 X1, X2 = UnischemaField("x1", np.float32, (3,)), UnischemaField("x2", np.str_)
@@ -82,27 +80,6 @@ def test_what_matches_nothing_or_too_much_is_refused() -> None:
         NGram({0: ["y"]}, 5, TIME).resolved(SCHEMA)
     with pytest.raises(RequestError, match="matches 'x1', 'x2'"):
         NGram({0: [X1]}, 5, "x.*").resolved(SCHEMA)
-
-
-@pytest.mark.parametrize(
-    ("threshold", "field"),
-    [
-        (1, UnischemaField("t", "datetime64[us]")),
-        (dt.timedelta(1), UnischemaField("t", "int64")),
-        (np.timedelta64(1, "M"), UnischemaField("t", "datetime64[us]")),
-        (dt.timedelta(1), UnischemaField("t", "datetime64[M]")),
-        (1, UnischemaField("t", np.str_)),
-        (1, UnischemaField("t", np.bool_)),
-        (1, UnischemaField("t", np.int64, (2,))),
-    ],
-)
-def test_timestamps_that_do_not_go_with_the_threshold_are_refused(threshold: Any, field: UnischemaField) -> None:
-    with pytest.raises(RequestError, match=r"delta_threshold|timestamp_field"):
-        most_between(threshold, field)
-
-
-def test_thresholds_of_decimals_keep_their_digits() -> None:
-    assert most_between(0.3, UnischemaField("t", Decimal)) == Decimal("0.3")
 
 
 def test_whoever_takes_lists_of_fields_refuses_it_clearly() -> None:

@@ -1,6 +1,6 @@
 """The data source on one Spark session of the kind named on the command line; facts go into a JSON file.
 
-Run by `test_through_spark.py`: `python -m tests.spark.source.through_spark KIND FOLDER`.
+Run by `test_data_source.py`: `python -m tests.spark.source.through_spark KIND FOLDER`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Training on the executors of one Spark session, of the kind named on the command line; facts go into a JSON file.
 
-Run by `test_on_dataframe.py`: `python -m tests.spark.training.on_dataframe KIND FOLDER`.
+Run by `test_run.py`: `python -m tests.spark.training.on_dataframe KIND FOLDER`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows, columns and files written by Spark's tasks, on a session of the kind named on the command line; facts as JSON.
 
-Run by `test_by_tasks.py`: `python -m tests.spark.writing.by_tasks KIND FOLDER`.
+Run by `test_tasks.py`: `python -m tests.spark.writing.by_tasks KIND FOLDER`.
 """
 
 from __future__ import annotations

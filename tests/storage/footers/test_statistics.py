@@ -15,15 +15,15 @@ import pytest
 
 from petastore import UnischemaField, open_dataset
 from petastore.codecs import ScalarCodec
-from petastore.errors import DatasetChangedError, MetadataError
+from petastore.errors import DatasetChangedError
 from petastore.expressions import ColumnStatistics
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.arrow import field_from_arrow
 from petastore.storage.files.location import open_location
-from petastore.storage.footers.column_chunks import ChunkStatistics, chunk_statistics
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer, read_footer
 from petastore.storage.footers.statistics import footer_statistics, read_statistics
+from tests.storage.footers.by_hand import HIGH, LOW, binary, field, footer_by_hand, zigzag
 
 
 def footer_of(folder: Path, table: pa.Table, **options: Any) -> Footer:
@@ -184,95 +184,6 @@ def test_an_inventory_with_more_row_groups_than_the_file_is_refused(tmp_path: Pa
     asked = [UnischemaField("x", "int64")]
     with pytest.raises(DatasetChangedError, match=r"a\.parquet has 1 row groups"):
         read_statistics(open_location(str(tmp_path)), lying, asked, groups=np.array([0]), footers=FooterCache())
-
-
-# A footer by hand, in Thrift's compact protocol: FileMetaData {4: [RowGroup {1: [ColumnChunk {3: ColumnMetaData}]}]}.
-def varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*encoded, number])
-
-
-def zigzag(number: int) -> bytes:
-    return varint(number * 2 if number >= 0 else -number * 2 - 1)
-
-
-def field(step: int, kind: int, value: bytes) -> bytes:
-    return bytes([step << 4 | kind]) + value
-
-
-def binary(data: bytes) -> bytes:
-    return varint(len(data)) + data
-
-
-def struct_list(items: list[bytes]) -> bytes:
-    return bytes([len(items) << 4 | 12]) + b"".join(item + b"\x00" for item in items)
-
-
-def footer_by_hand(statistics: bytes, *, orders: bytes = struct_list([field(1, 12, b"\x00")])) -> bytes:
-    metadata = field(1, 5, zigzag(1)) + field(11, 12, statistics + b"\x00")
-    chunk = field(3, 12, metadata + b"\x00")
-    group = field(1, 9, struct_list([chunk]))
-    return field(4, 9, struct_list([group])) + field(3, 9, orders) + b"\x00"
-
-
-def only_chunk(footer: bytes) -> ChunkStatistics:
-    ((leaf, chunk),) = chunk_statistics(footer, {0}, source="x.parquet")[0].items()
-    assert leaf == 0
-    return chunk
-
-
-LOW, HIGH = (-3).to_bytes(4, "little", signed=True), (7).to_bytes(4, "little")
-
-
-def test_bounds_lie_in_the_new_fields() -> None:
-    new = field(3, 6, zigzag(2)) + field(2, 8, binary(HIGH)) + field(1, 8, binary(LOW))
-    assert only_chunk(footer_by_hand(new)) == ChunkStatistics(physical=1, nulls=2, minimum=LOW, maximum=HIGH)
-
-
-def test_the_old_fields_are_no_bounds() -> None:
-    old = field(1, 8, binary(HIGH)) + field(1, 8, binary(LOW)) + field(1, 6, zigzag(2))
-    assert only_chunk(footer_by_hand(old)) == ChunkStatistics(physical=1, nulls=2)
-
-
-@pytest.mark.parametrize("exact", [1, 2])
-def test_bounds_that_say_that_they_are_not_exact_are_bounds(exact: int) -> None:
-    flags = field(1, exact, b"") + field(1, exact, b"")  # 7 and 8, true or false in their headers
-    new = field(5, 8, binary(HIGH)) + field(1, 8, binary(LOW)) + flags
-    assert only_chunk(footer_by_hand(new)) == ChunkStatistics(physical=1, minimum=LOW, maximum=HIGH)
-
-
-@pytest.mark.parametrize(
-    "orders",
-    [struct_list([]), struct_list([b""]), struct_list([field(2, 12, b"\x00")])],
-    ids=["none", "empty", "newer"],
-)
-def test_without_a_known_order_there_are_no_bounds(orders: bytes) -> None:
-    new = field(3, 6, zigzag(2)) + field(2, 8, binary(HIGH)) + field(1, 8, binary(LOW))
-    assert only_chunk(footer_by_hand(new, orders=orders)) == ChunkStatistics(physical=1, nulls=2)
-
-
-def test_a_footer_that_ends_anywhere_is_an_error(tmp_path: Path) -> None:
-    footer = footer_of(tmp_path, pa.table({"x": range(5), "y": list("abcde")}), row_group_size=2).encoded
-    whole = chunk_statistics(footer, {0, 1}, source="x.parquet")
-    assert [set(group) for group in whole] == [{0, 1}] * 3
-    for stop in range(len(footer) - 1):
-        with pytest.raises(MetadataError, match=r"x\.parquet"):
-            chunk_statistics(footer[:stop], {0, 1}, source="x.parquet")
-
-
-def test_a_footer_with_any_byte_changed_is_an_error_or_harmless(tmp_path: Path) -> None:
-    encoded = footer_of(tmp_path, pa.table({"x": range(5)}), row_group_size=2).encoded
-    for place in range(0, len(encoded), 3):
-        damaged = bytearray(encoded)
-        damaged[place] ^= 0xFF
-        try:
-            found = chunk_statistics(bytes(damaged), {0}, source="x.parquet")
-        except MetadataError:
-            continue
-        assert all(isinstance(chunk, ChunkStatistics) for group in found for chunk in group.values())
 
 
 @pytest.mark.parametrize(

@@ -1,30 +1,25 @@
-"""All pools keep the laws of pools; the thread pool shares one set of threads and gives it back."""
+"""The thread pool keeps the laws of pools; it shares one set of threads and gives it back."""
 
 from __future__ import annotations
 
 import functools
+import os
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 import pytest
 
 from petastore.errors import AbandonedThreadWarning
 from petastore.storage.requests.under_way import waiting_for
 from petastore.testing.pool_laws import PoolLaws
-from petastore.work import InlinePool, Pool, ProcessPool, ThreadPool
+from petastore.work import Pool, ThreadPool
+from petastore.work.thread import available_cpus
 from tests.pace import patience
 
 
 def threads_of_petastore() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("petastore")]
-
-
-class TestInlinePool(PoolLaws):
-    def make_pool(self) -> Pool:
-        return InlinePool()
 
 
 class TestThreadPoolOfOne(PoolLaws):
@@ -35,30 +30,6 @@ class TestThreadPoolOfOne(PoolLaws):
 class TestThreadPoolOfFour(PoolLaws):
     def make_pool(self) -> Pool:
         return ThreadPool(4)
-
-
-class TestProcessPool(PoolLaws):
-    def make_pool(self) -> Pool:
-        return ProcessPool(2, 2, cancel_calls=lambda: None)
-
-
-def test_a_process_pool_forgets_calls_when_it_is_closed_and_those_of_its_last_tasks() -> None:
-    forgot: list[str] = []
-    pool = ProcessPool(1, 3, cancel_calls=lambda: forgot.append("calls"))
-    assert pool.workers == 4
-    started, go_on = threading.Event(), threading.Event()
-
-    def task() -> None:
-        started.set()
-        go_on.wait(10)
-        forgot.append("task")
-
-    pool.submit(task, priority=0)
-    assert started.wait(10)
-    pool.close()
-    go_on.set()
-    pool.join()
-    assert forgot == ["calls", "task", "calls"]
 
 
 def test_no_more_tasks_run_at_a_time_than_there_are_workers() -> None:
@@ -142,9 +113,8 @@ def test_who_joins_again_does_not_wait_for_a_thread_that_was_left_behind() -> No
     assert threads_of_petastore() == []
 
 
-@pytest.mark.parametrize("make_pool", [InlinePool, lambda: ThreadPool(1)], ids=["inline", "one thread"])
-def test_the_future_of_a_task_that_gives_a_future_is_of_what_that_gives(make_pool: Callable[[], Pool]) -> None:
-    pool = make_pool()
+def test_the_future_of_a_task_that_gives_a_future_is_of_what_that_gives() -> None:
+    pool = ThreadPool(1)
     inner: Future[int] = Future()
     made = pool.submit(lambda: inner, priority=0)
     inner.set_result(7)
@@ -153,14 +123,5 @@ def test_the_future_of_a_task_that_gives_a_future_is_of_what_that_gives(make_poo
     pool.join()
 
 
-@pytest.mark.parametrize("is_passed_on", [False, True])
-def test_who_interrupts_a_task_in_the_callers_thread_interrupts_the_caller(is_passed_on: bool) -> None:
-    def interrupted() -> Any:
-        if is_passed_on:
-            inner: Future[Any] = Future()
-            inner.set_exception(KeyboardInterrupt())
-            return inner
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        InlinePool().submit(interrupted, priority=0)
+def test_as_many_cpus_are_there_as_this_process_may_use() -> None:
+    assert available_cpus() == len(os.sched_getaffinity(0))

@@ -1,0 +1,101 @@
+"""Batches become dicts of arrays in which nothing is missing and times are nanoseconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore import Unischema, UnischemaField
+from petastore.adapters.host_arrays import HostArrays
+from petastore.adapters.ragged import Padded
+from petastore.codecs import NdarrayCodec
+from petastore.errors import DecodeError, RequestError
+
+SCHEMA = Unischema(
+    "kinds",
+    [
+        UnischemaField("id", np.int64),
+        UnischemaField("day", "datetime64[D]"),
+        UnischemaField("word", np.str_),
+        UnischemaField("maybe", np.float32, nullable=True),
+        UnischemaField("free", np.int16, (None,), NdarrayCodec()),
+    ],
+)
+
+
+def a_row(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "day": np.datetime64(number, "D"),
+        "word": f"w{number}",
+        "maybe": None if number == 2 else np.float32(number),
+        "free": np.arange(number, dtype=np.int16),
+    }
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = Path(tmp_path_factory.mktemp("host")) / "data"
+    petastore.write_dataset(str(folder), SCHEMA, map(a_row, range(4)))
+    return str(folder)
+
+
+def made(url: str, *fields: str, **options: Any) -> dict[str, Any]:
+    """All rows, as one dict of arrays."""
+    with petastore.make_reader(url, schema_fields=list(fields), shuffle_row_groups=False) as reader:
+        arrays = HostArrays(reader, **options)
+        (batch,) = reader.batches(4)
+        return arrays(batch)
+
+
+def test_numbers_keep_their_dtype_and_the_memory_of_the_batch(url: str) -> None:
+    with petastore.make_reader(url, schema_fields=["id"], shuffle_row_groups=False) as reader:
+        arrays = HostArrays(reader)
+        (batch,) = reader.batches(4)
+        column = arrays(batch)["id"]
+        assert column.dtype == np.int64
+        assert np.shares_memory(column, batch["id"])
+
+
+def test_times_are_nanoseconds_and_text_stays_what_it_is(url: str) -> None:
+    found = made(url, "day", "word")
+    assert found["day"].tolist() == [day * 86_400 * 10**9 for day in range(4)]
+    assert found["word"].tolist() == ["w0", "w1", "w2", "w3"]
+
+
+def test_what_is_missing_is_refused_unless_something_is_said_to_stand_there(url: str) -> None:
+    with pytest.raises(DecodeError, match="maybe"):
+        made(url, "maybe")
+    assert made(url, "maybe", nulls={"maybe": -1})["maybe"].tolist() == [0, 1, -1, 3]
+
+
+def test_cells_of_free_shape_are_arrays_or_are_padded_with_their_lengths(url: str) -> None:
+    assert [cell.tolist() for cell in made(url, "free")["free"]] == [[], [0], [0, 1], [0, 1, 2]]
+    padded = made(url, "free", ragged={"free": Padded(-1)})
+    assert padded["free"].tolist() == [[-1, -1, -1], [0, -1, -1], [0, 1, -1], [0, 1, 2]]
+    assert padded["free_lengths"].tolist() == [0, 1, 2, 3]
+
+
+def test_names_of_padded_columns_are_known_before_any_batch(url: str) -> None:
+    with petastore.make_reader(url) as reader:
+        assert HostArrays(reader).padded == frozenset()
+        assert HostArrays(reader, ragged="padded").padded == {"free"}
+
+
+@pytest.mark.parametrize(
+    "options", [{"ragged": "dense"}, {"ragged": {"nowhere": "list"}}, {"nulls": {"nowhere": 0}}], ids=str
+)
+def test_what_cannot_be_is_refused_before_any_batch(url: str, options: Any) -> None:
+    with petastore.make_reader(url) as reader, pytest.raises(RequestError):
+        HostArrays(reader, **options)
+
+
+def test_marks_of_repeats_pass_as_they_are(url: str) -> None:
+    with petastore.make_reader(url, schema_fields=["id"], tail="pad", shuffle_row_groups=False) as reader:
+        arrays = HostArrays(reader)
+        (batch,) = reader.batches(6)
+        assert arrays(batch)["valid"].tolist() == [True] * 4 + [False] * 2

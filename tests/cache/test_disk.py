@@ -1,0 +1,60 @@
+"""A disk that does not take part is done without, and that is said once."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from petastore.cache.disk import FOLDER, Disk
+from petastore.errors import CacheBypassWarning, StorageError
+
+LIMIT = 1 << 20
+
+
+def test_its_files_lie_in_a_folder_of_the_place_that_was_asked_for(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "place", LIMIT)
+    assert disk.folder.root == tmp_path / "place" / FOLDER
+    assert disk.ledger is not None
+    assert disk.most == disk.ledger.most < LIMIT
+
+
+def test_a_place_that_is_no_folder_is_done_without_until_it_is_one(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.write_text("a file")
+    with pytest.warns(CacheBypassWarning, match=r"place.*bypassed.*choose another location or limit"):
+        disk = Disk(place, LIMIT)
+    assert (disk.ledger, disk.most) == (None, sys.maxsize)
+    with pytest.raises(StorageError, match=r"the cache at .*place.* cannot be used") as caught:
+        disk.asked_of_ledger(lambda ledger: ledger.totals())
+    assert caught.value.errno
+    place.unlink()
+    assert disk.asked_of_ledger(lambda ledger: ledger.totals().limit) == LIMIT
+    assert disk.ledger is not None
+
+
+def test_it_is_said_once_and_what_takes_too_long_is_let_alone_for_a_while(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, LIMIT)
+    with pytest.warns(CacheBypassWarning, match="No space"):
+        disk.bypass(OSError(28, "No space left on device"))
+    assert disk.rests_until < time.monotonic()
+    with warnings.catch_warnings(record=True) as said:
+        disk.bypass(TimeoutError(110, "slow"))
+    assert said == []
+    assert disk.rests_until > time.monotonic()
+
+
+@pytest.mark.parametrize(
+    ("fetch_s", "write_s", "rests"), [(0.0, 4.9, False), (0.0, 5.1, True), (9.0, 8.0, False), (9.0, 9.1, True)]
+)
+def test_a_disk_rests_that_takes_longer_than_fetching_and_long(
+    tmp_path: Path, fetch_s: float, write_s: float, rests: bool
+) -> None:
+    disk = Disk(tmp_path, LIMIT)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        disk.wrote(fetch_s=fetch_s, write_s=write_s)
+    assert (disk.rests_until > time.monotonic(), len(said)) == (rests, int(rests))

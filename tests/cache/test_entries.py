@@ -1,0 +1,128 @@
+"""Entries come from the disk or from who fetches them, all in the order of their keys, each fetched once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from petastore.cache.disk import Disk
+from petastore.cache.entries import MOST_OPEN, Entries, FetchedEntry
+from petastore.cache.entry_file import MappedEntry
+from petastore.cache.metrics import Counts
+from petastore.errors import CacheBypassWarning
+
+
+class Fetching:
+    """Fetches entries by their numbers, and notes of which it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def __call__(self, numbers: Sequence[int]) -> list[bytes]:
+        self.asked += numbers
+        return [b"entry %d" % number for number in numbers]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path, 1 << 22)
+    yield disk
+    if disk.ledger is not None:
+        disk.ledger.close()
+
+
+def asked(entries: Entries, numbers: Sequence[int], fetch: Fetching) -> list[bytes]:
+    found = entries.of(
+        [f"key {number}" for number in numbers], lambda some: fetch([numbers[n] for n in some]), [None] * len(numbers)
+    )
+    taken = [bytes(entry.view) for entry in found]
+    for entry in found:
+        entry.close()
+    return taken
+
+
+def test_what_is_missing_is_fetched_in_one_go_and_kept(disk: Disk) -> None:
+    counts, fetch = Counts(), Fetching()
+    entries = Entries(disk, counts)
+    assert asked(entries, [2, 0], fetch) == [b"entry 2", b"entry 0"]
+    assert asked(entries, [0, 1, 2, 3], fetch) == [b"entry %d" % number for number in range(4)]
+    assert fetch.asked == [2, 0, 1, 3]
+    told = counts.told()
+    assert (told.hits, told.misses, told.bytes_read, told.bytes_written) == (2, 4, 14, 28)
+
+
+def test_more_than_may_be_open_at_once_are_all_kept(disk: Disk) -> None:
+    fetch, many = Fetching(), list(range(MOST_OPEN + 9))
+    entries = Entries(disk, Counts())
+    first, again = asked(entries, many, fetch), asked(entries, many, fetch)
+    assert first == again == [b"entry %d" % number for number in many]
+    assert fetch.asked == many
+
+
+def test_no_keys_are_no_entries(disk: Disk) -> None:
+    assert Entries(disk, Counts()).of([], lambda _: pytest.fail("nothing is missing"), []) == []
+
+
+def test_what_fails_is_raised_and_holds_no_name(disk: Disk) -> None:
+    entries, fetch = Entries(disk, Counts()), Fetching()
+
+    def fail(_: Sequence[int]) -> list[bytes]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        entries.of(["key 0"], fail, [None])
+    assert asked(entries, [0], fetch) == [b"entry 0"]
+    assert list(disk.folder.writing.iterdir()) == []
+
+
+def test_fewer_entries_than_were_missing_are_refused(disk: Disk) -> None:
+    with pytest.raises(ValueError, match="zip"):
+        Entries(disk, Counts()).of(["a", "b"], lambda _: [b"one"], [None, None])
+
+
+def test_what_is_too_large_is_given_and_not_kept(disk: Disk) -> None:
+    counts = Counts()
+    large = bytes(disk.most)
+    for _ in range(2):
+        (entry,) = Entries(disk, counts).of(["large"], lambda _: [large], [len(large)])
+        assert isinstance(entry, FetchedEntry)
+        assert entry.view == large
+        entry.close()
+    assert (counts.told().bypassed, counts.told().hits) == (2, 0)
+
+
+def test_what_is_discarded_is_fetched_again(disk: Disk) -> None:
+    entries, fetch = Entries(disk, Counts()), Fetching()
+    asked(entries, [0, 1], fetch)
+    entries.discard(["key 0", "never kept"])
+    asked(entries, [0, 1], fetch)
+    assert fetch.asked == [0, 1, 0]
+
+
+def test_without_a_disk_everything_is_fetched(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.warns(CacheBypassWarning):
+        disk = Disk(tmp_path / "file", 1 << 22)
+    fetch, counts = Fetching(), Counts()
+    assert asked(Entries(disk, counts), [0], fetch) == asked(Entries(disk, counts), [0], fetch) == [b"entry 0"]
+    assert (fetch.asked, counts.told().bypassed) == ([0, 0], 2)
+
+
+def test_bytes_are_copied_to_where_they_are_wanted(disk: Disk) -> None:
+    entries, place = Entries(disk, Counts()), bytearray(7)
+    asked(entries, [3], Fetching())
+    (entry,) = entries.of(["key 3"], lambda _: pytest.fail("it is kept"), [7], [memoryview(place)])
+    assert isinstance(entry, MappedEntry)
+    entry.close()
+    assert place == b"entry 3"
+
+
+def test_a_fetched_entry_is_any_buffer_as_bytes_that_cannot_be_written() -> None:
+    entry = FetchedEntry.of(np.array([[1, 2]], dtype="<i2"))
+    assert (bytes(entry.view), entry.view.readonly) == (b"\x01\x00\x02\x00", True)
+    held = memoryview(entry.view)
+    entry.close()  # somebody still looks at it
+    assert bytes(held) == b"\x01\x00\x02\x00"

@@ -1,0 +1,103 @@
+"""A file comes into the cache whole or not at all; while it is written its name is held, and its bytes are counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from petastore.cache.folder import Folder
+from petastore.cache.ledger import Ledger
+from petastore.cache.table import FUTURE, KEPT, Table
+from petastore.cache.writing import Writing
+
+NAME = bytes(range(16))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "cache")
+
+
+@pytest.fixture
+def ledger(folder: Folder) -> Iterator[Ledger]:
+    ledger = Ledger(folder, 1 << 20)
+    yield ledger
+    ledger.close()
+
+
+def begun(folder: Folder, ledger: Ledger) -> Writing:
+    writing = Writing.begun(folder, ledger, NAME, patience=0)
+    assert writing is not None
+    return writing
+
+
+def put(fd: int, _: int) -> None:
+    os.pwrite(fd, b"payload", 0)
+
+
+def aside(folder: Folder) -> list[str]:
+    return [path.name for path in folder.writing.iterdir()]
+
+
+def counted(folder: Folder) -> list[int]:
+    return [int(state) for state in Table.open(folder.ledger).state if state]
+
+
+@pytest.mark.parametrize("state", [KEPT, FUTURE])
+def test_what_was_written_has_its_place_and_counts_as_what_it_is(folder: Folder, ledger: Ledger, state: int) -> None:
+    target = Path(folder.entry(NAME.hex()))
+    with begun(folder, ledger) as writing:
+        assert writing.write(7, put)
+        assert aside(folder) == [NAME.hex()]
+        writing.place(target, state).close()
+    assert target.read_bytes() == b"payload"
+    assert (aside(folder), counted(folder)) == ([], [state])
+
+
+def test_what_gets_no_place_leaves_nothing_and_counts_no_more(folder: Folder, ledger: Ledger) -> None:
+    def fails() -> None:
+        with begun(folder, ledger) as writing:
+            assert writing.write(7, put)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fails()
+    assert (aside(folder), counted(folder)) == ([], [])
+
+
+def test_a_name_is_held_by_one_at_a_time(folder: Folder, ledger: Ledger) -> None:
+    with begun(folder, ledger):
+        assert Writing.begun(folder, ledger, NAME, patience=0) is None
+        with Writing.begun(folder, ledger, NAME[::-1], patience=0) or pytest.fail("another name is free"):
+            pass
+    with begun(folder, ledger):
+        pass
+
+
+def test_what_a_killed_writer_left_is_not_mixed_with_what_comes(folder: Folder, ledger: Ledger) -> None:
+    (folder.writing / NAME.hex()).write_bytes(b"what somebody left")
+    target = Path(folder.entry(NAME.hex()))
+    with begun(folder, ledger) as writing:
+        assert (folder.writing / NAME.hex()).stat().st_size == 0
+        assert writing.write(7, put)
+        writing.place(target).close()
+    assert target.read_bytes() == b"payload"
+
+
+def test_what_is_too_large_is_not_written(folder: Folder, ledger: Ledger) -> None:
+    with begun(folder, ledger) as writing:
+        assert not writing.write(ledger.most + 1, lambda *_: pytest.fail("it was written"))
+    assert (aside(folder), counted(folder)) == ([], [])
+
+
+def test_what_went_to_make_room_is_told(folder: Folder, ledger: Ledger) -> None:
+    for number in range(2):
+        name = bytes([number]) * 16
+        with Writing.begun(folder, ledger, name, patience=0) or pytest.fail("nobody has it") as writing:
+            assert writing.write(ledger.most, lambda *_: None, has_to=True)
+            writing.place(Path(folder.entry(name.hex()))).close()
+    assert writing.evicted >= ledger.most
+    assert counted(folder) == [KEPT]

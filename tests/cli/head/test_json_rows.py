@@ -1,0 +1,45 @@
+"""Rows as JSON: images are told, or are arrays like all others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from petastore import UnischemaField
+from petastore.cli.head.json_rows import rows_as_json
+from petastore.cli.head.saved_images import SavedImages
+from petastore.codecs import CompressedImageCodec, NdarrayCodec
+
+IMAGE = UnischemaField("image", np.uint8, (None, None), CompressedImageCodec("png"), nullable=True)
+FIELDS = [UnischemaField("id", np.int64), IMAGE, UnischemaField("pose", np.float32, (2,), NdarrayCodec())]
+ROWS: list[dict[str, Any]] = [
+    {"id": np.int64(1), "image": np.zeros((2, 3), np.uint8), "pose": np.array([0.5, 2], np.float32)},
+    {"id": np.int64(2), "image": None, "pose": np.array([np.nan, 0], np.float32)},
+]
+
+
+def test_images_are_told_and_what_is_missing_is_null() -> None:
+    first, second = rows_as_json(FIELDS, ROWS, None, images=True)
+    assert first == {"id": 1, "image": {"dtype": "uint8", "shape": [2, 3]}, "pose": [0.5, 2.0]}
+    assert (second["id"], second["image"]) == (2, None)
+    json.dumps([first, second])
+
+
+def test_images_are_arrays_where_nobody_wants_to_look_at_them() -> None:
+    (first, _) = rows_as_json(FIELDS, ROWS, None, images=False)
+    assert first["image"] == [[0, 0, 0], [0, 0, 0]]
+
+
+def test_the_file_of_an_image_that_was_saved_is_named(tmp_path: Path) -> None:
+    saved = SavedImages(tmp_path, FIELDS, rows=2)
+    saved.files[0, "image"] = tmp_path / "0.png"
+    first, second = rows_as_json(FIELDS, ROWS, saved, images=True)
+    assert first["image"]["file"] == str(tmp_path / "0.png")
+    assert second["image"] is None
+
+
+def test_no_rows_are_no_lines() -> None:
+    assert list(rows_as_json(FIELDS, [], None, images=True)) == []

@@ -1,0 +1,59 @@
+"""The command line has a verb for each thing, says what it is, and prints the same facts as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import petastore
+from petastore import Unischema, UnischemaField
+from petastore.cli.commands import app
+from petastore.cli.inspect import dataset_facts
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(
+        app, [str(argument) for argument in arguments], env={"COLUMNS": "100", "FORCE_COLOR": None}
+    )
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    schema = Unischema("Wide", [UnischemaField(f"field_{number}", np.int64) for number in range(60)])
+    petastore.write_dataset(str(tmp_path / "wide"), schema, [{f"field_{number}": 1 for number in range(60)}])
+    return str(tmp_path / "wide")
+
+
+def test_the_version_is_told_without_a_verb() -> None:
+    assert run("--version").output == f"petastore {petastore.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "verb", ["inspect", "head", "throughput", "generate-metadata", "migrate", "export", "copy", "cache"]
+)
+def test_each_verb_says_what_it_does_and_is_listed(verb: str) -> None:
+    assert verb in run("--help").output
+    found = run(verb, "--help")
+    assert found.exit_code == 0
+    assert "Usage:" in found.output
+
+
+def test_facts_are_the_same_as_json(url: str) -> None:
+    found = run("inspect", url, "--json")
+    facts = json.loads(json.dumps(dataset_facts(petastore.open_dataset(url)).as_json()))
+    assert (found.exit_code, json.loads(found.stdout)) == (0, facts)
+
+
+def test_what_is_piped_leaves_no_field_out(url: str) -> None:
+    assert all(f"field_{number}" in run("inspect", url).output for number in (0, 59))
+
+
+def test_what_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
+    found = run("inspect", tmp_path / "nowhere")
+    assert found.exit_code != 0
+    assert found.stderr.count("\n") == 1
+    assert "nowhere" in found.stderr

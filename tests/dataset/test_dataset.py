@@ -1,0 +1,93 @@
+"""A dataset is a value: it plans without touching storage, knows which fields are meant, and travels."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from petastore import UnischemaField
+from petastore.codecs import ImageDecode
+from petastore.dataset import Dataset
+from petastore.errors import RequestError, StorageError
+from petastore.plan import ReadUnit, Selection, Shard, Tail
+from petastore.plan.request import SHARDED_DEFAULT_SEED
+from tests.readers.small import ROWS, SCHEMA, a_row, written
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    return written(tmp_path / "data")
+
+
+def test_planning_touches_no_storage(dataset: Dataset) -> None:
+    for path in dataset.paths:
+        Path(path).unlink()
+    plan = dataset.plan(columns=["id"], shard=Shard(0, 2), epochs=3, shuffle_rows=True)
+    assert plan.num_rows == ROWS
+    with pytest.raises(StorageError):
+        dataset.read(ReadUnit.whole(dataset.inventory, 0, ["id"]))
+
+
+def test_a_seed_that_nobody_gave_is_drawn_for_one_rank_and_agreed_for_several(dataset: Dataset) -> None:
+    assert len({dataset.plan().request.order.seed for _ in range(3)}) == 3
+    assert {dataset.plan(shard=Shard(rank, 2)).request.order.seed for rank in (0, 1)} == {SHARDED_DEFAULT_SEED}
+    assert dataset.plan(seed=0).request.order.seed == 0
+
+
+def test_shards_read_side_by_side_where_rows_are_not_shuffled(dataset: Dataset) -> None:
+    assert dataset.plan(shard=Shard(0, 3)).request.order.lanes == 3
+    assert dataset.plan(shard=Shard(0, 3), lanes=6).request.order.lanes == 6
+
+
+@pytest.mark.parametrize(
+    "asked", [{"columns": ["nowhere"]}, {"epochs": 0}, {"tail": "evn"}, {"shuffle_memory": 0}], ids=str
+)
+def test_what_cannot_be_planned_is_refused(dataset: Dataset, asked: Any) -> None:
+    with pytest.raises(RequestError):
+        dataset.plan(**asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        (None, list(SCHEMA.fields)),
+        (["word", "id"], ["id", "word"]),
+        (["x|id"], ["id", "x"]),
+        ([UnischemaField("x", np.float32)], ["x"]),
+        (iter(["x"]), ["x"]),
+    ],
+    ids=["all", "names", "expression", "field", "iterator"],
+)
+def test_fields_come_in_the_order_of_the_schema(dataset: Dataset, asked: Any, names: list[str]) -> None:
+    order = list(dataset.schema.fields)
+    assert [field.name for field in dataset.fields_of(asked)] == sorted(names, key=order.index)
+
+
+def test_a_row_group_is_read_as_it_is_stored(dataset: Dataset) -> None:
+    table = dataset.read(ReadUnit.whole(dataset.inventory, 1, ["word", "id"]))
+    assert table.to_pydict() == {"word": [a_row(n)["word"] for n in range(5, 10)], "id": list(range(5, 10))}
+
+
+def test_rows_that_are_not_selected_are_in_no_plan(dataset: Dataset) -> None:
+    selection = Selection(np.array([5, 0, 0, 2, 0]), {3: np.array([True, True, False, False, False])})
+    assert dataset.plan(selection=selection, tail=Tail.DROP).num_rows == 7
+
+
+def test_it_travels_to_another_process(dataset: Dataset) -> None:
+    again = pickle.loads(pickle.dumps(dataset))  # noqa: S301 - our own
+    assert (again.url, again.schema, again.inventory.fingerprint) == (
+        dataset.url,
+        dataset.schema,
+        dataset.inventory.fingerprint,
+    )
+    assert again.read(ReadUnit.whole(again.inventory, 0, ["id"])).num_rows == 5
+
+
+def test_parts_of_images_are_refused_where_there_are_none(dataset: Dataset) -> None:
+    assert dataset.with_decode(None).schema == dataset.schema
+    with pytest.raises(RequestError, match="word"):
+        dataset.with_decode({"word": ImageDecode(gray=True)})

@@ -1,0 +1,81 @@
+"""What is at hand at a time is what a plain look at each position finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.inventory import Inventory
+from petastore.plan import Order
+from petastore.plan.batches.residency import at_hand_bytes, most_at_a_time, needed_from_to, room_rows
+from petastore.plan.order.order import EpochOrder
+from petastore.testing.plan_laws import inventories, orders
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 9)), max_size=12))
+def test_the_most_is_what_is_held_at_the_fullest_place(held: list[tuple[int, int, int]]) -> None:
+    first, length, weight = np.array(held, dtype=np.int64).reshape(-1, 3).T
+    by_place = [sum(each for begin, more, each in held if begin <= place <= begin + more) for place in range(30)]
+    assert most_at_a_time(first, first + length, weight) == max(by_place)
+
+
+@given(inventories(), orders(), st.integers(0, 3))
+def test_each_row_stands_where_its_row_group_is_needed(inventory: Inventory, order: Order, epoch: int) -> None:
+    found = EpochOrder(inventory.rows, order, epoch)
+    groups, first, last = needed_from_to(found.pieces())
+    assert groups.tolist() == np.flatnonzero(inventory.rows).tolist()
+    positions = np.arange(found.num_rows)
+    of_row = np.searchsorted(groups, found.rows_at(positions)[0])
+    assert (first[of_row] <= positions).all()
+    assert (positions <= last[of_row]).all()
+
+
+@given(inventories(), orders(), st.integers(0, 50))
+def test_lanes_keep_what_is_needed_at_each_of_their_positions(inventory: Inventory, order: Order, early: int) -> None:
+    found = EpochOrder(inventory.rows, order, 0)
+    group_bytes = 1 + np.arange(inventory.num_row_groups) % 5
+    lanes = range(found.lanes // 2, found.lanes)
+    pieces = found.pieces().of_lanes(lanes)
+    by_position = [
+        sum(
+            int(group_bytes[group])
+            for group in set(pieces.groups.tolist())
+            if pieces.first_positions[pieces.groups == group].min() - early <= position
+            and position <= pieces.last_positions[pieces.groups == group].max()
+        )
+        for position in sorted({0, *np.maximum(pieces.first_positions - early, 0).tolist()})
+    ]
+    assert at_hand_bytes(found, lanes, group_bytes, early) == max(by_position)
+
+
+def test_in_the_order_of_the_file_one_row_group_is_at_hand_and_who_fetches_it_all_early_has_all() -> None:
+    order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
+    found = EpochOrder(np.array([10, 0, 10, 10]), order, 0)
+    group_bytes = np.array([3, 100, 7, 5])
+    assert at_hand_bytes(found, range(1), group_bytes, early=0) == 7
+    assert at_hand_bytes(found, range(1), group_bytes, early=1) == 12
+    assert at_hand_bytes(found, range(1), group_bytes, early=30) == 15
+
+
+@given(st.integers(1, 60), st.integers(1, 30), st.sampled_from([1, 2, 6, 12]), st.integers(1, 200), st.integers(0, 9))
+def test_where_row_groups_are_of_one_size_there_is_room_for_what_is_at_hand(
+    groups: int, size: int, lanes: int, block_rows: int, seed: int
+) -> None:
+    rows = np.full(groups, size)
+    order = Order(seed=seed, shuffle_row_groups=True, shuffle_rows=True, lanes=lanes, block_rows=block_rows)
+    found = EpochOrder(rows, order, 0)
+    room = room_rows(rows, found.num_rows, lanes=found.lanes, block_rows=block_rows)
+    assert at_hand_bytes(found, range(found.lanes), rows, early=0) <= room <= rows.sum()
+
+
+@pytest.mark.parametrize("rows", [[], [0, 0]])
+def test_nothing_needs_no_room(rows: list[int]) -> None:
+    assert room_rows(np.array(rows, dtype=np.int64), 0, lanes=4, block_rows=100) == 0
+
+
+def test_blocks_of_the_few_rows_that_a_filter_keeps_reach_over_more_row_groups() -> None:
+    rows = np.full(100, 100)
+    assert room_rows(rows, 10_000, lanes=2, block_rows=100) == 2 * 2 * (100 + 100)
+    assert room_rows(rows, 1_000, lanes=2, block_rows=100) == 2 * 2 * (1000 + 100)

@@ -1,0 +1,124 @@
+"""Batches of an epoch and each rank's share of them, whatever the tail, from any position on."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from petastore.errors import NoDataAvailableError
+from petastore.plan import Shard, Tail
+from petastore.plan.batches.tail import EpochBatches, lanes_of
+from petastore.plan.order.visits import LaneRuns, lane_of_visit
+
+
+@st.composite
+def epochs(draw: Any) -> EpochBatches:
+    """Epochs of few rows, of any tail, begun anywhere."""
+    num_rows, ranks, tail = (
+        draw(st.integers(0, 120)),
+        draw(st.sampled_from([1, 2, 3, 4, 6])),
+        draw(st.sampled_from(Tail)),
+    )
+    assume(tail is not Tail.EVEN or num_rows == 0 or num_rows >= ranks)
+    lanes = min(draw(st.sampled_from([1, 2, 3, 4, 6, 12, 48])), max(num_rows, 1))
+    return EpochBatches(num_rows, draw(st.integers(1, 9)), ranks, lanes, tail, draw(st.integers(0, num_rows)))
+
+
+def shares_of(batches: EpochBatches) -> list[list[list[int]]]:
+    """Of each step, of each rank: its positions that are no repeats."""
+    steps: list[list[list[int]]] = [[] for _ in range(batches.steps)]
+    for rank in range(batches.ranks):
+        share = batches.share(Shard(rank, batches.ranks), 0, batches.steps)
+        real = np.ones(len(share.positions), dtype=np.bool_) if share.valid is None else share.valid
+        for step, of_ranks in enumerate(steps):
+            rows = slice(*share.offsets[step : step + 2].tolist())
+            of_ranks.append(share.positions[rows][real[rows]].tolist())
+    return steps
+
+
+@given(epochs())
+def test_the_shares_of_all_ranks_are_the_next_run_of_positions(batches: EpochBatches) -> None:
+    consumed = [batches.start, *batches.consumed_after(range(batches.steps)).tolist()]
+    for step, of_ranks in enumerate(shares_of(batches)):
+        run = np.arange(consumed[step], consumed[step + 1])
+        if batches.tail is Tail.WRAP:
+            run = np.arange(consumed[step], consumed[step] + batches.global_batch) % batches.num_rows
+        assert sorted(row for rows in of_ranks for row in rows) == sorted(run.tolist())
+        sizes = [len(rows) for rows in of_ranks]
+        assert max(sizes) - min(sizes) <= 1 or batches.tail is Tail.PAD
+
+
+@given(epochs())
+def test_nothing_is_left_but_by_drop_which_leaves_less_than_a_batch(batches: EpochBatches) -> None:
+    left = batches.num_rows - batches.start
+    if batches.steps:
+        left = batches.num_rows - int(batches.consumed_after(range(batches.steps))[-1])
+    assert left < batches.global_batch if batches.tail is Tail.DROP else left == 0
+
+
+@given(epochs(), st.integers(0, 20))
+def test_steps_asked_for_in_parts_are_those_asked_for_at_once(batches: EpochBatches, cut: int) -> None:
+    cut = 1 + cut % max(batches.steps - 1, 1)
+    for rank in range(batches.ranks if batches.steps > 1 else 0):
+        shard = Shard(rank, batches.ranks)
+        whole, first, second = (
+            batches.share(shard, *some) for some in ((0, batches.steps), (0, cut), (cut, batches.steps))
+        )
+        assert np.concatenate([first.positions, second.positions]).tolist() == whole.positions.tolist()
+        assert [*first.offsets[:-1], *(second.offsets + first.offsets[-1])] == whole.offsets.tolist()
+        assert (whole.valid is None) == (batches.tail is not Tail.PAD)
+        if whole.valid is not None and first.valid is not None and second.valid is not None:
+            assert np.concatenate([first.valid, second.valid]).tolist() == whole.valid.tolist()
+
+
+@given(epochs())
+def test_rows_of_a_rank_are_counted_before_they_are_shared(batches: EpochBatches) -> None:
+    for rank in range(batches.ranks):
+        shard = Shard(rank, batches.ranks)
+        share = batches.share(shard, 0, batches.steps) if batches.steps else None
+        assert batches.rows_of(shard) == (0 if share is None else len(share.positions))
+
+
+@given(epochs())
+def test_a_rank_whose_lanes_are_its_own_takes_its_rows_from_no_others(batches: EpochBatches) -> None:
+    batches = dataclasses.replace(batches, start=0, tail=Tail.DROP)
+    for rank in range(batches.ranks if batches.steps else 0):
+        shard = Shard(rank, batches.ranks)
+        share = batches.share(shard, 0, batches.steps)
+        lanes = lane_of_visit(batches.lanes)[share.positions % batches.lanes]
+        own = lanes_of(shard, batches.lanes)
+        if isinstance(share.rows, LaneRuns):
+            assert set(lanes.tolist()) <= set(own)
+
+
+@pytest.mark.parametrize(("rows", "said"), [(1, "1 row cannot"), (7, "7 rows cannot")])
+def test_fewer_rows_than_ranks_are_refused_with_what_to_do(rows: int, said: str) -> None:
+    with pytest.raises(NoDataAvailableError, match=f"{said} be shared evenly by 8 ranks.*fewer ranks, or tail='pad'"):
+        EpochBatches(rows, 4, 8, 1, Tail.EVEN)
+    assert EpochBatches(0, 4, 8, 1, Tail.EVEN).steps == 0
+
+
+def test_rows_left_over_that_are_fewer_than_ranks_join_the_batch_before() -> None:
+    batches = EpochBatches(num_rows=26, batch_size=3, ranks=4, lanes=1, tail=Tail.EVEN)
+    assert batches.steps == 2
+    assert [batches.rows_of(Shard(rank, 4)) for rank in range(4)] == [6, 7, 6, 7]
+
+
+def test_a_rank_without_rows_repeats_one_of_another_rank_and_says_so() -> None:
+    share = EpochBatches(2, 3, 3, 1, Tail.PAD).share(Shard(0, 3), 0, 1)
+    assert share.valid is not None
+    assert share.valid.tolist() == [False] * 3
+    assert set(share.positions.tolist()) <= {0, 1}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("lanes", [1, 2, 6, 12])
+def test_each_lane_is_somebodys(lanes: int, ranks: int) -> None:
+    of_ranks = [lanes_of(Shard(rank, ranks), lanes) for rank in range(ranks)]
+    assert set().union(*of_ranks) == set(range(lanes))
+    assert all(len(own) == lanes // ranks for own in of_ranks if lanes % ranks == 0)

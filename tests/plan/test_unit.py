@@ -1,0 +1,31 @@
+"""A unit says which row group of which file is meant, and stays the same on its way to another host."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from petastore.inventory import DataFile, Inventory
+from petastore.plan import ReadUnit
+
+
+def of_file(name: str, *rows: int) -> tuple[DataFile, dict[str, Any]]:
+    return DataFile(name, 100), {"rows": rows, "stored_bytes": rows, "decoded_bytes": rows}
+
+
+def test_each_row_group_is_found_in_its_file_by_its_number_there() -> None:
+    inventory = Inventory.concatenate([of_file("a", 3, 5), of_file("b"), of_file("c", 7)])
+    units = [ReadUnit.whole(inventory, group, ["y", "x"]) for group in range(3)]
+    assert [(unit.file.path, unit.row_group, unit.rows) for unit in units] == [
+        ("a", 0, (0, 3)),
+        ("a", 1, (0, 5)),
+        ("c", 0, (0, 7)),
+    ]
+    assert [unit.group for unit in units] == [0, 1, 2]
+    assert {unit.columns for unit in units} == {("y", "x")}
+
+
+def test_it_is_pickled_to_an_equal_one_in_few_bytes() -> None:
+    unit = ReadUnit.whole(Inventory.of_rows([3, 5]), 1, ["id"])
+    assert pickle.loads(pickle.dumps(unit)) == unit  # noqa: S301 - our own
+    assert len(pickle.dumps(unit)) < 1000

@@ -1,0 +1,133 @@
+"""Columns that are kept as cells are decoded for the rows that are wanted, however each row group has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from petastore import UnischemaField
+from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.codecs.arrow.arrow_views import byte_cells
+from petastore.decoding.decode import Decoded, empty_column
+from petastore.errors import DecodeError
+from petastore.plan.order.grouped_rows import GroupedRows
+from petastore.readers.assembly.encoded import ColumnSource, EncodedCells, EncodedColumn
+from petastore.readers.assembly.gather import Picks
+from petastore.readers.loaded.layout import Layout, Stack
+from petastore.readers.loaded.row_group import LoadedRowGroup
+
+NUMBER = UnischemaField("x", np.int32, nullable=True)
+PLAIN = EncodedColumn.of(NUMBER)
+LAYOUT = Layout((Stack(("x",), np.dtype(np.int32), (), in_read_order=True),), ())
+
+
+def where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    return groups, rows
+
+
+def cells_of(loaded: dict[int, LoadedRowGroup], *, most: int | None = None) -> EncodedCells:
+    return EncodedCells(loaded, LAYOUT, where_they_are, most)
+
+
+def with_cells(cells: pa.Array, **more: Any) -> LoadedRowGroup:
+    given = {"sizes": {}, "files": {}, **more}
+    return LoadedRowGroup(len(cells), None, (), {}, {"x": cells}, **given)
+
+
+def stacked(values: list[int], missing: list[int], read_order: list[int] | None = None) -> LoadedRowGroup:
+    order = None if read_order is None else np.array(read_order)
+    laid = np.array(values, np.int32) if order is None else np.array(values, np.int32)[order]
+    masks = {"x": np.isin(np.arange(len(values)), missing)} if missing else {}
+    return LoadedRowGroup(len(values), order, (laid[None, :],), masks, {}, {}, {})
+
+
+def picks_of(picked: list[tuple[int, int]]) -> Picks:
+    groups, rows = np.array(picked, np.int64).reshape(-1, 2).T
+    return Picks(GroupedRows(groups.astype(np.int32), rows, None))
+
+
+def decoded(
+    loaded: dict[int, LoadedRowGroup], picked: list[tuple[int, int]], column: EncodedColumn = PLAIN, **limits: Any
+) -> Decoded:
+    field = column.sources[0].field
+    missing = None if empty_column(field, 0).dtype.hasobject else np.zeros(len(picked), np.bool_)
+    out = Decoded(empty_column(field, len(picked)), missing)
+    cells_of(loaded, **limits).decode(column, picks_of(picked), out)
+    return out
+
+
+LOADED = {
+    3: with_cells(pa.array([0, None, 2, 3], pa.int32())),
+    5: stacked([10, 11, 12, 13], [2]),
+    6: stacked([20, 21, 22, 23], [], read_order=[2, 0, 3, 1]),
+    8: with_cells(pa.array([30, 31, 32, None], pa.int64())),
+}
+WANTED: dict[int, list[Any]] = {3: [0, None, 2, 3], 5: [10, 11, None, 13], 6: [20, 21, 22, 23], 8: [30, 31, 32, None]}
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(LOADED)), st.integers(0, 3)), min_size=1, max_size=12))
+def test_rows_are_those_of_their_row_groups_whichever_way_these_have_them(picked: list[tuple[int, int]]) -> None:
+    found = decoded(LOADED, picked)
+    assert found.missing is not None
+    gone = found.missing.tolist()
+    values = [None if none else value for none, value in zip(gone, found.values.tolist(), strict=True)]
+    assert values == [WANTED[group][row] for group, row in picked]
+
+
+def test_a_bad_cell_is_named_by_its_place_among_the_rows_that_are_wanted() -> None:
+    loaded = LOADED | {9: with_cells(pa.array([40, 2**40], pa.int64()))}
+    with pytest.raises(DecodeError) as caught:
+        decoded(loaded, [(3, 0), (5, 1), (9, 0), (6, 0), (9, 1)])
+    assert (caught.value.row, caught.value.column) == (4, "x")
+
+
+def test_values_of_partitions_are_those_of_the_row_groups_where_rows_lie() -> None:
+    column = EncodedColumn.of(NUMBER, pa.array([100, 101, 102, 103], pa.int32()))
+    loaded = {2: LoadedRowGroup(5, None, (), {}, {}, {}, {})}
+    out = Decoded(np.zeros(3, np.int32), np.zeros(3, np.bool_))
+
+    def in_the_next(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        return groups + (rows >= 3), rows
+
+    EncodedCells(loaded, LAYOUT, in_the_next, None).decode(column, picks_of([(2, 0), (2, 4), (2, 1)]), out)
+    assert out.values.tolist() == [102, 103, 102]
+
+
+def test_each_dataset_decodes_its_row_groups_by_its_own_codec() -> None:
+    array = UnischemaField("x", np.int32, (2,), NdarrayCodec(), nullable=True)
+    plain = UnischemaField("x", np.int32, (2,), nullable=True)
+    column = EncodedColumn((ColumnSource(array), ColumnSource(plain)), (0, 4))
+    loaded = {
+        1: with_cells(pa.array([NdarrayCodec().encode(array, np.array([1, 2], np.int32))])),
+        4: with_cells(pa.array([[3, 4]], pa.list_(pa.int32()))),
+    }
+    assert decoded(loaded, [(4, 0), (1, 0), (4, 0)], column).values.tolist() == [[3, 4], [1, 2], [3, 4]]
+    assert not column.has_partition_values
+    assert EncodedColumn.of(plain, pa.array([[1, 2]])).has_partition_values
+
+
+def test_files_are_decoded_where_they_lie() -> None:
+    codec = CompressedImageCodec("png")
+    field = UnischemaField("x", np.uint8, (None, None), codec)
+    images = [np.full((2, 2 + number), number, np.uint8) for number in range(4)]
+    loaded = {}
+    for group in (0, 1):
+        cells = pa.array([codec.encode(field, image) for image in images[2 * group :][:2]])
+        loaded[group] = with_cells(cells, files={"x": byte_cells(cells, field)})
+    found = decoded(loaded, [(1, 1), (0, 0), (1, 0)], EncodedColumn.of(field))
+    assert all(np.array_equal(one, images[n]) for one, n in zip(found.values, (3, 0, 2), strict=True))
+
+
+def test_a_value_that_becomes_too_large_is_refused_where_it_is_wanted() -> None:
+    field = UnischemaField("x", np.str_)
+    loaded = {0: with_cells(pa.array(["a", "x" * 100]), sizes={"x": np.array([66, 264])})}
+    assert decoded(loaded, [(0, 0), (0, 0)], EncodedColumn.of(field), most=100).values.tolist() == ["a", "a"]
+    with pytest.raises(DecodeError, match="max_cell_bytes") as caught:
+        decoded(loaded, [(0, 0), (0, 1)], EncodedColumn.of(field), most=100)
+    assert caught.value.row == 1

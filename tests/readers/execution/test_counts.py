@@ -1,0 +1,41 @@
+"""What was counted of datasets is summed, and once where they share what they keep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from petastore import open_dataset
+from petastore.readers.execution.counts import counts_of
+from petastore.readers.reader import Reader
+from petastore.work.workers import Workers
+from tests.readers.small import plan_of, written
+
+
+def test_of_local_files_nothing_is_counted(tmp_path: Path) -> None:
+    assert counts_of([written(tmp_path)]) == {}
+    assert counts_of([]) == {}
+
+
+def test_requests_of_files_elsewhere_are_summed_over_datasets_and_counted_once_where_they_are_shared(
+    tmp_path: Path,
+) -> None:
+    memory = fsspec.filesystem("memory")
+    datasets = []
+    for name in ("one", "other"):
+        with memory.open(f"counted/{name}/part.parquet", "wb") as file:
+            pq.write_table(pa.table({"id": range(100)}), file)
+        datasets.append(open_dataset(f"memory://counted/{name}"))
+        with Reader(datasets[-1], plan_of(datasets[-1]), workers=Workers("dummy")) as reader:
+            assert sum(1 for _ in reader) == 100
+    each = [counts_of([dataset]) for dataset in datasets]
+    assert all(name.startswith("storage_") for name in each[0])
+    assert each[0]["storage_requests"] > 0
+    assert counts_of(datasets) == {name: each[0][name] + each[1][name] for name in each[0]}
+    assert counts_of([datasets[0], datasets[0].with_decode(None)]) == each[0]
+    for dataset in datasets:
+        dataset.kept.close()
+    memory.rm("counted", recursive=True)

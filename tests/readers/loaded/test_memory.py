@@ -1,0 +1,46 @@
+"""A reader's memory is used again from pass to pass, and given back at its end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from petastore import Unischema, UnischemaField
+from petastore.readers.loaded import memory as module
+from petastore.readers.loaded.layout import Layout
+from petastore.readers.loaded.memory import Memory
+
+LAYOUT = Layout.of(Unischema("s", [UnischemaField("x", np.float32)]), rows=100)
+
+
+def test_an_arena_is_made_once_for_the_rows_that_there_are() -> None:
+    memory = Memory()
+    assert memory.arena(LAYOUT, 0) is None
+    first = memory.arena(LAYOUT, 100)
+    assert first is not None
+    assert first.rows == 100
+    assert memory.arena(LAYOUT, 60) is first
+    assert memory.arena(LAYOUT, 0) is None
+    larger = memory.arena(LAYOUT, 101)
+    assert larger is not None
+    assert larger is not first
+    assert memory.arena(LAYOUT, 100) is larger
+
+
+def test_where_there_are_no_addresses_row_groups_are_arrays_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(module, "Arena", refuse)
+    assert Memory().arena(LAYOUT, 100) is None
+
+
+def test_what_comes_back_after_the_end_is_not_kept() -> None:
+    memory = Memory()
+    held = memory.buffers.empty((2**20,), np.dtype(np.float32))
+    arena = memory.arena(LAYOUT, 100)
+    for _ in range(2):
+        memory.close()
+    del held
+    assert memory.buffers.kept_bytes == 0
+    assert memory.arena(LAYOUT, 100) is not arena

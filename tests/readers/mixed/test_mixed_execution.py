@@ -1,0 +1,76 @@
+"""What a reader of a mixture runs: one function for all rows or one a source, and which source a row is of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from petastore import TransformSpec, UnischemaField
+from petastore.dataset import Dataset
+from petastore.errors import RequestError, SchemaError
+from petastore.plan.mixture.mixture import Mixture
+from petastore.readers.execution.execution import Execution
+from petastore.readers.mixed.mixed_datasets import MixedDatasets
+from petastore.readers.mixed.mixed_execution import execution_of_mixture
+from petastore.work.workers import Workers
+from tests.readers.small import SCHEMA, plan_of, written
+from tests.readers.transforms_to_send import unchanged
+
+DUMMY = Workers("dummy")
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> list[Dataset]:
+    folder = Path(tmp_path_factory.mktemp("mixed_execution"))
+    return [written(folder / name) for name in ("one", "other")]
+
+
+def mixture_of(datasets: list[Dataset]) -> Mixture:
+    return Mixture([plan_of(dataset) for dataset in datasets], [1, 1])
+
+
+def execution_of(datasets: list[Dataset], **asked: Any) -> Execution:
+    mixture = mixture_of(datasets)
+    return execution_of_mixture(MixedDatasets(tuple(datasets), mixture), mixture, workers=DUMMY, **asked)
+
+
+def renamed(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "new": np.int8(1)}
+
+
+MORE = TransformSpec(renamed, edit_fields=[UnischemaField("new", np.int8)])
+SAME = TransformSpec(unchanged)
+
+
+def test_row_groups_are_numbered_through_all_sources(datasets: list[Dataset]) -> None:
+    execution = execution_of(datasets)
+    assert execution.loading.first_groups == (0, 5)
+    assert len(execution.loading.loaders) == 2
+    assert execution.loading.ahead_bytes == 0
+    assert set(execution.assembly.schema.fields) == set(SCHEMA.fields)
+
+
+def test_the_source_of_a_row_is_a_column_where_it_is_asked_for(datasets: list[Dataset]) -> None:
+    schema = execution_of(datasets, source_column="source").assembly.schema
+    assert schema["source"].numpy_dtype is np.int32
+    with pytest.raises(RequestError, match="source_column='id', but the datasets have a field of that name"):
+        execution_of(datasets, source_column="id")
+    apart = execution_of(datasets, transforms=[SAME, None], source_column="source")
+    assert "source" in apart.assembly.schema
+    assert "source" not in apart.assembly.view
+
+
+def test_one_function_for_all_rows_is_the_readers_and_those_of_sources_are_not(datasets: list[Dataset]) -> None:
+    assert execution_of(datasets, transform=MORE).transform is not None
+    assert execution_of(datasets, transforms=[MORE, MORE]).transform is not None
+    apart = execution_of(datasets, transforms=[MORE, TransformSpec(renamed, edit_fields=MORE.edit_fields)])
+    assert apart.transform is None
+    assert "new" in apart.assembly.schema
+
+
+def test_functions_that_make_different_fields_are_refused(datasets: list[Dataset]) -> None:
+    with pytest.raises(SchemaError, match="new"):
+        execution_of(datasets, transforms=[MORE, SAME])

@@ -1,0 +1,63 @@
+"""A reader of several datasets gives rows of all of them, in proportion, and says of which each is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from petastore import TransformSpec
+from petastore.dataset import Dataset
+from petastore.plan.mixture.mixture import Mixture
+from petastore.readers.mixed.mixed_reader import MixedReader
+from petastore.work.workers import Workers
+from tests.readers.small import plan_of, written
+
+DUMMY = Workers("dummy")
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> list[Dataset]:
+    folder = Path(tmp_path_factory.mktemp("mixed_reader"))
+    return [written(folder / name) for name in ("one", "other")]
+
+
+def mixture_of(datasets: list[Dataset]) -> Mixture:
+    return Mixture([plan_of(dataset) for dataset in datasets], [2, 1])
+
+
+def test_rows_come_in_proportion_and_say_which_source_they_are_of(datasets: list[Dataset]) -> None:
+    with MixedReader(datasets, mixture_of(datasets), workers=DUMMY, source_column="source") as reader:
+        rows = [(int(row.source), int(row.id)) for row in reader]
+    counts = Counter(source for source, _ in rows)
+    assert (counts[0], counts[1]) in ((23, 11), (23, 12))
+    for source in (0, 1):
+        of_source = [number for each, number in rows if each == source]
+        assert of_source == list(range(len(of_source)))
+
+
+def plus(more: int) -> TransformSpec:
+    def add(row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, "id": row["id"] + more}
+
+    return TransformSpec(add)
+
+
+def test_one_function_is_for_all_rows_and_a_list_has_one_for_each_source(datasets: list[Dataset]) -> None:
+    for transforms, least in (
+        (plus(100), {0: 100, 1: 100}),
+        ([plus(100), plus(200)], {0: 100, 1: 200}),
+        ([None, plus(200)], {0: 0, 1: 200}),
+    ):
+        with MixedReader(
+            datasets, mixture_of(datasets), workers=DUMMY, transforms=transforms, source_column="source"
+        ) as reader:
+            found = {int(row.source): int(row.id) for row in reversed(list(reader))}
+        assert found == least
+
+
+def test_batches_are_given_where_they_are_asked_for(datasets: list[Dataset]) -> None:
+    with MixedReader(datasets, mixture_of(datasets), workers=DUMMY, batched=True) as reader:
+        assert sum(len(batch.id) for batch in reader) == reader.num_rows

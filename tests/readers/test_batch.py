@@ -1,0 +1,59 @@
+"""A batch is a mapping of columns, cut of columns that were made for several batches at once."""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+import pytest
+
+from petastore.decoding.decode import Decoded
+from petastore.plan.cursor import Cursor
+from petastore.readers.batch import Batch, Columns
+
+COLUMNS = Columns(
+    {
+        "id": Decoded(np.arange(6), None),
+        "x": Decoded(np.arange(12, dtype=np.float32).reshape(6, 2), np.array([False, True, False, False, True, False])),
+        "word": Decoded(np.array(list("abcdef"), dtype=object), None),
+    }
+)
+
+
+def test_it_is_a_mapping_of_its_rows_of_each_column() -> None:
+    batch = Batch(COLUMNS, 1, 3, Cursor(0, 3))
+    assert list(batch) == ["id", "x", "word"]
+    assert (len(batch), "id" in batch, "ID" in batch, batch.num_rows) == (3, True, False, 2)
+    assert batch["id"].tolist() == batch.columns["id"].tolist() == [1, 2]
+    assert batch["word"].tolist() == ["b", "c"]
+    with pytest.raises(KeyError):
+        batch["ID"]
+
+
+def test_what_is_missing_is_masked() -> None:
+    column = Batch(COLUMNS, 0, 3, Cursor())["x"]
+    assert isinstance(column, np.ma.MaskedArray)
+    assert np.ma.getmaskarray(column).tolist() == [[False, False], [True, True], [False, False]]
+
+
+def test_rows_are_views_of_what_was_made_at_once() -> None:
+    batch = Batch(COLUMNS, 2, 5, Cursor())
+    assert np.shares_memory(batch["id"], COLUMNS.by_name["id"].values)
+    batch.columns["new"] = np.zeros(3)
+    assert "new" not in batch
+
+
+def test_batches_are_each_themselves_and_can_be_watched() -> None:
+    one, other = Batch(COLUMNS, 0, 2, Cursor()), Batch(COLUMNS, 0, 2, Cursor())
+    assert one in [other, one]
+    assert one != other
+    assert one != dict(one)
+    assert len({one, one, other}) == 2
+    assert weakref.ref(one)() is one
+
+
+def test_it_is_printed_in_one_line() -> None:
+    assert repr(Batch(COLUMNS, 0, 2, Cursor())) == (
+        "Batch(2 rows; id: int64, x: float32[2], some missing, word: object)"
+    )
+    assert repr(Batch(COLUMNS, 3, 3, Cursor())).startswith("Batch(0 rows;")

@@ -1,0 +1,120 @@
+"""A pass knows what was received of it, however it is taken and wherever it is left, and ends what it began."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from petastore.dataset import Dataset
+from petastore.errors import ReaderClosedError
+from petastore.plan.cursor import Cursor
+from petastore.readers.read_pass import Pass
+from petastore.work.workers import Workers
+from tests.readers.small import ROWS, execution_of, written
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return written(Path(tmp_path_factory.mktemp("read_pass")) / "data")
+
+
+@pytest.fixture(params=["dummy", "thread"])
+def run(request: pytest.FixtureRequest, dataset: Dataset) -> Iterator[Pass]:
+    execution = execution_of(dataset, workers=Workers(request.param, 2), epochs=2)
+    begun = Pass(execution, Cursor())
+    yield begun
+    begun.close()
+    begun.end()
+    execution.close()
+    execution.join()
+
+
+def ids(run: Pass, size: int, most: int | None = None) -> list[list[int]]:
+    batches = (batch["id"].tolist() for handout in run.batches(size) for batch in handout)
+    return list(itertools.islice(batches, most))
+
+
+def test_all_epochs_come_and_then_it_is_over(run: Pass) -> None:
+    assert not run.is_over
+    assert ids(run, 10) == 2 * [list(range(10)), list(range(10, 20)), list(range(20, ROWS))]
+    assert (run.is_over, run.cursor) == (True, Cursor(2, 0))
+    assert ids(run, 10) == []
+    assert not run.is_running
+
+
+def test_the_cursor_stands_behind_what_was_taken_and_another_size_goes_on_there(run: Pass) -> None:
+    batches = run.batches(4)
+    handouts = (batch for handout in batches for batch in handout)
+    taken = [next(handouts)["id"].tolist() for _ in range(3)]
+    assert (taken[-1], run.cursor) == ([8, 9, 10, 11], Cursor(0, 12))
+    batches.close()
+    assert run.cursor == Cursor(0, 12)
+    assert ids(run, 5, most=1) == [[12, 13, 14, 15, 16]]
+
+
+def test_rows_and_batches_take_turns(run: Pass) -> None:
+    items = run.items()
+    assert [next(items).id for _ in range(3)] == [0, 1, 2]
+    assert run.cursor == Cursor(0, 3)
+    assert ids(run, 6, most=1) == [[3, 4, 5, 6, 7, 8]]
+
+
+def test_who_is_stopped_gives_nothing_more(run: Pass) -> None:
+    batches = run.batches(4)
+    next(iter(next(batches)))
+    run.close()
+    with pytest.raises(ReaderClosedError):
+        list(batches)
+    with pytest.raises(ReaderClosedError, match="this reader was stopped; open another one"):
+        next(run.batches(4))
+
+
+def test_what_was_received_is_known_after_rows_were_let_go(run: Pass) -> None:
+    batches = run.batches(4)
+    handout = next(batches)
+    next(iter(handout))
+    run.let_go()
+    assert run.cursor == Cursor(0, 4)
+    batches.close()
+
+
+def test_spans_are_counted_by_the_names_that_petastorm_has(run: Pass) -> None:
+    assert set(run.spans.values()) == {0}
+    batches = run.batches(4)
+    next(batches)
+    counts = run.spans
+    assert counts["items_consumed"] == 1
+    assert counts["items_produced"] == counts["items_consumed"] + counts["output_queue_size"]
+    assert run.waited_s >= 0
+    batches.close()
+
+
+def test_the_end_is_news_for_threads_that_ran_before_it_and_were_not_told(run: Pass) -> None:
+    assert not run.end_is_news
+    go_on, answers = threading.Event(), list[bool]()
+
+    def ask() -> None:
+        go_on.wait(60)
+        answers.append(run.end_is_news)
+
+    early = threading.Thread(target=ask)
+    early.start()
+    run.tell_end()
+    assert not run.end_is_news  # the main thread was told
+    go_on.set()
+    early.join()
+    late = threading.Thread(target=ask)
+    late.start()
+    late.join()
+    assert answers == [True, False]
+
+
+def test_a_pass_goes_on_from_any_cursor(dataset: Dataset) -> None:
+    execution = execution_of(dataset, epochs=2)
+    assert ids(Pass(execution, Cursor(1, 20)), 10) == [[20, 21, 22]]
+    assert ids(Pass(execution, Cursor(2, 0)), 10) == []
+    execution.join()

@@ -1,0 +1,92 @@
+"""What a reader of windows runs is what one of their rows would run, with windows laid of the rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from petastore import NGram, TransformSpec
+from petastore.dataset import Dataset
+from petastore.errors import RequestError
+from petastore.plan import Tail
+from petastore.plan.windows.windows import Windows
+from petastore.readers.execution.execution import Execution
+from petastore.readers.execution.row_execution import execution_of_rows
+from petastore.readers.reader import Reader
+from petastore.readers.windows.window_execution import execution_of_windows
+from petastore.readers.windows.window_starts import select_window_starts
+from petastore.work.workers import Workers
+from tests.readers.small import ROWS, plan_of, written
+from tests.readers.transforms_to_send import unchanged
+
+DUMMY = Workers("dummy")
+NGRAM = NGram({-1: ["id", "x"], 1: ["id", "maybe"]}, 5, "id")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return written(Path(tmp_path_factory.mktemp("window_execution")) / "data")
+
+
+def executions(
+    dataset: Dataset, *, spec: TransformSpec | None = None, batched: bool = False, **asked: Any
+) -> tuple[Execution, Execution]:
+    """What a reader of rows would run, and what one of windows does."""
+    ngram = NGRAM.resolved(dataset.schema)
+    starts = select_window_starts(dataset, ngram, workers=DUMMY, selection_cache=False)
+    plan = plan_of(dataset, columns=["id", "x", "maybe"], **asked)
+    plan = dataset.planned(_ask(**asked), starts)
+    rows = execution_of_rows(dataset, plan, workers=DUMMY, transform=spec, batched=batched)
+    return rows, execution_of_windows(rows, ngram, Windows(dataset.inventory.rows, None, starts, ngram.length))
+
+
+def _ask(**asked: Any) -> Any:
+    from petastore.plan.request import OrderAsk, PlanAsk
+
+    return PlanAsk(columns=["id", "x", "maybe"], order=OrderAsk(shuffle_row_groups=False), **asked)
+
+
+def test_each_field_has_an_axis_of_the_offsets_at_which_it_is_wanted(dataset: Dataset) -> None:
+    rows, windows = executions(dataset)
+    schema = windows.assembly.schema
+    assert {field.name: field.shape for field in schema} == {"id": (2,), "x": (1,), "maybe": (1,)}
+    assert windows.windows is not None
+    assert windows.windows.row_schema == rows.assembly.schema
+    assert (windows.plan, windows.source) == (rows.plan, rows.source)
+    assert windows.loading.extended is not None
+    assert not windows.assembly.gives_stacks
+
+
+def test_windows_are_dicts_from_offset_to_row_across_row_groups(dataset: Dataset) -> None:
+    _, execution = executions(dataset)
+    with Reader(dataset, execution.plan, workers=DUMMY, build=lambda *_, **__: execution) as reader:
+        windows = list(reader)
+    assert [window[-1].id for window in windows] == list(range(ROWS - 2))
+    assert all(window[1].id == window[-1].id + 2 for window in windows)
+    assert {offset: row._fields for offset, row in windows[0].items()} == {-1: ("id", "x"), 0: (), 1: ("id", "maybe")}
+    assert [window[1].maybe for window in windows][:3] == [2.0, None, 4.0]
+
+
+def test_with_pad_windows_say_whether_they_are_repeats(dataset: Dataset) -> None:
+    _, execution = executions(dataset, tail=Tail.PAD)
+    with Reader(dataset, execution.plan, workers=DUMMY, build=lambda *_, **__: execution) as reader:
+        assert all(window["valid"] is True for window in reader)
+
+
+def test_batches_have_as_many_windows_as_it_takes_for_the_rows_of_a_row_group(dataset: Dataset) -> None:
+    _, execution = executions(dataset, batched=True)
+    assert execution.handing_out.rows == 5 // 3
+    assert executions(dataset)[1].handing_out.rows == 1
+
+
+def test_windows_of_windows_and_of_fields_that_are_gone_are_refused(dataset: Dataset) -> None:
+    _, windows = executions(dataset)
+    assert windows.windows is not None
+    with pytest.raises(RequestError, match="these are windows already"):
+        execution_of_windows(windows, windows.windows.ngram, windows.windows.windows)
+    gone = TransformSpec(unchanged, removed_fields=["id", "x", "maybe"], edit_fields=[("new", np.int8, (), False)])
+    with pytest.raises(RequestError, match="after the transform there is none of the fields"):
+        executions(dataset, spec=gone)

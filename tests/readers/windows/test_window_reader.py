@@ -1,0 +1,70 @@
+"""Opening a reader of windows finds where they begin, and refuses first what cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from petastore import NGram, TransformSpec, UnischemaField
+from petastore.dataset import Dataset
+from petastore.errors import NoDataAvailableError, RequestError
+from petastore.plan import Shard
+from petastore.plan.request import OrderAsk, PlanAsk
+from petastore.readers.asked import RowsAsk, RunAsk
+from petastore.readers.reader import Reader
+from petastore.readers.windows.window_reader import open_window_reader
+from petastore.work.workers import Workers
+from tests.readers.small import ROWS, written
+
+PAIRS = NGram({0: ["id", "word"], 1: ["id"]}, 1, "id")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return written(Path(tmp_path_factory.mktemp("window_reader")) / "data")
+
+
+def opened(
+    dataset: Dataset, ngram: NGram = PAIRS, *, rows: Any = None, spec: TransformSpec | None = None, **asked: Any
+) -> Reader:
+    return open_window_reader(
+        dataset,
+        ngram,
+        PlanAsk(order=OrderAsk(shuffle_row_groups=False), **asked),
+        RowsAsk(filters=rows, selection_cache=False),
+        RunAsk(Workers("dummy"), spec),
+    )
+
+
+def test_windows_of_all_rows_are_counted_before_they_are_read(dataset: Dataset) -> None:
+    with opened(dataset) as reader:
+        assert len(reader) == ROWS - 1
+        assert [(window[0].id, window[1].id) for window in reader] == [(n, n + 1) for n in range(ROWS - 1)]
+        assert set(reader.row_schema.fields) == {"id", "word"}
+
+
+def test_rows_that_a_filter_leaves_out_are_in_no_window(dataset: Dataset) -> None:
+    with opened(dataset, rows=[("id", ">", 17)]) as reader:
+        assert [window[0].id for window in reader] == [18, 19, 20, 21]
+
+
+def test_fields_that_only_a_transform_makes_may_be_asked_for(dataset: Dataset) -> None:
+    def twice(row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, "twice": 2 * row["id"]}
+
+    spec = TransformSpec(twice, edit_fields=[UnischemaField("twice", np.int64)])
+    with opened(dataset, NGram({0: ["id"], 1: ["twice"]}, 1, "id"), spec=spec) as reader:
+        assert [window[1].twice for window in reader][:3] == [2, 4, 6]
+
+
+def test_fields_that_nobody_has_are_refused(dataset: Dataset) -> None:
+    with pytest.raises(RequestError, match="nowhere"):
+        opened(dataset, NGram({0: ["nowhere"]}, 1, "id"))
+
+
+def test_fewer_windows_than_ranks_are_refused(dataset: Dataset) -> None:
+    with pytest.raises(NoDataAvailableError, match="99 ranks"):
+        opened(dataset, shard=Shard(0, 99))

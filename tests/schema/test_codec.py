@@ -1,0 +1,40 @@
+"""Which faces a codec has is told by its methods; what the further faces give is held to the codec by its laws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from petastore.codecs import (
+    CompressedImageCodec,
+    CompressedNdarrayCodec,
+    NdarrayCodec,
+    PlainCodec,
+    ScalarCodec,
+    VectorCodec,
+)
+from petastore.schema.codec import BytesCodec, Codec, MeasuringCodec, ViewingCodec
+
+FACES = {
+    PlainCodec(): {ViewingCodec, MeasuringCodec},
+    ScalarCodec("int"): {ViewingCodec, MeasuringCodec},
+    NdarrayCodec(): {ViewingCodec, MeasuringCodec},
+    CompressedNdarrayCodec(): {BytesCodec, MeasuringCodec},
+    CompressedImageCodec("png"): {BytesCodec, MeasuringCodec},
+    VectorCodec(): {MeasuringCodec},
+}
+
+
+@pytest.mark.parametrize(("codec", "faces"), FACES.items(), ids=lambda value: type(value).__name__)
+def test_each_codec_of_ours_has_its_faces(codec: Any, faces: set[Any]) -> None:
+    assert isinstance(codec, Codec)
+    assert {face for face in (ViewingCodec, BytesCodec, MeasuringCodec) if isinstance(codec, face)} == faces
+
+
+def test_what_lacks_a_method_of_a_codec_has_no_face_of_one() -> None:
+    class Measures:
+        def decoded_sizes(self, cells: Any, field: Any) -> None:
+            """Tell nothing."""
+
+    assert not any(isinstance(Measures(), face) for face in (Codec, MeasuringCodec, BytesCodec, ViewingCodec))

@@ -1,0 +1,55 @@
+"""A rank's rows are read by a reader that knows its part; what would make ranks unequal is refused with the reason."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import petastore
+from petastore import Unischema, UnischemaField
+from petastore.errors import RequestError
+from petastore.plan import Shard
+from petastore.spark.training.local_rows import LocalRows
+
+ROWS = LocalRows("/nowhere", Shard(0, 1), num_rows=10, lanes=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"dataset_url": "x"}, "the rows are those of the DataFrame"),
+        ({"cur_shard": 1}, "each rank has its rows already"),
+        ({"shard_count": 2}, "each rank has its rows already"),
+        ({"lanes": 3}, "how rows were dealt to hosts settles it"),
+        ({"filters": [("id", ">", 1)]}, "filter the DataFrame"),
+        ({"predicate": print}, "filter the DataFrame"),
+        ({"rowgroup_selector": None}, "filter the DataFrame"),
+        ({"shuffle_row_groups": True}, "shuffle_rows=True permutes the rows of each rank"),
+        ({"tail": "pad"}, "'even', which gives each row once, or 'drop'"),
+        ({"tail": "wrap"}, "it repeats rows of other ranks"),
+        ({"tail": "evn"}, "evn"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused_before_anything_is_read(options: Any, why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        ROWS.make_reader(**options)
+
+
+@pytest.mark.parametrize("tail", ["even", "drop"])
+def test_rows_of_one_rank_are_those_that_lie_there(tmp_path: Path, tail: Any) -> None:
+    schema = Unischema("rows", [UnischemaField("id", np.int64)])
+    petastore.write_dataset(str(tmp_path), schema, ({"id": n} for n in range(10)), rows_per_row_group=4)
+    rows = pickle.loads(pickle.dumps(LocalRows(str(tmp_path), Shard(0, 1), num_rows=10, lanes=1)))  # noqa: S301 - our own
+    with rows.make_reader(tail=tail, num_epochs=2) as reader:
+        assert reader.shard == Shard(0, 1)
+        assert [int(row.id) for row in reader] == list(range(10)) * 2
+
+
+def test_it_says_in_one_line_which_rows_it_has() -> None:
+    rows = LocalRows("/scratch/x", Shard(1, 2), 1003, 12)
+    assert repr(rows) == "LocalRows(rank 1 of 2, 1,003 rows in all, at /scratch/x)"

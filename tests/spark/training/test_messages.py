@@ -1,0 +1,46 @@
+"""Blocks arrive whole, in their order, however little a stream gives at a time; a cut one is none."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.spark.training.messages import receive, send
+
+
+class Dripping(io.RawIOBase):
+    """A stream that gives some bytes at a time, as pipes do."""
+
+    def __init__(self, data: bytes, step: int) -> None:
+        self._inner, self._step = io.BytesIO(data), step
+
+    def read(self, size: int = -1) -> bytes:
+        return self._inner.read(min(size, self._step))
+
+
+def sent(messages: list[bytes]) -> bytes:
+    stream = io.BytesIO()
+    for message in messages:
+        send(stream, message)
+    return stream.getvalue()
+
+
+def received(stream: Any) -> list[bytes]:
+    found = []
+    while (message := receive(stream)) is not None:
+        found.append(message)
+    return found
+
+
+@given(st.lists(st.binary(max_size=40), max_size=5), st.integers(1, 9))
+def test_blocks_arrive_as_they_were_sent(messages: list[bytes], step: int) -> None:
+    assert received(Dripping(sent(messages), step)) == messages
+
+
+@given(st.lists(st.binary(max_size=20), min_size=1, max_size=4), st.integers(1, 28))
+def test_a_block_that_is_cut_is_none_and_those_before_it_arrive(messages: list[bytes], cut: int) -> None:
+    cut = min(cut, len(messages[-1]) + 8)
+    assert received(io.BytesIO(sent(messages)[:-cut])) == messages[:-1]

@@ -1,0 +1,78 @@
+"""A file system in a pickle holds no key; where it comes back it looks for its own, or says what is missing."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from pyarrow import fs
+
+from petastore.errors import StorageAccessError
+from petastore.storage.files.pickles import WithoutSecrets, goes_to_a_child
+
+
+def pickled(filesystem: Any) -> bytes:
+    return pickle.dumps(WithoutSecrets(filesystem, "s3://bucket/data"))
+
+
+def unpickled(data: bytes) -> Any:
+    return pickle.loads(data)  # noqa: S301 - our own
+
+
+NEEDS_A_KEY = {"region": "here", "secret": "hush"}
+
+
+class Picky(MemoryFileSystem):  # type: ignore[misc]
+    """Cannot be made without its key."""
+
+    def __init__(self, key: str | None = None, **options: Any) -> None:
+        if key is None and "region" in options:
+            raise ValueError("give me a key")
+        super().__init__(**options)
+
+
+def test_a_file_system_without_secrets_comes_back_as_it_was() -> None:
+    for filesystem in (fs.LocalFileSystem(use_mmap=True), fs.PyFileSystem(fs.FSSpecHandler(MemoryFileSystem()))):
+        assert unpickled(pickled(filesystem)) == filesystem
+
+
+@pytest.mark.leaves_running("Arrow's S3 keeps its threads")
+def test_an_arrow_file_system_comes_back_without_its_keys() -> None:
+    keys = {"access_key": "AKIAXXX", "secret_key": "hushhush"}
+    filesystem = fs.S3FileSystem(**keys, region="eu-west-1", scheme="http")
+    data = pickled(filesystem)
+    assert b"hushhush" in pickle.dumps(filesystem)
+    assert b"hushhush" not in data
+    again = unpickled(data)
+    assert isinstance(again, fs.S3FileSystem)
+    assert again.region == "eu-west-1"
+
+
+def test_one_of_fsspec_comes_back_with_what_says_where_and_how() -> None:
+    options = {"secret": "hushhush", "profile": "work", "client_kwargs": {"token": "hushhush", "region_name": "here"}}
+    data = pickled(fs.PyFileSystem(fs.FSSpecHandler(Picky("hushhush", **options))))
+    assert b"hushhush" not in data
+    store = unpickled(data).handler.fs
+    assert type(store) is Picky
+    assert store.storage_options == {"profile": "work", "client_kwargs": {"region_name": "here"}}
+
+
+@pytest.mark.parametrize(("token", "stays"), [("anon", True), ("google_default", True), ("ya29.hushhush", False)])
+def test_a_token_that_is_a_word_of_gcsfs_stays(token: str, stays: bool) -> None:
+    store = unpickled(pickled(fs.PyFileSystem(fs.FSSpecHandler(MemoryFileSystem(token=token))))).handler.fs
+    assert ("token" in store.storage_options) is stays
+
+
+def test_what_cannot_be_made_without_its_key_says_what_was_left_out_and_what_to_do() -> None:
+    data = pickled(fs.PyFileSystem(fs.FSSpecHandler(Picky("hushhush", **NEEDS_A_KEY))))
+    with pytest.raises(
+        StorageAccessError, match=r"s3://bucket/data: .*without \(.*secret.*Open the dataset here"
+    ) as caught:
+        unpickled(data)
+    assert "hush" not in str(caught.value)
+
+
+def test_only_what_is_given_to_a_starting_process_goes_to_a_child() -> None:
+    assert not goes_to_a_child()

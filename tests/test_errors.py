@@ -1,0 +1,61 @@
+"""Errors are of one family, are what Python's own of their kind are, and lose nothing on their way out of a process."""
+
+from __future__ import annotations
+
+import errno
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+
+from petastore import errors
+from petastore.errors import DecodeError, MissingExtraError, PetastoreError, StorageError
+
+FAMILY = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, PetastoreError)]
+
+
+def again(problem: Exception) -> Any:
+    return pickle.loads(pickle.dumps(problem))  # noqa: S301 - our own
+
+
+def test_whatever_is_raised_is_of_the_family_and_named_in_its_module() -> None:
+    raised = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
+    own = [kind for kind in raised if kind.__module__ == "petastore.errors"]
+    assert all(issubclass(kind, (PetastoreError, Warning)) for kind in own)
+    assert {kind.__name__ for kind in own} <= set(errors.__all__)
+
+
+@pytest.mark.parametrize("kind", FAMILY, ids=lambda kind: kind.__name__)
+def test_each_arrives_with_its_words(kind: Any) -> None:
+    problem = kind("Reader", package="torch", extra="torch") if kind is MissingExtraError else kind("it cannot be")
+    problem.__notes__ = ["in a worker"]
+    found = again(problem)
+    assert (type(found), str(found)) == (kind, str(problem))
+
+
+def test_the_place_of_a_cell_is_filled_in_once_and_arrives() -> None:
+    problem = DecodeError("it is damaged", row=1_234).at(column="x", row=7).at(file="part-0", row_group=2, column="y")
+    assert str(problem) == "column 'x', row 1,234 of row group 2 in part-0: it is damaged"
+    found = again(problem)
+    assert (str(found), found.column, found.file, found.row_group, found.row) == (str(problem), "x", "part-0", 2, 1234)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ({}, "it is damaged"),
+        ({"row": 3}, "row 3: it is damaged"),
+        ({"row_group": 3}, "row group 3: it is damaged"),
+        ({"file": "part-0"}, " in part-0: it is damaged"),
+        ({"column": "x", "file": "part-0"}, "column 'x' in part-0: it is damaged"),
+    ],
+    ids=str,
+)
+def test_of_a_place_as_much_is_said_as_is_known(place: Any, said: str) -> None:
+    assert str(DecodeError("it is damaged", **place)) == said
+
+
+def test_the_systems_number_arrives() -> None:
+    found = again(StorageError("the disk is full", errno=errno.ENOSPC))
+    assert (found.errno, str(found)) == (errno.ENOSPC, "the disk is full")

@@ -1,0 +1,74 @@
+"""What goes between a reader and a worker arrives as it was sent; what was raised there is raised here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from petastore import Unischema, UnischemaField
+from petastore.errors import TransformError
+from petastore.transforming.worker import Failure, Function, Setup
+
+SCHEMA = Unischema("number", [UnischemaField("id", np.int64)])
+TABLE = np.arange(10_000)
+
+
+def looked_up(row: dict[str, Any]) -> dict[str, Any]:
+    return {"id": TABLE[row["id"]]}
+
+
+def test_functions_arrive_as_they_were_sent() -> None:
+    sent = [Function(looked_up, SCHEMA, True, "columns", {"at": "UTC"}), Function(dict, SCHEMA, False)]
+    found = Setup.of(sent).functions()
+    assert [(one.schema, one.batched, one.takes, one.zones) for one in found] == [
+        (SCHEMA, True, "columns", {"at": "UTC"}),
+        (SCHEMA, False, None, {}),
+    ]
+    assert found[0].func({"id": 7}) == {"id": 7}
+    assert found[1].func is dict
+
+
+def test_large_arrays_travel_beside_the_pickle() -> None:
+    table = np.arange(100_000)
+    setup = Setup.of([Function(lambda row: {"id": table[row["id"]]}, SCHEMA, False)])
+    assert len(setup.pickled) < 10_000
+    assert setup.functions()[0].func({"id": 7}) == {"id": 7}
+
+
+class TwoArgumentsError(Exception):
+    """Cannot be made again of its arguments."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def raised(problem: BaseException, cause: BaseException | None = None) -> Failure:
+    try:
+        raise problem from cause
+    except BaseException as caught:  # noqa: BLE001 - whatever it is
+        return Failure.of(caught)
+
+
+def test_what_was_raised_is_raised_with_its_cause_and_the_traceback_of_the_worker() -> None:
+    found = raised(ValueError("no such word"), KeyError("word")).error("worker process 3")
+    assert (type(found), str(found)) == (ValueError, "no such word")
+    assert isinstance(found.__cause__, KeyError)
+    assert found.__notes__[0].startswith("In worker process 3:\nKeyError: 'word'")
+    assert "raise problem from cause" in found.__notes__[0]
+
+
+@pytest.mark.parametrize("problem", [TwoArgumentsError(1, 2), ValueError(lambda: None)], ids=["arguments", "lambda"])
+def test_what_cannot_travel_is_told_in_words(problem: Exception) -> None:
+    failure = raised(problem)
+    assert failure.problem is None
+    found = failure.error("worker process 0")
+    assert type(found) is TransformError
+    assert str(found) == f"{type(problem).__name__}: {problem}"
+
+
+def test_a_cause_that_cannot_travel_is_left_out() -> None:
+    found = raised(ValueError("outer"), TwoArgumentsError(1, 2)).error("worker process 0")
+    assert (str(found), found.__cause__) == ("outer", None)
+    assert "1 and 2" in found.__notes__[0]

@@ -1,0 +1,44 @@
+"""The inline pool keeps the laws of pools in the thread that submits, and lets nobody miss an interruption."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from petastore.testing.pool_laws import PoolLaws
+from petastore.work import InlinePool, Pool
+
+
+class TestInlinePool(PoolLaws):
+    def make_pool(self) -> Pool:
+        return InlinePool()
+
+
+def test_a_task_has_run_before_it_was_submitted() -> None:
+    ran_in: list[threading.Thread] = []
+    made = InlinePool().submit(lambda: ran_in.append(threading.current_thread()), priority=0)
+    assert (ran_in, made.done()) == ([threading.current_thread()], True)
+
+
+def test_the_future_of_a_task_that_gives_a_future_is_of_what_that_gives() -> None:
+    inner: Future[int] = Future()
+    made = InlinePool().submit(lambda: inner, priority=0)
+    assert not made.done()
+    inner.set_result(7)
+    assert made.result(10) == 7
+
+
+@pytest.mark.parametrize("is_passed_on", [False, True])
+def test_who_interrupts_a_task_in_the_callers_thread_interrupts_the_caller(is_passed_on: bool) -> None:
+    def interrupted() -> Any:
+        if is_passed_on:
+            inner: Future[Any] = Future()
+            inner.set_exception(KeyboardInterrupt())
+            return inner
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        InlinePool().submit(interrupted, priority=0)

@@ -1,0 +1,32 @@
+"""The process pool keeps the laws of pools, and forgets the calls that wait for processes when it is closed."""
+
+from __future__ import annotations
+
+import threading
+
+from petastore.testing.pool_laws import PoolLaws
+from petastore.work import Pool, ProcessPool
+
+
+class TestProcessPool(PoolLaws):
+    def make_pool(self) -> Pool:
+        return ProcessPool(2, 2, cancel_calls=lambda: None)
+
+
+def test_a_process_pool_forgets_calls_when_it_is_closed_and_those_of_its_last_tasks() -> None:
+    forgot: list[str] = []
+    pool = ProcessPool(1, 3, cancel_calls=lambda: forgot.append("calls"))
+    assert pool.workers == 4
+    started, go_on = threading.Event(), threading.Event()
+
+    def task() -> None:
+        started.set()
+        go_on.wait(10)
+        forgot.append("task")
+
+    pool.submit(task, priority=0)
+    assert started.wait(10)
+    pool.close()
+    go_on.set()
+    pool.join()
+    assert forgot == ["calls", "task", "calls"]

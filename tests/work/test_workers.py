@@ -1,0 +1,69 @@
+"""Who does the work of a reader is checked when it is said, and makes the pool that was meant."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from petastore.errors import RequestError
+from petastore.storage.row_groups.dictionaries import MOST_BYTES
+from petastore.work import InlinePool, ThreadPool
+from petastore.work.thread import available_cpus
+from petastore.work.workers import Workers
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"kind": "threads"}, "reader_pool_type='threads'"),
+        ({"kind": None}, "reader_pool_type=None"),
+        ({"count": 0}, "workers_count"),
+        ({"count": 2.5}, "workers_count"),
+        ({"count": True}, "workers_count"),
+        ({"memory_budget": 0}, "memory_budget"),
+        ({"memory_budget": "1GB"}, "memory_budget"),
+        ({"max_cell_bytes": -1}, "max_cell_bytes"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused_by_the_name_that_users_know(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        Workers(**given)
+
+
+@pytest.mark.parametrize(
+    ("workers", "at_a_time"),
+    [
+        (Workers("dummy"), 0),
+        (Workers("dummy", 3), 0),
+        (Workers("thread", 3), 3),
+        (Workers("process", 3), 3),
+        (Workers(), available_cpus()),
+    ],
+    ids=str,
+)
+def test_as_many_tasks_run_at_a_time_as_were_asked_for(workers: Workers, at_a_time: int) -> None:
+    assert workers.at_a_time == at_a_time
+    pool = workers.pool()
+    assert isinstance(pool, InlinePool if workers.kind == "dummy" else ThreadPool)
+    assert pool.workers == at_a_time
+    pool.close()
+    pool.join()
+
+
+def test_a_small_budget_bounds_what_dictionaries_may_become() -> None:
+    assert Workers().most_copied_bytes == Workers(memory_budget=2**40).most_copied_bytes == MOST_BYTES
+    assert Workers(memory_budget=1000).most_copied_bytes == 250
+
+
+def test_that_threads_will_do_is_said_once_and_only_to_who_asked_for_processes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "petastore.work.workers"):
+        Workers("thread").say_that_threads_will_do()
+        assert caplog.messages == []
+        for _ in range(2):
+            Workers("process").say_that_threads_will_do()
+    assert len(caplog.messages) <= 1  # another test of this process may have been told already
