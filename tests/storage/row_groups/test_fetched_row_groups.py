@@ -242,8 +242,8 @@ def test_what_is_fetched_ahead_of_a_cache_is_there_damaged_or_not_and_kept(
             assert dataset.proxy.counted.requests == (2 if first else 1) * GROUPS
         dataset.proxy.begin(Faults())
         for group in range(GROUPS):
-            columns = ("c4", "c5", "c6", "c7")
-            assert dataset.read(group, *columns).equals(dataset.rows(group, *columns))
+            four = ("c4", "c5", "c6", "c7")
+            assert dataset.read(group, *four).equals(dataset.rows(group, *four))
         assert dataset.proxy.counted.requests == 0
 
 
