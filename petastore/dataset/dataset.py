@@ -320,7 +320,9 @@ class Dataset:
         )
         return functools.partial(self._held, read) if self.stored_keys else read
 
-    def fetch_ahead(self, file: DataFile, ordinal: int, columns: Sequence[str], files: OpenFiles) -> None:
+    def fetch_ahead(
+        self, file: DataFile, ordinal: int, columns: Sequence[str], files: OpenFiles, *, in_order: bool = False
+    ) -> None:
         """Has the stored cells of a row group fetched, which somebody is going to read soon; does not wait.
 
         Args:
@@ -328,8 +330,18 @@ class Dataset:
             ordinal: The row group's number in it.
             columns: All columns that are going to be read, none of them a partition column.
             files: Keep what is fetched, and are given to `reading` as well.
+            in_order: The cache gets what is fetched when it is read, and not before.
         """
-        fetch_ahead(self.location, file, ordinal, columns, footers=self.footers, files=files, kept=self.kept)
+        fetch_ahead(
+            self.location,
+            file,
+            ordinal,
+            columns,
+            footers=self.footers,
+            files=files,
+            kept=self.kept,
+            in_order=in_order,
+        )
 
     def _held(self, read: ReadInParts, file: DataFile, ordinal: int, parts: Sequence[Part]) -> Iterator[pa.Table]:
         """The tables; refused where a stored partition key contradicts the directory."""

@@ -282,8 +282,8 @@ class Reader:
         `waited_s` is for how many seconds this pass has waited for rows: near 0 where reading is ahead of training.
         `workers` is how many tasks run at a time. Of files elsewhere, `storage_requests` counts requests for column
         chunks, those that failed too, `storage_again` those that had to be made again, `storage_damaged` row groups
-        that came damaged and were fetched once more, and `storage_bytes` the bytes that came, in this process; opening
-        the dataset is not counted. With a local disk cache, `cache_hits`,
+        and footers that came damaged and were fetched once more, and `storage_bytes` the bytes that came, in this
+        process; opening the dataset is not counted. With a local disk cache, `cache_hits`,
         `cache_misses`, `cache_damaged` and `cache_bypassed` count column chunks, and `cache_bytes_read`,
         `cache_bytes_written` and `cache_bytes_evicted` bytes; `footer_hits`, `footer_misses` and `footer_damaged` count
         footers, those of opening, too. Readers that share a dataset share all of these.

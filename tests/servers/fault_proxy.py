@@ -57,6 +57,12 @@ class Faults:
     flipped: float = 0.0
     """One bit of the body is another."""
 
+    flip_at: int | None = None
+    """In which of its bytes, counted from its end if less than 0; None is in the middle of what comes first."""
+
+    most_flipped: int = 0
+    """After so many bodies no bit is flipped any more; 0 is any number."""
+
     wrong_etag: float = 0.0
     """The etag is another."""
 
@@ -90,6 +96,9 @@ class Counted:
 
     faults: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     """How often each fault was made."""
+
+    flipped: int = 0
+    """Bodies in which a bit was to be flipped."""
 
     heads: list[str] = dataclasses.field(default_factory=list)
     """Of each request: its first line and the range that it asked for."""
@@ -193,6 +202,11 @@ class FaultProxy(Listener):
                 return name
         return ""
 
+    def _may_flip(self) -> bool:
+        with self._counting:
+            self.counted.flipped += 1
+            return not self.faults.most_flipped or self.counted.flipped <= self.faults.most_flipped
+
     def _has_time(self) -> bool:
         """Whether a request is not one too many a second; with the lock."""
         most = self.faults.most_per_s
@@ -245,6 +259,9 @@ class FaultProxy(Listener):
         buffer = bytearray(_PIECE_BYTES)
         view = memoryview(buffer)
         left, behind = length, bytes(behind)
+        flip_at = self.faults.flip_at
+        flipped = flipped and length > 0 and self._may_flip()
+        place = None if not flipped or flip_at is None else flip_at % max(length, 1)
         while left:
             if behind:
                 got = min(len(behind), left, len(buffer))
@@ -253,8 +270,10 @@ class FaultProxy(Listener):
                 got = server.recv_into(buffer, min(left, len(buffer)))
                 if not got:
                     break
-            if flipped:
-                buffer[got // 2] ^= 1
+            if flipped and place is None:
+                place = length - left + got // 2
+            if flipped and place is not None and length - left <= place < length - left + got:
+                buffer[place - length + left] ^= 1
                 flipped = False
             self._wait_for_room(got)
             with self._counting:  # before it is sent: whoever has an answer finds it counted

@@ -72,6 +72,14 @@ def test_faults_that_are_answers(proxy: FaultProxy, file: Path, fault: str, stat
     assert proxy.counted.faults == {fault: 1}
 
 
+@pytest.mark.parametrize("place", [0, 70_000, -1, None])
+def test_the_byte_of_a_body_in_which_a_bit_flips_can_be_said(proxy: FaultProxy, file: Path, place: int | None) -> None:
+    proxy.begin(Faults(flipped=1.0, flip_at=place))
+    _, data, _ = get(proxy, 0, 99_999)
+    (other,) = (number for number in range(100_000) if data[number] != DATA[number])
+    assert place is None or other == place % 100_000
+
+
 @pytest.mark.parametrize("fault", ["reset", "cut"])
 def test_faults_that_end_a_body(proxy: FaultProxy, file: Path, fault: str) -> None:
     proxy.begin(only(fault))

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 
 import petastore
-from petastore.errors import StorageError
+from petastore.errors import MetadataError, StorageError
 from petastore.storage.files.location import open_location
 from petastore.storage.requests.failures import answered, answered_once
 from tests.servers.fault_proxy import FaultProxy, Faults
@@ -48,6 +48,26 @@ def test_over_http_the_second_answer_is_as_good(folder: Path, proxy: FaultProxy,
     with petastore.make_batch_reader(urls, shuffle_row_groups=False) as reader:
         assert [number for batch in reader for number in batch.id.tolist()] == list(range(ROWS))
     assert proxy.counted.faults[fault] > len(urls)
+
+
+@pytest.mark.parametrize("place", [-9, -5, -1])
+def test_a_footer_that_came_with_a_flipped_bit_is_fetched_once_more(
+    folder: Path, proxy: FaultProxy, place: int
+) -> None:
+    """In its last byte, in its length, and in the magic number behind it."""
+    paths = sorted(folder.glob("*.parquet"))
+    urls = [f"{proxy.url}/{folder.name}/{path.name}" for path in paths]
+    proxy.begin(Faults(flipped=1.0, flip_at=place, most_flipped=1))
+    with petastore.make_batch_reader(urls, shuffle_row_groups=False) as reader:
+        assert [number for batch in reader for number in batch.id.tolist()] == list(range(ROWS))
+    assert proxy.counted.flipped > 1
+    data = bytearray(paths[1].read_bytes())
+    data[place] ^= 1
+    paths[1].write_bytes(data)
+    proxy.begin(Faults())
+    with pytest.raises(MetadataError, match=rf"{paths[1].name}.*(at byte|its footer has|was cut short)"):
+        petastore.open_dataset(urls)
+    assert sum(f"{paths[1].name} HTTP/1.1 bytes=" in head for head in proxy.counted.heads) >= 2
 
 
 @pytest.mark.parametrize("fault", ["throttled", "failed", "dropped"])

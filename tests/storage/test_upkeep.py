@@ -21,6 +21,7 @@ import petastore
 from petastore.errors import (
     DatasetChangedError,
     DatasetExistsError,
+    DatasetNotFoundError,
     FileMissingError,
     MetadataError,
 )
@@ -115,6 +116,51 @@ def stored(moto: int) -> Iterator[Stored]:
     made.write(0)
     yield made
     made.client.close()
+
+
+@pytest.fixture(params=["by obstore", "by fsspec"])
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asks for ranges; listings are s3fs's in any case, which keeps them for ever."""
+    if request.param == "by fsspec":
+        monkeypatch.setattr("petastore.storage.ranges.open_fetcher.is_usable", lambda: False)
+
+
+@pytest.mark.usefixtures("client")
+def test_what_others_write_without_a_manifest_is_there_for_who_opens_later_in_this_process(stored: Stored) -> None:
+    """Files that come, grow and go, and directories in what was listed before."""
+    tables = [stored.table(key) for key in stored.files]
+    ids = [table["id"].to_pylist() for table in tables]
+    above = stored.url.removesuffix("/numbers") + "/plain"
+
+    def found(url: str) -> list[int]:
+        with petastore.make_batch_reader(url, seed=0, storage_options=stored.options) as reader:
+            return ids_of(reader)
+
+    stored.put("plain/a.parquet", tables[0])
+    assert found(above) == sorted(ids[0])
+    stored.put("plain/b.parquet", tables[1])
+    assert found(above) == found(f"{above}/*.parquet") == sorted(ids[0] + ids[1])
+    stored.put("plain/later/c.parquet", tables[2])
+    assert found(f"{above}/later") == found(f"{above}/later/c.parquet") == sorted(ids[2])
+    stored.put("plain/a.parquet", pa.concat_tables(tables))
+    stored.client.delete_object(Bucket=stored.bucket, Key="plain/b.parquet")
+    from_all = sorted(pa.concat_tables(tables)["id"].to_pylist())
+    assert found(f"{above}/a.parquet") == from_all
+    assert found(f"{above}/*.parquet") == from_all
+    with pytest.raises(DatasetNotFoundError):
+        found(f"{above}/b.parquet")
+
+
+@pytest.mark.usefixtures("client")
+def test_what_others_append_to_a_manifest_is_there_for_who_opens_later_in_this_process(stored: Stored) -> None:
+    import s3fs
+
+    assert stored.ids() == from_(0)
+    others = s3fs.S3FileSystem(**stored.options, skip_instance_cache=True)
+    for times in (1, 2):
+        rows = ({"id": number, "noise": 0} for number in from_(times * ROWS))
+        petastore.write_dataset(f"{stored.bucket}/numbers", SCHEMA, rows, mode="append", filesystem=others)
+        assert stored.ids() == from_(0, (times + 1) * ROWS)
 
 
 def test_appended_rows_are_for_who_opens_later(stored: Stored) -> None:

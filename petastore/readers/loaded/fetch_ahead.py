@@ -1,7 +1,7 @@
 """Fetching ahead: what a pass loads next is fetched from storage while workers decode what is there.
 
-Through a cache only where it has room for all: else it decides what to keep by when each entry is used next, and has to
-be asked in the order of use.
+Through a cache only where it has room for all. Else it decides what to keep by when each entry is used next, and has to
+be asked in the order of use: what it does not have waits in memory until it is loaded, and is given to the cache then.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class FetchAhead:
         columns: Columns that are read from its files.
         files: Keep what is fetched.
         most_bytes: So many bytes of row groups are fetched or under way before they are loaded.
+        fills_cache: Whether what is fetched goes into the cache at once, which has room for all.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class FetchAhead:
         files: OpenFiles,
         *,
         most_bytes: int,
+        fills_cache: bool = False,
     ) -> None:
         self._dataset, self._first, self._columns, self._files = dataset, first_group, tuple(columns), files
         self._bytes = dataset.inventory.stored_bytes
@@ -56,7 +58,8 @@ class FetchAhead:
         self._loads = 0  # those of all orders but the last one
         self._of_last = 0  # those of the last one before another is asked for
         self._there: dict[int, _There] = {}  # by row group
-        self._cached: set[int] | None = None if dataset.kept.cache is None else set()
+        self._cached: set[int] | None = set() if fills_cache else None
+        self._in_order = dataset.kept.cache is not None and not fills_cache
         self._lock = Lock()
 
     def announced(self, order: LoadOrder) -> _Followed:
@@ -97,7 +100,8 @@ class FetchAhead:
         if there.orders == 1:
             if self._cached is not None:
                 self._cached.add(group)
-            self._dataset.fetch_ahead(*self._dataset.inventory.place_of(group), self._columns, self._files)
+            place = self._dataset.inventory.place_of(group)
+            self._dataset.fetch_ahead(*place, self._columns, self._files, in_order=self._in_order)
 
     def leave(self, followed: _Followed) -> None:
         """Follows an order no longer."""

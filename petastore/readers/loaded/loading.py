@@ -137,9 +137,10 @@ class Loading:
             if cache is not None:
                 followers.append(ReadSource(dataset, first, tuple(loader.fields)))
             # What is fetched ahead is asked for sooner than it is used: of a cache that has room for all, nothing goes.
-            has_room = cache is None or cache.room >= _MOST_TIMES * stored
-            if self.ahead_bytes and dataset.is_fetched and has_room:
-                followers.append(FetchAhead(dataset, first, tuple(loader.fields), files, most_bytes=self.ahead_bytes))
+            fills_cache = cache is not None and cache.room >= _MOST_TIMES * stored
+            if self.ahead_bytes and dataset.is_fetched:
+                asked = dataset, first, tuple(loader.fields), files
+                followers.append(FetchAhead(*asked, most_bytes=self.ahead_bytes, fills_cache=fills_cache))
         return Foresight(plan, followers, begin) if followers else None
 
     def source_of(self, group: int) -> int:

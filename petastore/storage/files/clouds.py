@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from pyarrow import fs
 
-from petastore.storage.requests.failure_kinds import attribute
+from petastore.storage.requests.failure_kinds import attribute, is_unknown_host
 from petastore.storage.requests.shown import shown_url
 
-__all__ = ["bucket_is_missing", "has_buckets", "is_anonymous", "server_of", "sign_on"]
+__all__ = ["bucket_is_missing", "has_buckets", "is_anonymous", "refuse_unknown_host", "server_of", "sign_on"]
 
 _SERVERS = ("endpoint_url", "endpoint", "endpoint_override", "account_name", "account_host", "host", "port")
 """Options of file systems that say which of several servers is asked, where URLs do not."""
@@ -38,6 +41,35 @@ def has_buckets(filesystem: Any) -> bool:
 def bucket_is_missing(store: Any, bucket: str) -> bool:
     """Whether a file system of fsspec's does not see a bucket; asks it, and raises what it raises."""
     return not store.exists(bucket)
+
+
+def refuse_unknown_host(store: Any, bucket: str) -> None:
+    """Says at once that there is no host of the name that a file system of fsspec's was told to ask.
+
+    Clients of clouds ask for it several times, for some ten seconds. Where nobody can tell just now, or a proxy looks
+    it up, nothing is said.
+
+    Raises:
+        ConnectionError: There is none, and none that has the bucket in its name.
+    """
+    options = attribute(store, "storage_options") or {}
+    told = {**options, **(options.get("client_kwargs") or {})}
+    address = urlsplit(str(attribute(store, "account_url") or told.get("endpoint_url") or ""))
+    host = address.hostname
+    if not host or (getproxies().get(address.scheme) and not proxy_bypass(host)):
+        return
+    if all(_is_unknown(name) for name in (host, f"{bucket}.{host}")):
+        raise ConnectionError(f"Name or service not known: {host}")
+
+
+def _is_unknown(host: str) -> bool:
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError as problem:
+        return is_unknown_host(problem)
+    except UnicodeError:  # it is no name; whoever asks says so
+        return False
+    return False
 
 
 def is_anonymous(store: Any) -> bool:

@@ -6,6 +6,7 @@ connection that broke would make files disappear without a word.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyarrow import fs
 
 from petastore.storage.requests.failure_kinds import kind_of
 
-__all__ = ["Files", "Handler", "etag_in", "listed_etag"]
+__all__ = ["Files", "Handler", "etag_in", "forget_listings", "listed_etag"]
 
 _ETAGS = ("generation", "ETag", "etag", "e_tag", "md5Hash", "content_md5", "blob_id", "sha", "hex")
 
@@ -32,6 +33,20 @@ def etag_in(info: Mapping[str, Any]) -> str:
         ('"9a0364b9"', '')
     """
     return next((str(info[name]) for name in _ETAGS if info.get(name) is not None), "")
+
+
+def forget_listings(store: Any, path: str | None = None) -> None:
+    """Has a file system of fsspec's ask again what is there: some remember listings for ever, and others write too.
+
+    Args:
+        store: The file system.
+        path: What is asked for next; None is anything.
+    """
+    if path is not None:
+        with contextlib.suppress(TypeError):  # some forget all or nothing
+            store.invalidate_cache(path)
+            return
+    store.invalidate_cache()
 
 
 class _ListedInfo(fs.FileInfo):  # type: ignore[misc]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pyarrow import fs
 
 from petastore.errors import DatasetNotFoundError, MetadataError, StorageError
+from petastore.storage.files.fsspec_handler import forget_listings
 from petastore.storage.files.location import Location
 from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, trees_at, walk
 from petastore.storage.requests.failures import answered
@@ -196,7 +197,7 @@ def _found(location: Location, enter: Enter) -> dict[str, _Found]:
     """All that is there but directories, by its path relative to the root."""
     handler = getattr(location.filesystem, "handler", None)
     if isinstance(handler, fs.FSSpecHandler):
-        handler.fs.invalidate_cache()  # fsspec remembers listings, and others write too
+        forget_listings(handler.fs)
     starts = ("",) if location.paths is None else location.paths
     homes = [location.join(start) if start else location.root for start in starts]
     trees = functools.cache(lambda: trees_at(location.filesystem, homes))

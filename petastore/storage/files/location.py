@@ -19,7 +19,8 @@ from pyarrow import fs
 
 from petastore.errors import DatasetNotFoundError, MissingExtraError, RequestError, StorageError
 from petastore.once import once
-from petastore.storage.files.clouds import bucket_is_missing, has_buckets, is_anonymous, sign_on
+from petastore.storage.files.clouds import bucket_is_missing, has_buckets, is_anonymous, refuse_unknown_host, sign_on
+from petastore.storage.files.fsspec_handler import forget_listings
 from petastore.storage.files.patterns import pattern_at
 from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.failures import answered, asking, foreign_text, raise_alone
@@ -295,6 +296,9 @@ def _asked(location: Location, look: Callable[[], _Found], way: _Way) -> _Found:
 
     def looked() -> _Found:
         try:
+            if location.store is not None:
+                forget_listings(location.store)
+                refuse_unknown_host(location.store, location.container)
             sign_on(location.store)
             return look()
         except TypeError as problem:

@@ -17,6 +17,7 @@ from typing import Any
 from pyarrow import fs
 
 from petastore.errors import RequestError
+from petastore.storage.files.fsspec_handler import forget_listings
 from petastore.storage.files.walk import Entry, entry_at, local_path, trees_at, walk
 
 __all__ = ["Pattern", "pattern_at"]
@@ -62,7 +63,7 @@ class Pattern:
         return [entry.path for entry in _each_once(filesystem, self.fixed, found)]
 
     def _found_by(self, store: Any) -> list[Entry]:
-        store.invalidate_cache()  # fsspec remembers listings, and others write too
+        forget_listings(store)
         found = store.glob(f"{glob.escape(self.fixed.rstrip('/'))}/{self.wild}", detail=True)
         start = len(self.fixed.strip("/"))
         return [

@@ -12,6 +12,7 @@ import time
 import uuid
 
 from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataError, StorageError
+from petastore.storage.files.fsspec_handler import forget_listings
 from petastore.storage.files.location import Location
 from petastore.storage.requests.failures import answered, answered_once, failure, raise_alone
 from petastore.storage.requests.under_way import waiting_for
@@ -59,6 +60,7 @@ def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | 
 def _of_store(location: Location, relative: str, max_bytes: int) -> bytes:
     path, store, data = location.join(relative), location.store, b""
     for _ in range(_TRIES):
+        forget_listings(store, path)
         size = answered(location, lambda: int(store.size(path)), "read", relative)
         _check_size(size, location, relative, max_bytes)
         # Without an end some file systems ask for the size once more; a byte more tells whether it is another file.

@@ -181,21 +181,37 @@ class FooterCache:
         self, key: _Key, mine: Future[Footer], location: Location, file: DataFile, pinned: PinnedFiles | None
     ) -> Footer:
         try:
-            tail = self._tail(location, file, pinned)
-            footer = self._checked(key, location, file, tail)
+            footer = self._read_right(key, location, file, pinned, again=not location.is_local)
         except BaseException as problem:
             with self._lock:
                 del self._being_read[key]
             mine.set_exception(problem)
-            kept = _kept_tails(location, file, pinned)
-            if kept is not None and isinstance(problem, (MetadataError, DatasetChangedError)):
-                kept.forget(file.path)
             raise
         with self._lock:
             del self._being_read[key]
             if is_unchanged(footer.file, file):
                 self._keep(key, footer)
         mine.set_result(footer)
+        return footer
+
+    def _read_right(
+        self, key: _Key, location: Location, file: DataFile, pinned: PinnedFiles | None, *, again: bool
+    ) -> Footer:
+        """The footer of a file, held against the inventory; one that came damaged is asked for once more.
+
+        By the digest that the inventory tells, one that is damaged is taken for that of another file.
+        """
+        try:
+            return self._checked(key, location, file, self._tail(location, file, pinned))
+        except (MetadataError, DatasetChangedError):
+            kept = _kept_tails(location, file, pinned)
+            if kept is not None:
+                kept.forget(file.path)
+            if not again:
+                raise
+        footer = self._read_right(key, location, file, pinned, again=False)
+        if pinned is not None:
+            pinned.fetcher.note_damaged()
         return footer
 
     def _tail(self, location: Location, file: DataFile, pinned: PinnedFiles | None) -> Tail:

@@ -6,6 +6,7 @@ up.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -40,6 +41,7 @@ from petastore.storage.footers.tails import (
 )
 from petastore.storage.footers.unreadable import unreadable_columns
 from petastore.storage.ranges.client import FileVersion
+from petastore.storage.ranges.column_chunks import END_BYTES
 from petastore.storage.requests.at_once import at_once
 from petastore.storage.requests.failures import answered
 
@@ -126,7 +128,7 @@ class Footer:
         Raises:
             MetadataError: It is damaged in a way that others with the same columns are not.
         """
-        return _metadata(self.encoded, self.file.path)
+        return _metadata(self.encoded, self.file.path, self.file.size)
 
     @property
     def arrow_schema(self) -> Any:
@@ -214,7 +216,7 @@ def _check_counts(counts: NDArray[np.int64], num_rows: int, path: str) -> None:
 
 
 def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Footer:
-    """Read and check the footer of one file.
+    """Read and check the footer of one file; once more where it came damaged over the web.
 
     Args:
         location: Where the dataset lies.
@@ -227,7 +229,8 @@ def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BY
         MetadataError: The file is no Parquet, or its footer is damaged; the message says how.
     """
     with Tails(location) as tails:
-        return parsed_footer(path, *tails.read(path, max_bytes=max_bytes))
+        ends = _Ends(tails, functools.partial(tails.read, max_bytes=max_bytes))
+        return ends.parsed(path, ends.read(path))
 
 
 def footer_if_there(location: Location, path: str) -> Footer | None:
@@ -254,12 +257,12 @@ def parsed_footer(path: str, size: int, footer: bytes, version: FileVersion | No
     Raises:
         MetadataError: It is damaged.
     """
-    metadata = _metadata(footer, path)
+    metadata = _metadata(footer, path, size)
     try:
         schema = metadata.schema.to_arrow_schema().remove_metadata()
         _ = schema.names  # which are not decoded before
     except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
-        raise _unreadable_footer(path, problem) from problem
+        raise _unreadable_footer(path, problem, size - END_BYTES - len(footer)) from problem
     leaves = leaves_by_column(schema, metadata.num_columns, source=path)
     unreadable = unreadable_columns(schema, leaves, metadata, footer, source=path)
     if unreadable:
@@ -271,7 +274,7 @@ def parsed_footer(path: str, size: int, footer: bytes, version: FileVersion | No
     return parsed
 
 
-def _unreadable_footer(path: str, problem: Exception) -> MetadataError:
+def _unreadable_footer(path: str, problem: Exception, at: int) -> MetadataError:
     if isinstance(problem, UnicodeDecodeError):
         return MetadataError(f"{path}: the name of a column is no UTF-8: {problem}")
     if isinstance(problem, (pa.ArrowInvalid, pa.ArrowNotImplementedError)):
@@ -279,16 +282,16 @@ def _unreadable_footer(path: str, problem: Exception) -> MetadataError:
             f"{path}: the footer declares columns that Apache Arrow does not read: {problem}. If the file is not "
             "damaged, write it again with another writer"
         )
-    return MetadataError(f"{path}: the footer is damaged: {problem}")
+    return MetadataError(f"{path}: the footer is damaged, which begins at byte {at:,}: {problem}")
 
 
-def _metadata(footer: bytes, path: str) -> Any:
+def _metadata(footer: bytes, path: str, size: int) -> Any:
     framed = b"".join([MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC])
     try:
         reader = pq.ParquetReader()  # not `read_metadata`, which looks at each column besides
         reader.open(pa.BufferReader(framed))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
-        raise _unreadable_footer(path, problem) from problem
+        raise _unreadable_footer(path, problem, size - END_BYTES - len(footer)) from problem
     return reader.metadata
 
 
@@ -297,8 +300,47 @@ def _data_file(path: str, size: int, footer: bytes, version: FileVersion | None 
     return DataFile(path, size, digest_of(footer), parse_partitions(path), called)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Ends:
+    """Ends of files, of which those that come damaged over the web are asked for once more: a bit may have flipped."""
+
+    tails: Tails
+    ask: Callable[[str], Tail]
+    kept: KeptTails | None = None
+
+    def read(self, path: str) -> Tail:
+        """The end of a file.
+
+        Raises:
+            MetadataError: It is none of Parquet, the second time, too.
+            StorageError: It cannot be read.
+        """
+        try:
+            return self.ask(path)
+        except MetadataError:
+            if self.tails.are_local:
+                raise
+        return self.ask(path)
+
+    def parsed(self, path: str, tail: Tail) -> Footer:
+        """What the footer in an end says, or else the footer in what comes when it is asked for once more.
+
+        Raises:
+            MetadataError: It is damaged, the second time, too.
+            StorageError: It cannot be read.
+        """
+        try:
+            return _counted(path, tail)
+        except MetadataError:
+            if self.tails.are_local:
+                raise
+        if self.kept is not None:
+            self.kept.forget(path)
+        return _counted(path, self.ask(path))
+
+
 def read_footers(location: Location, paths: Iterable[str], kept: KeptTails | None = None) -> list[Footer]:
-    """Footers of many files, read by up to 16 threads, in the order of `paths`.
+    """Footers of many files, read by up to 16 threads, in the order of `paths`; once more those that came damaged.
 
     Args:
         location: Where the dataset lies.
@@ -316,19 +358,20 @@ def read_footers(location: Location, paths: Iterable[str], kept: KeptTails | Non
         def read(path: str) -> Tail:
             return tails.read(path) if kept is None else kept.tail(path, functools.partial(tails.read, path))
 
-        found = list(at_once(functools.partial(_tail_or_stranger, read), wanted))
-    strangers = [one for one in found if isinstance(one, NoParquetError)]
-    if strangers:
-        _refuse_strangers(location, wanted, strangers)
-    try:
-        return _all_parsed(wanted, [one for one in found if not isinstance(one, NoParquetError)])
-    except MetadataError:
-        if kept is not None:
-            kept.forget(*wanted)
-        raise
+        ends = _Ends(tails, read, kept)
+        found = list(at_once(functools.partial(_tail_or_stranger, ends.read), wanted))
+        strangers = [one for one in found if isinstance(one, NoParquetError)]
+        if strangers:
+            _refuse_strangers(location, wanted, strangers)
+        try:
+            return _all_parsed(wanted, [one for one in found if not isinstance(one, NoParquetError)], ends)
+        except MetadataError:
+            if kept is not None:
+                kept.forget(*wanted)
+            raise
 
 
-def _all_parsed(paths: Sequence[str], tails: Sequence[Tail]) -> list[Footer]:
+def _all_parsed(paths: Sequence[str], tails: Sequence[Tail], ends: _Ends) -> list[Footer]:
     """Footers of many files: of those that are alike the first says what all have in common."""
     parsed: dict[int, Footer] = {}
     for kind in alike_footers([tail.footer for tail in tails]):
@@ -338,11 +381,19 @@ def _all_parsed(paths: Sequence[str], tails: Sequence[Tail]) -> list[Footer]:
         for number, counts in zip(kind.members[is_right].tolist(), kind.counts[is_right], strict=True):
             tail, path = tails[number], paths[number]
             if columns is None:
-                columns = parsed_footer(path, *tail).columns
+                columns = _columns_in(path, tail)
+            if columns is None:
+                break  # each of them is looked at by itself
             parsed[number] = Footer(_data_file(path, *tail), tail.footer, columns, counts, tail.version)
     rest = [number for number in range(len(paths)) if number not in parsed]
-    parsed.update(zip(rest, at_once(lambda number: _counted(paths[number], tails[number]), rest), strict=True))
+    parsed.update(zip(rest, at_once(lambda number: ends.parsed(paths[number], tails[number]), rest), strict=True))
     return [parsed[number] for number in range(len(paths))]
+
+
+def _columns_in(path: str, tail: Tail) -> Columns | None:
+    with contextlib.suppress(MetadataError):
+        return parsed_footer(path, *tail).columns
+    return None
 
 
 def _counted(path: str, tail: Tail) -> Footer:

@@ -80,6 +80,11 @@ class Tails:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def are_local(self) -> bool:
+        """Whether files are opened, and nothing comes over the web."""
+        return self._fetcher is None
+
     def read(self, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:
         """The end of a file, whatever its size.
 

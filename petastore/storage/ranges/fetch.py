@@ -70,7 +70,7 @@ class Counts(NamedTuple):
     """Requests that were made a second time, while the first was late."""
 
     damaged: int = 0
-    """Row groups that came damaged, and were asked for once more."""
+    """Row groups and footers that came damaged, and were asked for once more."""
 
 
 class Tally:
@@ -165,7 +165,7 @@ class RangeFetcher:
         return self._line
 
     def note_damaged(self) -> None:
-        """Counts a row group that came damaged, and is asked for once more."""
+        """Counts a row group, or a footer, that came damaged, and is asked for once more."""
         self._tally.add(Counts(damaged=1))
 
     def version_of(self, relative: str) -> FileVersion:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from typing import Any
 from fsspec.caching import ReadAheadCache
 from fsspec.spec import AbstractFileSystem
 
-from petastore.storage.files.fsspec_handler import etag_in
+from petastore.storage.files.fsspec_handler import etag_in, forget_listings
 from petastore.storage.ranges.client import Answer, FileVersion, tail_between_looks
 from petastore.storage.requests.failure_kinds import attribute
 
@@ -60,8 +59,7 @@ class FsspecClient:
     def version(self, path: str) -> FileVersion:
         """The version that a file has now; the storage is asked, whatever was listed before."""
         store = self._store
-        with contextlib.suppress(TypeError):  # some forget all or nothing
-            store.invalidate_cache(path)
+        forget_listings(store, path)
         return _version_in(store.info(path))
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -23,7 +24,10 @@ from petastore.storage.ranges.kept_files import KeptFiles, announced_keys, keys_
 if TYPE_CHECKING:
     from petastore.cache import DiskCache, Key
 
-__all__ = ["PinnedFiles"]
+__all__ = ["Ahead", "PinnedFiles"]
+
+Ahead: TypeAlias = Callable[[Sequence[ByteRange]], FetchedRanges | None]
+"""Gives ranges that were fetched before they are read."""
 
 _MAPPED_BYTES = 512 * 1024
 """Entries of so many bytes that are kept as they are stored are looked at where they lie."""
@@ -72,6 +76,9 @@ class PinnedFiles:
         asked: Iterable[ByteRange],
         planned: PlannedChunks | None = None,
         seen: FileVersion | None = None,
+        *,
+        ahead: Ahead | None = None,
+        by_cache: bool = True,
     ) -> FetchedRanges:
         """Ranges of a file.
 
@@ -81,6 +88,8 @@ class PinnedFiles:
             asked: The ranges.
             planned: Which chunks of a plan they are; None is none.
             seen: The version of the file in which that footer was found, where that is known.
+            ahead: Gives ranges that a cache does not have and that were fetched already; None where they were not.
+            by_cache: What a cache has is not fetched, and what is fetched it may keep.
 
         Raises:
             DatasetChangedError: The file has another footer, or was written to since.
@@ -89,7 +98,11 @@ class PinnedFiles:
         ranges = list(asked)
 
         def of(version: FileVersion) -> FetchedRanges:
-            return self._of(file, version, ranges, planned)
+            cache = self._kept.cache if by_cache else None
+            keys = None if cache is None else self._keys(file, version, _kept(ranges, planned), planned)
+            if cache is None or keys is None:
+                return self.fetcher.fetch(file.path, version, ranges)
+            return self._of(cache, keys, file, version, ranges, planned, ahead)
 
         told = self.as_told(file, of, seen)
         return of(self._found_once(file, footer)) if told is None else told
@@ -147,24 +160,25 @@ class PinnedFiles:
         return self._kept.versions.setdefault(file, version)
 
     def _of(
-        self, file: DataFile, version: FileVersion, asked: Sequence[ByteRange], planned: PlannedChunks | None
+        self,
+        cache: DiskCache,
+        keys: Sequence[str | Key],
+        file: DataFile,
+        version: FileVersion,
+        asked: Sequence[ByteRange],
+        planned: PlannedChunks | None,
+        ahead: Ahead | None,
     ) -> FetchedRanges:
-        cache = self._kept.cache
-        if cache is None:
-            return self.fetcher.fetch(file.path, version, asked)
         kept = _kept(asked, planned)
-        keys = self._keys(file, version, kept, planned)
-        if keys is None:
-            return self.fetcher.fetch(file.path, version, asked)
-        found, was_asked = self._through(cache, keys, file, version, kept, planned)
+        found, was_asked = self._through(cache, keys, file, version, kept, planned, ahead)
         if not was_asked and file not in self._kept.versions:
             self._confirm(file, version)
         stored = ((one.ranges[0], entry) for one, entry in found if one.kind is None)
         pieces = [(place.offset, entry) for place, entry in sorted(stored, key=lambda one: one[0])]
         return FetchedRanges(version.size, version, pieces, _columns(file, found, planned))
 
-    def keeps(self, file: DataFile, planned: PlannedChunks, seen: FileVersion | None = None) -> bool:
-        """Whether a cache has all chunks of a plan in the version that is read; nothing is asked for.
+    def missing(self, file: DataFile, planned: PlannedChunks, seen: FileVersion | None = None) -> list[ByteRange]:
+        """Those chunks of a plan that a cache does not have in the version that is read; nothing is asked for.
 
         Args:
             file: The file.
@@ -175,7 +189,11 @@ class PinnedFiles:
         if version is None and file.etag and self._etags_hold:
             version = FileVersion(file.size, file.etag)
         keys = None if cache is None or version is None else self._keys(file, version, planned.kept, planned)
-        return cache is not None and keys is not None and cache.has(keys)
+        if cache is None or keys is None:
+            return list(planned.columns)
+        return [
+            place for one, key in zip(planned.kept, keys, strict=True) if not cache.has([key]) for place in one.ranges
+        ]
 
     def _confirm(self, file: DataFile, version: FileVersion) -> None:
         """Asks whether a file still has the version that the manifest tells; the cache had all that was wanted."""
@@ -191,18 +209,25 @@ class PinnedFiles:
         version: FileVersion,
         kept: Sequence[KeptChunks],
         planned: PlannedChunks | None,
+        ahead: Ahead | None,
     ) -> tuple[list[tuple[KeptChunks, pa.Buffer]], bool]:
         """What a cache has of chunks; and whether some were fetched, as it did not have them."""
         asked: list[ByteRange] = []
+        took_s = 0.0
 
         def fetch(missing: Sequence[int]) -> list[pa.Buffer]:
-            wanted = [kept[number] for number in missing]
+            nonlocal took_s
+            began, wanted = time.monotonic(), [kept[number] for number in missing]
             columns = self._elsewhere(cache, file, version, wanted, planned)
             asked.extend(sorted(place for one in wanted for place in one.ranges if place not in columns))
-            fetched = self.fetcher.fetch(file.path, version, asked)
+            there = None if ahead is None or columns else ahead(asked)
+            is_there = there is not None and there.version.is_same(version)
+            tells_time = not columns and not is_there
+            fetched = there if there is not None and is_there else self.fetcher.fetch(file.path, version, asked)
             if planned is not None and planned.decode is not None:
                 meant = [place for one in wanted if one.kind for place in one.ranges if place not in columns]
                 columns |= zip(meant, planned.decode(fetched, meant) if meant else (), strict=True)
+            took_s = time.monotonic() - began if tells_time else 0.0
             return [
                 fetched.read(*one.ranges[0])
                 if one.kind is None
@@ -210,7 +235,8 @@ class PinnedFiles:
                 for one in wanted
             ]
 
-        with cache.entries(keys, fetch, sizes=[one.size for one in kept], into=_memory_for(file, kept)) as views:
+        sizes, into = [one.size for one in kept], _memory_for(file, kept)
+        with cache.entries(keys, fetch, sizes=sizes, into=into, took=lambda: took_s) as views:
             # The memory of a view stays as long as a buffer refers to it.
             found = [(one, pa.py_buffer(view)) for one, view in zip(kept, views, strict=True)]
         return found, bool(asked)

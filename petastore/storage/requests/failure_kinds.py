@@ -15,7 +15,17 @@ import ssl
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Kind", "advice", "attribute", "causes", "class_names", "kind_of", "message_of", "statuses_in"]
+__all__ = [
+    "Kind",
+    "advice",
+    "attribute",
+    "causes",
+    "class_names",
+    "is_unknown_host",
+    "kind_of",
+    "message_of",
+    "statuses_in",
+]
 
 Kind: TypeAlias = Literal["timeout", "connection", "access", "missing", "exists", "busy", "other"]
 
@@ -140,6 +150,11 @@ _NO_CREDENTIALS = re.compile(
     r"NoCredentials|DefaultCredentialsError|Unable to locate credentials|[Aa]nonymous caller|no credentials were found"
 )
 _GIVE_CREDENTIALS = "It was asked with no credentials: give some (storage_options, or the environment) that may do this"
+_NO_HOST = re.compile(
+    r"Name or service not known|nodename nor servname|No address associated with hostname|Name does not resolve"
+    r"|NXDOMAIN|No such host is known|[Hh]ost not found|Domain name not found"
+)
+_NO_HOST_NUMBERS = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 _NO_LIBHDFS = re.compile(r"load (libhdfs|libjvm)")
 _CLOSED = re.compile(r"(?i)\bclosed\b")
 
@@ -254,6 +269,8 @@ def advice(problem: BaseException, kind: Kind, number: int | None, *, is_anonymo
     """
     if kind == "access" and number is None and (is_anonymous or _says_no_credentials(problem)):
         return _GIVE_CREDENTIALS
+    if kind == "connection" and is_unknown_host(problem):
+        return "There is no host of that name: look at the address"
     known = _ADVICE_BY_NUMBER.get(number or 0) or _ADVICE.get(kind)
     if known is not None:
         return known
@@ -271,6 +288,21 @@ def advice(problem: BaseException, kind: Kind, number: int | None, *, is_anonymo
     if _CLOSED.search(text):
         return "Something closed it while it was in use: open the dataset again, in each process for itself"
     return ""
+
+
+def is_unknown_host(problem: BaseException) -> bool:
+    """Whether there is no host of the name that was asked for; not so where nobody could tell just now.
+
+    Example:
+        >>> is_unknown_host(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
+        True
+        >>> is_unknown_host(socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"))
+        False
+    """
+    return any(
+        one.errno in _NO_HOST_NUMBERS if isinstance(one, socket.gaierror) else _NO_HOST.search(message_of(one))
+        for one in causes(problem)
+    )
 
 
 def _says_no_credentials(problem: BaseException) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from petastore.errors import PetastoreError
-from petastore.storage.requests.failure_kinds import kind_of, statuses_in
+from petastore.storage.requests.failure_kinds import is_unknown_host, kind_of, statuses_in
 
 __all__ = ["MOST_ATTEMPTS", "FinalError", "GaveUpError", "is_transient", "longest_pause", "tried"]
 
@@ -105,6 +105,8 @@ def tried(
 def is_transient(problem: BaseException) -> bool:
     """Whether the same request may well succeed later: throttling, resets, faults of the server, answers that are late.
 
+    A host that nobody knows will not be known in a second; but to be told nothing of a name may pass.
+
     Example:
         >>> is_transient(ConnectionResetError()), is_transient(PermissionError()), is_transient(FileNotFoundError())
         (True, False, False)
@@ -112,4 +114,6 @@ def is_transient(problem: BaseException) -> bool:
     if isinstance(problem, (FinalError, PetastoreError)):
         return False
     kind, _ = kind_of(problem)
+    if kind == "connection" and is_unknown_host(problem):
+        return False
     return kind in _TRANSIENT_KINDS or (kind == "other" and not _TRANSIENT_STATUSES.isdisjoint(statuses_in(problem)))

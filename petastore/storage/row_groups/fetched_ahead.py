@@ -60,15 +60,24 @@ class FetchedAhead:
     def make_anew(self) -> None:
         """Nothing is on its way."""
         self._fetched: dict[Place, _Fetched] = {}
+        self._for_cache: set[Place] = set()
         self._waiting: collections.deque[tuple[_Fetched, Fetch]] = collections.deque()
         self._working = 0
         self._closed = False
 
-    def begin(self, place: Place, fetch: Fetch) -> None:
-        """Has a row group fetched, in the order of calls, by a thread of its own; not again while it is there."""
+    def begin(self, place: Place, fetch: Fetch, *, for_cache: bool = False) -> None:
+        """Has a row group fetched, in the order of calls, by a thread of its own; not again while it is there.
+
+        Args:
+            place: The row group.
+            fetch: Fetches it.
+            for_cache: What comes is to be given to a cache when the row group is read, as if it came only then.
+        """
         with self._lock:
             if self._closed or place in self._fetched:
                 return
+            if for_cache:
+                self._for_cache.add(place)
             self._fetched[place] = Future()
             self._waiting.append((self._fetched[place], fetch))
             is_new = self._working < _MOST_AT_A_TIME
@@ -87,10 +96,16 @@ class FetchedAhead:
                 _settle(future, fetch)
             del future, fetch  # or a thread that waits would keep what came
 
-    def of(self, place: Place, asked: Iterable[ByteRange]) -> FetchedRanges | None:
-        """A row group; None where the reader has to fetch it, or ranges of it that nobody has thought of."""
+    def of(self, place: Place, asked: Iterable[ByteRange], *, for_cache: bool = False) -> FetchedRanges | None:
+        """A row group; None where the reader has to fetch it, or ranges of it that nobody has thought of.
+
+        Args:
+            place: The row group.
+            asked: Ranges of it.
+            for_cache: Whether a cache asks, which decides what to keep; else whoever reads it.
+        """
         future = self._fetched.get(place)
-        if future is None or future.cancel():
+        if future is None or (place in self._for_cache) != for_cache or future.cancel():
             return None
         try:
             ranges, fetched = future.result()
@@ -101,6 +116,7 @@ class FetchedAhead:
     def drop(self, place: Place) -> None:
         """Keeps a row group no longer."""
         future = self._fetched.pop(place, None)
+        self._for_cache.discard(place)
         if future is not None:
             future.cancel()
 

@@ -292,9 +292,12 @@ class Reading:
         return file_as_needed(footer.file.size, fetch)
 
     def _fetched(self, pinned: PinnedFiles, chunks: PlannedChunks) -> FetchedRanges:
-        footer = self._file.footer
-        ahead = self._files.ahead.of(place_of(self._file.location, footer.file, self._ordinal), chunks.columns)
-        return ahead or pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
+        footer, ahead = self._file.footer, self._files.ahead
+        place = place_of(self._file.location, footer.file, self._ordinal)
+        for_cache = functools.partial(ahead.of, place, for_cache=True)
+        return ahead.of(place, chunks.columns) or pinned.fetch(
+            footer.file, footer.encoded, chunks.columns, chunks, footer.version, ahead=for_cache
+        )
 
     def _chunks(self) -> PlannedChunks:
         return planned_chunks(self._file.footer, self._ordinal, self._asked, self._file.kept)

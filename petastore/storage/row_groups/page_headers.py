@@ -78,7 +78,8 @@ def refuse_damaged_pages(read: Read, metadata: Any, leaves: Iterable[int], *, fi
             _check_chunk(window, column, levels.max_definition_level, levels.max_repetition_level)
         except (LookupError, ValueError, OverflowError, RecursionError) as problem:
             raise DecodeError(
-                f"the data is damaged: a page header of {column.path_in_schema} is damaged: {problem}",
+                f"the data is damaged: the page header of {column.path_in_schema} at byte {window.header_at:,} is "
+                f"damaged: {problem}",
                 file=file.path,
                 row_group=ordinal,
             ) from None
@@ -204,6 +205,8 @@ class PageWindow:
     def __init__(self, read: Read, length: int = _READ_BYTES) -> None:
         self._read, self._length = read, length
         self._at, self._data = 0, b""
+        self.header_at = 0
+        """Where the page header lies that was read last."""
 
     def bytes_at(self, at: int, least: int = _LEAST_BYTES) -> bytes:
         """At least so many bytes from a position on, unless the file ends."""
@@ -222,6 +225,7 @@ class PageWindow:
         return self._header(_whole_header, at)
 
     def _header(self, read: Callable[[bytes, int], tuple[Header, int]], at: int) -> tuple[Header, int]:
+        self.header_at = at
         try:
             found, after = read(self.bytes_at(at), 0)
         except IndexError:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from petastore.errors import DatasetChangedError, DecodeError, PetastoreError
+from petastore.errors import DatasetChangedError, DecodeError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer_cache import FooterCache
@@ -165,6 +165,7 @@ def fetch_ahead(
     footers: FooterCache,
     files: OpenFiles,
     kept: KeptFiles | None = None,
+    in_order: bool = False,
 ) -> None:
     """Has the column chunks of a row group fetched that is going to be read through `files`. Does not wait.
 
@@ -179,6 +180,7 @@ def fetch_ahead(
         footers: Keeps footers from call to call.
         files: Keeps what is fetched, until it is dropped there.
         kept: What is kept of the files from call to call.
+        in_order: A cache is not given what is fetched before it is read: it is asked in the order of use alone.
     """
     pinned = files.pinned(location, kept)
     if pinned is None or (file.size <= SMALL_FILE_BYTES and not _keeps_chunks(kept)):
@@ -187,12 +189,14 @@ def fetch_ahead(
     def fetch() -> tuple[frozenset[ByteRange], FetchedRanges]:
         footer = files.footer_of(location, file) or footers.get(location, file, pinned)
         chunks = planned_chunks(footer, ordinal, (tuple(columns),), kept)
-        if pinned.keeps(file, chunks, footer.version):
+        missing = pinned.missing(file, chunks, footer.version)
+        if not missing:
             return frozenset(), FetchedRanges(file.size, FileVersion(file.size), ())
-        fetched = pinned.fetch(footer.file, footer.encoded, chunks.columns, chunks, footer.version)
-        return frozenset(chunks.columns), fetched
+        asked = missing if in_order else chunks.columns
+        fetched = pinned.fetch(footer.file, footer.encoded, asked, chunks, footer.version, by_cache=not in_order)
+        return frozenset(asked), fetched
 
-    files.ahead.begin(place_of(location, file, ordinal), fetch)
+    files.ahead.begin(place_of(location, file, ordinal), fetch, for_cache=in_order)
 
 
 def _in_time(location: Location, file: DataFile, tables: Iterator[pa.Table]) -> pa.Table | None:
@@ -254,11 +258,12 @@ def _tables_of_large(
                 for table in itertools.islice(_of_reading(reading, footer, ordinal, parts, leaves, at), given, None):
                     given += 1
                     yield table
-        except (pa.ArrowException, OSError) as problem:
-            if pinned is None or is_last or isinstance(problem, PetastoreError):
+        except (pa.ArrowException, OSError, DecodeError) as problem:
+            if pinned is None or is_last or isinstance(problem, StorageError):
                 columns = at[-1].columns if at else [name for part in parts for name in part.columns]
                 raise_alone(explained(problem, location, footer.file, ordinal, list(dict.fromkeys(columns)), footer))
-            pinned.fetcher.note_damaged()  # a bit may have flipped on its way, and the file be well
+            lender.ahead.drop(place_of(location, footer.file, ordinal))
+            pinned.fetcher.note_damaged()  # a bit may have flipped on its way, in a header too, and the file be well
         else:
             return
 

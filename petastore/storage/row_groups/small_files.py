@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from petastore.errors import DecodeError, PetastoreError
+from petastore.errors import DatasetChangedError, DecodeError, MetadataError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import read_up_to
@@ -158,7 +158,7 @@ def _is_small(location: Location, file: DataFile, footers: FooterCache) -> bool:
 
 
 def _fetched(
-    location: Location, footers: FooterCache, pinned: PinnedFiles | None, file: DataFile
+    location: Location, footers: FooterCache, pinned: PinnedFiles | None, file: DataFile, *, again: bool = True
 ) -> tuple[bytes, Footer]:
     if pinned is None:
         whole = read_up_to(location, file.path, file.size + 1)
@@ -166,7 +166,14 @@ def _fetched(
     known = footers.kept(location, file)
     fetched = pinned.whole(file, None if known is None else known.version)
     whole = fetched.read(0, file.size).to_pybytes()
-    footer = footers.found(location, file, whole, fetched.version if fetched.version.tells else None)
+    try:
+        footer = footers.found(location, file, whole, fetched.version if fetched.version.tells else None)
+    except (MetadataError, DatasetChangedError):  # by the digest of the inventory, a damaged one is another file's
+        if not again:
+            raise
+        found = _fetched(location, footers, pinned, file, again=False)
+        pinned.fetcher.note_damaged()
+        return found
     if pinned.settled(file, fetched.version).is_same(fetched.version):
         return whole, footer
     return _fetched(location, footers, pinned, file)  # another thread was first, and found another version
@@ -191,8 +198,8 @@ def _right(
     whole, footer = fetched
     try:
         return _decoded(file, ordinal, part, whole, footer)
-    except (pa.ArrowException, OSError) as problem:
-        if again is None or isinstance(problem, PetastoreError):
+    except (pa.ArrowException, OSError, DecodeError) as problem:
+        if again is None or isinstance(problem, StorageError):
             raise_alone(explained(problem, location, file, ordinal, part.columns, footer))
     return _right(location, file, ordinal, part, again(), None)
 

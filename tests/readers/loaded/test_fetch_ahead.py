@@ -33,6 +33,8 @@ from tests.servers.fixtures import Served, proxy, served
 __all__ = ["proxy", "served"]
 GROUPS, FILES, ROWS = 24, 3, 40_000
 NOISE = 0xF00D
+HALF = 1 << 23
+"""The limit of a cache that has room for half of the data, and what else counts there."""
 
 
 @dataclasses.dataclass
@@ -42,6 +44,7 @@ class Noted:
     inventory: Inventory
     fetched: list[int] = dataclasses.field(default_factory=list)
     held: set[int] = dataclasses.field(default_factory=set)
+    in_order: set[bool] = dataclasses.field(default_factory=set)
     location: None = None
     kept: KeptFiles = dataclasses.field(default_factory=KeptFiles)
 
@@ -49,7 +52,10 @@ class Noted:
     def ahead(self) -> Noted:
         return self
 
-    def fetch_ahead(self, _file: object, ordinal: int, columns: tuple[str, ...], files: object) -> None:
+    def fetch_ahead(
+        self, _file: object, ordinal: int, columns: tuple[str, ...], files: object, *, in_order: bool
+    ) -> None:
+        self.in_order.add(in_order)
         assert columns == ("id",)
         assert files is self
         assert ordinal not in self.held
@@ -61,11 +67,16 @@ class Noted:
 
 
 def following(
-    sizes: list[int], *, most_bytes: int, first_group: int = 0, cache: DiskCache | None = None
+    sizes: list[int],
+    *,
+    most_bytes: int,
+    first_group: int = 0,
+    cache: DiskCache | None = None,
+    fills_cache: bool = False,
 ) -> tuple[Noted, FetchAhead]:
     noted = Noted(Inventory.of_rows(sizes, bytes_per_row=1), kept=KeptFiles(cache))
     asked: Any = noted
-    return noted, FetchAhead(asked, first_group, ["id"], asked, most_bytes=most_bytes)
+    return noted, FetchAhead(asked, first_group, ["id"], asked, most_bytes=most_bytes, fills_cache=fills_cache)
 
 
 def order_of(groups: list[int], *, sure: int | None = None) -> LoadOrder:
@@ -131,7 +142,7 @@ def test_a_row_group_is_fetched_for_each_of_its_loads() -> None:
 
 def test_what_a_cache_keeps_is_fetched_for_the_first_of_its_loads_alone(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=1 << 20) as cache:
-        noted, ahead = following([10] * 3, most_bytes=1000, cache=cache)
+        noted, ahead = following([10] * 3, most_bytes=1000, cache=cache, fills_cache=True)
         progress = ahead.announced(order_of([1, 0, 1, 0, 2]))
         progress.move_to(1, 1)  # row group 1 was loaded before it was known to be there
         assert noted.fetched == [0, 1, 2]
@@ -142,6 +153,22 @@ def test_what_a_cache_keeps_is_fetched_for_the_first_of_its_loads_alone(tmp_path
         later.move_to(1, 1)
         later.close()
         assert (noted.fetched, noted.held) == ([0, 1, 2], set())
+
+
+def test_a_cache_without_room_for_all_is_given_what_is_fetched_for_each_load_in_the_order_of_loads(
+    tmp_path: Path,
+) -> None:
+    with DiskCache(tmp_path, limit=1 << 20) as cache:
+        noted, ahead = following([10] * 3, most_bytes=1000, cache=cache)
+        progress = ahead.announced(order_of([2, 1, 0, 1, 2]))
+        for place in range(1, 6):
+            progress.move_to(place, place)
+        assert noted.fetched == [1, 0, 1, 2]
+        progress.close()
+    assert noted.in_order == {True}
+    noted, ahead = following([10] * 3, most_bytes=1000)
+    ahead.announced(order_of([0, 1])).move_to(1, 1)
+    assert noted.in_order == {False}
 
 
 def test_what_has_begun_is_not_fetched_again_by_who_tells_late() -> None:
@@ -267,9 +294,36 @@ def test_through_a_cache_each_byte_is_fetched_once_and_what_is_there_not_at_all(
 
 @servers
 @leaves
-@pytest.mark.parametrize("limit", [0, 1 << 26])
+@pytest.mark.parametrize("reshuffle", ["static", "epoch"])
+def test_of_a_cache_with_less_room_as_much_is_found_as_if_nothing_were_fetched_ahead(
+    folder: Path, proxy: FaultProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reshuffle: Any
+) -> None:
+    found = []
+    for most_bytes in (fetch_ahead.MOST_BYTES_AHEAD, 0):
+        monkeypatch.setattr("petastore.readers.execution.row_execution.MOST_BYTES_AHEAD", most_bytes)
+        cache: Any = {
+            "cache_type": "local-disk",
+            "cache_location": tmp_path / f"{most_bytes}",
+            "cache_size_limit": HALF,
+        }
+        proxy.begin(Faults())
+        with petastore.make_batch_reader(
+            urls_of(folder, proxy.port), seed=3, workers_count=1, num_epochs=4, reshuffle=reshuffle, **cache
+        ) as reader:
+            ids = sorted(int(one) for batch in reader for one in batch.id)
+            told = reader.diagnostics
+        assert ids == sorted(list(range(GROUPS * ROWS)) * 4)
+        assert told["cache_misses"] * bytes_of_chunks(folder) == chunk_bytes(proxy.counted.heads) * GROUPS
+        found.append((told["cache_hits"], told["cache_misses"]))
+    assert found[0] == found[1]
+    assert found[0][0] >= 3 * (GROUPS // 2 - 1)
+
+
+@servers
+@leaves
+@pytest.mark.parametrize("limit", [0, HALF, 1 << 26])
 def test_the_line_is_busy_while_nobody_asks(limit: int, folder: Path, proxy: FaultProxy, tmp_path: Path) -> None:
-    """After one batch, row groups come that no worker has begun to load; also through a cache with room for all."""
+    """After one batch, row groups come that no worker has begun to load; also with a cache that has room, or less."""
     asked: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": limit}
     with petastore.make_batch_reader(
         urls_of(folder, proxy.port), shuffle_row_groups=False, workers_count=1, **(asked if limit else {})

@@ -79,7 +79,7 @@ def test_a_footer_beyond_the_bound_is_refused_before_it_is_read() -> None:
     location, filesystem = counted({"a.parquet": b"PAR1" + b"\0" * 300_000 + (250_000).to_bytes(4, "little") + b"PAR1"})
     with pytest.raises(MetadataError, match=r"its footer has 250,000 bytes; at most 100,000 are read"):
         read_footer(location, "a.parquet", max_bytes=100_000)
-    assert sum(filesystem.read) == 64 * 1024
+    assert sum(filesystem.read) == 2 * 64 * 1024  # a bit of its length may have flipped: it is asked for once more
 
 
 def test_a_missing_file_is_named(location: Location) -> None:

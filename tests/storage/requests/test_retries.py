@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ TRANSIENT = [
     TimeoutError("late"),
     OSError("HTTP status 503 (SlowDown)"),
     OSError("HTTP status 429"),
+    socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
 ]
 FINAL = [
     PermissionError("403"),
@@ -26,6 +28,8 @@ FINAL = [
     NotTheVersionError(None),
     ValueError("a fault"),
     OSError("?"),
+    socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+    ConnectionError("error sending request (failed to lookup address information: Name or service not known)"),
 ]
 
 

@@ -15,14 +15,15 @@ import pytest
 
 from petastore.cache import DiskCache
 from petastore.dataset.opening import open_dataset
-from petastore.errors import DatasetChangedError, DecodeError, StorageError
+from petastore.errors import DatasetChangedError, DecodeError, MetadataError, StorageError
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.fetched_ahead import place_of
 from petastore.storage.row_groups.open_files import OpenFiles
-from petastore.storage.row_groups.row_group import read_row_group_in_parts
+from petastore.storage.row_groups.row_group import fetch_ahead, read_row_group_in_parts
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served, proxy, served
 
@@ -142,6 +143,47 @@ def test_what_came_with_a_flipped_bit_is_fetched_once_more_and_that_is_counted(d
     assert dataset.kept.asked.counts.damaged == GROUPS
 
 
+def test_a_bit_of_a_page_header_that_flips_on_its_way_is_no_error_and_no_wrong_number(dataset: Dataset) -> None:
+    dataset.read(0, "c1")
+    dataset.kept = KeptFiles()
+    chunk = pq.read_metadata(dataset.path).row_group(0).column(2)
+    headers = (0, chunk.data_page_offset - chunk.dictionary_page_offset)
+    for place in (header + byte for header in headers for byte in range(24)):
+        dataset.proxy.begin(Faults(first="flipped", flip_at=place))
+        assert dataset.read(0, "c2").equals(dataset.rows(0, "c2"))
+    assert dataset.kept.asked.counts.damaged > 12
+
+
+def test_a_footer_that_came_with_a_flipped_bit_is_fetched_once_more(dataset: Dataset) -> None:
+    dataset.kept = KeptFiles()
+    dataset.proxy.begin(Faults(first="flipped", flip_at=-2000))
+    assert dataset.read(3, "c7").equals(dataset.rows(3, "c7"))
+    assert dataset.kept.asked.counts.damaged == 2  # the footer, and the row group
+    dataset.footers.make_anew()
+    dataset.proxy.begin(Faults(flipped=1.0, flip_at=-2000))
+    with pytest.raises((DatasetChangedError, MetadataError), match=r"a\.parquet"):
+        dataset.read(3, "c7")
+
+
+@pytest.mark.parametrize("place", [-2000, -9, -5, -1])
+def test_a_footer_of_a_small_file_that_came_with_a_flipped_bit_is_fetched_once_more(
+    place: int, served: Served, proxy: FaultProxy
+) -> None:
+    folder = served.root / uuid.uuid4().hex
+    folder.mkdir()
+    table = pa.table({f"c{number}": np.arange(100) for number in range(20)})
+    pq.write_table(table, folder / "a.parquet")
+    location = open_location([f"{proxy.url}/{folder.name}/a.parquet"])
+    file, files, kept = read_footer(location, "a.parquet").file, OpenFiles(), KeptFiles()
+    proxy.begin(Faults(first="flipped", flip_at=place))
+    (found,) = read_row_group_in_parts(
+        location, file, 0, [Part(("c7",))], footers=FooterCache(), files=files, kept=kept
+    )
+    assert found.equals(table.select(["c7"]))
+    assert kept.asked.counts.damaged == 1
+    files.close()
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_a_small_file_that_came_with_a_flipped_bit_is_fetched_once_more(
     together: bool, served: Served, proxy: FaultProxy
@@ -177,6 +219,35 @@ def test_a_flipped_bit_is_not_kept(dataset: Dataset, tmp_path: Path) -> None:
             for group in range(GROUPS):
                 assert dataset.read(group, "c2").equals(dataset.rows(group, "c2"))
         assert 0 < dataset.proxy.counted.requests < GROUPS
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_what_is_fetched_ahead_of_a_cache_is_there_damaged_or_not_and_kept(
+    dataset: Dataset, tmp_path: Path, in_order: bool
+) -> None:
+    dataset.read(0, "c1")
+    file = read_footer(open_location(dataset.path.parent), "a.parquet").file
+    with DiskCache(tmp_path, limit=1 << 24) as cache:
+        dataset.kept = KeptFiles(cache)
+        for first in ("", "flipped"):
+            dataset.proxy.begin(Faults(first=first))
+            columns = ("c4", "c5") if first else ("c6", "c7")
+            for group in range(GROUPS):
+                fetch_ahead(
+                    dataset.location, file, group, columns,
+                    footers=dataset.footers, files=dataset.files, kept=dataset.kept, in_order=in_order,
+                )  # fmt: skip
+                assert dataset.read(group, *columns).equals(dataset.rows(group, *columns))
+                dataset.files.ahead.drop(place_of(dataset.location, file, group))
+            assert dataset.proxy.counted.requests == (2 if first else 1) * GROUPS
+            if not first:  # what came ahead tells nothing of how long it takes to be fetched
+                entries = (path for path in tmp_path.glob("*/entries/*/*") if path.is_file())
+                assert {any(path.read_bytes()[36:44]) for path in entries} == {not in_order}
+        dataset.proxy.begin(Faults())
+        for group in range(GROUPS):
+            four = ("c4", "c5", "c6", "c7")
+            assert dataset.read(group, *four).equals(dataset.rows(group, *four))
+        assert dataset.proxy.counted.requests == 0
 
 
 def test_a_part_of_first_rows_and_a_part_of_no_columns(dataset: Dataset) -> None:

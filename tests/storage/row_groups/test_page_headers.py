@@ -127,7 +127,7 @@ def test_each_flip_of_a_bit_in_a_header_is_refused_or_harmless(tmp_path: Path, o
     path = tmp_path / "x.parquet"
     table = a_table(9).drop_columns(["long", "struct"])
     pq.write_table(table, path, write_page_checksum=True, write_statistics=False, **options)
-    location, footers, refused = open_location(tmp_path), FooterCache(), 0
+    location, footers, refused, named = open_location(tmp_path), FooterCache(), 0, 0
     file, data = DataFile("x.parquet", path.stat().st_size), bytearray(path.read_bytes())
     places = [inside for at in page_places(path) for inside in range(at, page_headers._page_header(bytes(data), at)[1])]
     with path.open("r+b", buffering=0) as written:
@@ -135,12 +135,15 @@ def test_each_flip_of_a_bit_in_a_header_is_refused_or_harmless(tmp_path: Path, o
             write_byte(written, place, data[place] ^ 1 << bit)
             try:
                 found = read_row_group(location, file, 0, table.column_names, footers=footers)
-            except DecodeError:
+            except DecodeError as problem:
                 refused += 1
+                said = re.search(r"the page header of \S+ at byte ([\d,]+) is damaged", str(problem))
+                named += said is not None and int(said[1].replace(",", "")) <= place + 1 < len(data)
             else:
                 assert found.equals(table), (place, bit)
             write_byte(written, place, data[place])
     assert refused > 4 * len(places)
+    assert named > 0
 
 
 def write_byte(file: Any, place: int, value: int) -> None:

@@ -1,0 +1,72 @@
+"""A host that does not exist is an error at once; one of which nobody can tell just now is asked for again."""
+
+from __future__ import annotations
+
+import collections
+import socket
+import uuid
+from typing import Any
+
+import fsspec
+import pytest
+
+import petastore
+from petastore.errors import StorageConnectionError
+from tests.servers.fixtures import MOTO_KEYS, Served, served
+
+__all__ = ["served"]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.leaves_running("fsspec keeps its web session, and clients of clouds theirs"),
+]
+NOWHERE, LATER = "no-such-host.example", "ask-again.example"
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
+    """What names were looked up: of one there is no host, and of another nobody can tell twice."""
+    looked_up, look_up = collections.Counter[str](), socket.getaddrinfo
+
+    def found(host: Any, *asked: Any, **more: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else str(host)
+        looked_up[name] += 1
+        if name.endswith(NOWHERE):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        if name == LATER and looked_up[name] <= 2:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return look_up("127.0.0.1" if name == LATER else host, *asked, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    fsspec.filesystem("http").clear_instance_cache()
+    return looked_up
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        (f"http://{NOWHERE}/frames/a.parquet", {}),
+        (f"https://{NOWHERE}/frames/a.parquet", {}),
+        ("s3://bucket/frames", {**MOTO_KEYS, "endpoint_url": f"https://{NOWHERE}"}),
+        ("s3://bucket/frames/*.parquet", {**MOTO_KEYS, "client_kwargs": {"endpoint_url": f"http://{NOWHERE}:9000"}}),
+    ],
+)
+def test_a_host_that_does_not_exist_is_named_at_once(
+    names: collections.Counter[str], url: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(StorageConnectionError, match=rf"{NOWHERE}.*There is no host of that name: look") as told:
+        petastore.open_dataset(url, storage_options=options)
+    assert "it was tried" not in str(told.value)
+    assert sum(names.values()) <= 4
+
+
+def test_a_name_of_which_nobody_can_tell_just_now_is_looked_up_again(
+    names: collections.Counter[str], served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("petastore.storage.ranges.open_fetcher.is_usable", lambda: False)  # obstore asks by itself
+    name = f"{uuid.uuid4().hex}.parquet"
+    schema = petastore.Unischema("Numbers", [petastore.UnischemaField("id", "int64")])
+    petastore.write_dataset(str(served.root / name), schema, [{"id": 7}])
+    (path,) = (served.root / name).glob("*.parquet")
+    with petastore.make_reader(f"http://{LATER}:{served.port}/{name}/{path.name}") as reader:
+        assert [row.id for row in reader] == [7]
+    assert names[LATER] >= 3
