@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 import time
 from concurrent.futures import Future
@@ -14,7 +13,6 @@ from petastore.errors import AbandonedThreadWarning
 from petastore.storage.requests.under_way import waiting_for
 from petastore.testing.pool_laws import PoolLaws
 from petastore.work import Pool, ThreadPool
-from petastore.work.thread import available_cpus
 from tests.pace import patience
 
 
@@ -121,7 +119,3 @@ def test_the_future_of_a_task_that_gives_a_future_is_of_what_that_gives() -> Non
     assert made.result(10) == 7
     pool.close()
     pool.join()
-
-
-def test_as_many_cpus_are_there_as_this_process_may_use() -> None:
-    assert available_cpus() == len(os.sched_getaffinity(0))

@@ -45,6 +45,16 @@ def test_numbers_of_any_dtype_are_put_as_each_would_be_or_the_first_bad_one_is_n
         assert caught.value.row == bad
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64"])
+def test_the_first_float_above_an_integer_dtype_is_refused_and_the_last_one_below_is_not(dtype: str) -> None:
+    above = float(np.iinfo(dtype).max + 1)
+    out = np.zeros(1, dtype)
+    put_numbers(np.trunc(np.nextafter([above], 0)), FIELD, out)
+    assert 0 < int(out[0]) < above
+    with pytest.raises(DecodeError, match="without losing something"):
+        put_numbers(np.array([above]), FIELD, out)
+
+
 def decoded(cells: pa.Array, dtype: Any = "int64") -> NDArray[Any]:
     field = UnischemaField("x", dtype)
     out = np.empty(len(cells), field.dtype)

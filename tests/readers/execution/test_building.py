@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from petastore import Unischema, UnischemaField
 from petastore.dataset import Dataset
 from petastore.errors import DecodeError
 from petastore.readers.assembly.encoded import EncodedColumn
@@ -30,9 +32,10 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def built(dataset: Dataset, loaders: list[RowGroupLoader], **partition_values: Any) -> Execution:
-    """What reads the fields `id` and `x`; some of them are of partitions, as hive's directories have them."""
+    """What reads the field `id`, and `x` or what directories say in place of it, which files do not have."""
     plan = plan_of(dataset, columns=["id", "x"])
-    view = dataset.schema.create_schema_view(["id", "x"])
+    other = [UnischemaField(name, np.float32) for name in partition_values] or [dataset.schema["x"]]
+    view = Unischema("view", [dataset.schema["id"], *other])
 
     def loading(given: Any, memory: Memory) -> Loading:
         loaders.extend(given)
@@ -56,7 +59,7 @@ def built(dataset: Dataset, loaders: list[RowGroupLoader], **partition_values: A
 
 def read(dataset: Dataset, execution: Execution) -> list[tuple[int, float]]:
     with Reader(dataset, execution.plan, workers=DUMMY, build=lambda *_, **__: execution) as reader:
-        return [(int(row.id), float(row.x)) for row in reader]
+        return [(int(number), float(value)) for number, value in reader]
 
 
 def test_each_dataset_has_a_loader_and_all_columns_are_stacked_that_can_be(dataset: Dataset) -> None:
@@ -69,11 +72,11 @@ def test_each_dataset_has_a_loader_and_all_columns_are_stacked_that_can_be(datas
 
 def test_values_of_partitions_are_kept_apart_and_not_looked_for_in_files(dataset: Dataset) -> None:
     of_groups = pa.array([10.0, 20.0, 30.0, 40.0, 50.0], pa.float32())
-    execution = built(dataset, [], x=of_groups)
-    assert execution.assembly.layout.encoded == ("x",)
+    execution = built(dataset, [], day=of_groups)
+    assert execution.assembly.layout.encoded == ("day",)
     assert read(dataset, execution) == [(number, 10.0 * (number // 5 + 1)) for number in range(ROWS)]
 
 
 def test_a_value_of_a_partition_that_cannot_be_names_the_column(dataset: Dataset) -> None:
-    with pytest.raises(DecodeError, match="'x'"):
-        read(dataset, built(dataset, [], x=pa.array(["a"] * 5)))
+    with pytest.raises(DecodeError, match="'day'"):
+        read(dataset, built(dataset, [], day=pa.array(["a"] * 5)))

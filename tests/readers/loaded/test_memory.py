@@ -24,7 +24,7 @@ def test_an_arena_is_made_once_for_the_rows_that_there_are() -> None:
     larger = memory.arena(LAYOUT, 101)
     assert larger is not None
     assert larger is not first
-    assert memory.arena(LAYOUT, 100) is larger
+    assert memory.arena(LAYOUT, 101) is memory.arena(LAYOUT, 100) is larger
 
 
 def test_where_there_are_no_addresses_row_groups_are_arrays_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 from petastore.errors import DecodeError, RequestError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location, open_location
+from petastore.storage.footers.alike_footers import FEWEST
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.row_groups.asked_columns import Part
@@ -51,7 +52,7 @@ def together(location: Location, asked: Sequence[tuple[DataFile, int]], *parts: 
 FLAT = Part(("word", "id"))
 
 
-@pytest.mark.parametrize("count", [1, 3, 40])
+@pytest.mark.parametrize("count", [1, 3, FEWEST])
 @pytest.mark.parametrize("parts", [(FLAT,), (Part(("id",)), Part(("word",))), (Part(("list", "id")),)], ids=str)
 def test_many_give_what_each_gives_by_itself(location: Location, count: int, parts: tuple[Part, ...]) -> None:
     files = put(location, count)
@@ -63,7 +64,7 @@ def test_many_give_what_each_gives_by_itself(location: Location, count: int, par
         assert table.equals(pa.concat_tables(rows).select(part.columns).combine_chunks())
 
 
-@pytest.mark.parametrize("count", [2, 40])
+@pytest.mark.parametrize("count", [2, FEWEST])
 def test_a_damaged_one_is_named_however_many_there_are(location: Location, count: int) -> None:
     files = put(location, count, write_page_checksum=True, compression="none", use_dictionary=False)
     path = Path(location.root) / files[1].path
