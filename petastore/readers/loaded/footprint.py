@@ -94,11 +94,15 @@ class Footprint:
                 made in parts because they turn out too large.
         """
         size = min(max(_SPANS_BYTES // ahead, _LEAST_SPAN_BYTES), _MOST_SPAN_BYTES)
-        holds_files = any(
-            field.decoded_bytes is None and hasattr(codec_of(field), "decode_bytes") for field in self.view
-        )
-        more = (_LIKELY_EXPANSION - 1) * self.free_row_bytes if is_bounded and holds_files else 0
+        more = 0
+        if is_bounded and self.free_row_bytes and self._holds_files:
+            more = (_LIKELY_EXPANSION - 1) * self.free_row_bytes
         return max(size // (self.row_bytes + more), 1)
+
+    @once
+    def _holds_files(self) -> bool:
+        """Whether there are columns whose codec decodes files, such as images, of any size."""
+        return any(field.decoded_bytes is None and hasattr(codec_of(field), "decode_bytes") for field in self.view)
 
     @once
     def group_bytes(self) -> NDArray[np.int64]:

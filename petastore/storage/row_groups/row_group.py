@@ -119,6 +119,7 @@ def read_row_group_in_parts(
     tables = _tables_of_parts(location, file, ordinal, parts, footers, files, kept)
     while (table := _in_time(location, file, tables)) is not None:
         yield table
+        del table  # what it lies in is used again for the next one, here and wherever tables come through
 
 
 def read_row_groups_together(
@@ -258,6 +259,7 @@ def _tables_of_large(
                 for table in itertools.islice(_of_reading(reading, footer, ordinal, parts, leaves, at), given, None):
                     given += 1
                     yield table
+                    del table
         except (pa.ArrowException, OSError, DecodeError) as problem:
             if pinned is None or is_last or isinstance(problem, StorageError):
                 columns = at[-1].columns if at else [name for part in parts for name in part.columns]
@@ -307,6 +309,7 @@ def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, le
                 break
             given += 1
             yield table
+            del table
         else:
             return
         reading.verify()
@@ -360,6 +363,7 @@ def _decoded_now(reading: Reading, footer: Footer, ordinal: int, part: Part, lea
         for table in _of_long_lists(lists, reading.reader, footer, ordinal, part, leaves):
             given += table.num_rows
             yield table
+            del table
     if given < max(rows, 1):
         by_arrow = _by_arrow(reading.reader, footer, ordinal, part, leaves)
         yield from itertools.islice(by_arrow, given // part.rows_at_once, None)

@@ -10,6 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +21,7 @@ from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.whole_files import read_up_to
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.row_groups import small_files
+from petastore.storage.row_groups import row_group, small_files
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles, Reading
 from petastore.storage.row_groups.row_group import read_row_group, read_row_group_in_parts
@@ -65,6 +66,27 @@ def test_the_first_rows_alone_are_read(location: Location, put: Put, first: int)
     tables = list(read_row_group_in_parts(location, file, 1, parts, footers=FooterCache()))
     for name, table in zip(COLUMNS, tables, strict=True):
         assert table.equals(TABLE.slice(4, min(first, 4)).select([name]))
+
+
+def test_what_a_table_lies_in_is_free_when_the_next_one_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = 500_000
+    columns = {name: np.arange(rows) + number for number, name in enumerate("abc")}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet", use_dictionary=False)
+    location = open_location(tmp_path)
+    file, held, whole = read_footer(location, "x.parquet").file, list[int](), row_group._whole
+
+    def noted(*arguments: Any) -> pa.Table:
+        held.append(pa.total_allocated_bytes())
+        return whole(*arguments)
+
+    monkeypatch.setattr(row_group, "_whole", noted)
+    tables = read_row_group_in_parts(location, file, 0, [Part((name,)) for name in "abc"], footers=FooterCache())
+    while next(tables, None) is not None:
+        pass
+    assert len(held) == 3
+    assert max(held) - held[0] < rows
 
 
 def test_no_columns_give_the_number_of_rows(location: Location, put: Put) -> None:
