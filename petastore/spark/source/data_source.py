@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,14 +18,16 @@ from pyspark.sql.datasource import (
 )
 
 from petastore.dataset import open_dataset
-from petastore.errors import DatasetNotFoundError
+from petastore.errors import DatasetNotFoundError, PetastoreError
 from petastore.schema import Unischema
 from petastore.spark.dataframe import check_columns, inferred_schema
 from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
-from petastore.spark.source.options import ReadAsk, WriteAsk
+from petastore.spark.source.options import ReadAsk, WriteAsk, indexers_of
+from petastore.spark.source.pushed import row_groups_left
 from petastore.spark.writing.write_job import Part, WriteJob
+from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 
-__all__ = ["PetastoreSource"]
+__all__ = ["PetastoreSource", "PushedSource"]
 
 _MOST_PARTITIONS = 2000
 
@@ -50,17 +53,25 @@ class PetastoreSource(DataSource):  # type: ignore[misc]
         ask = WriteAsk.parse(self.options)
         ours = ask.schema or (None if overwrite else _schema_there(ask)) or inferred_schema(schema)
         check_columns(schema, ours)
-        return _Writer(
-            WriteJob.begin(
-                ask.url,
-                ours,
-                ask.layout,
-                compression=ask.compression,
-                mode="overwrite" if overwrite else "append",
-                writer=f"Spark {pyspark.__version__} via the data source petastore",
-                storage_options=ask.storage_options,
-            )
+        checked_indexers(indexers_of(ask.index_fields), ours, "the schema")
+        job = WriteJob.begin(
+            ask.url,
+            ours,
+            ask.layout,
+            compression=ask.compression,
+            mode="overwrite" if overwrite else "append",
+            writer=f"Spark {pyspark.__version__} via the data source petastore",
+            storage_options=ask.storage_options,
         )
+        return _Writer(job, ask.index_fields)
+
+
+class PushedSource(PetastoreSource):
+    """The same format for sessions that hand filters down: others refuse readers that take them."""
+
+    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - as that of `PetastoreSource`
+        """What reads the dataset, but for row groups without a row that Spark's filters keep."""
+        return _PushedReader(_row_groups(ReadAsk.parse(self.options)))
 
 
 def _row_groups(ask: ReadAsk) -> DecodedRowGroups:
@@ -78,17 +89,26 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, groups: DecodedRowGroups) -> None:
         self._groups = groups
         self._plain = plain_schema(groups.schema)
+        self._left: Sequence[int] = range(len(groups))
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ranges of row groups, half-open."""
-        groups = len(self._groups)
+        """Numbers of row groups that lie together."""
+        groups = len(self._left)
         parts = max(1, min(groups, _MOST_PARTITIONS))
-        return [InputPartition((groups * part // parts, groups * (part + 1) // parts)) for part in range(parts)]
+        borders = [groups * part // parts for part in range(parts + 1)]
+        return [InputPartition(self._left[begin:end]) for begin, end in itertools.pairwise(borders)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        for group in range(*partition.value):
+        for group in partition.value:
             for columns in self._groups.parts(group):
                 yield plain_batch(columns, self._plain)
+
+
+class _PushedReader(_Reader):
+    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's
+        """Leaves out row groups; Spark asks each row that is left itself, all filters."""
+        self._left = row_groups_left(self._groups.dataset, filters).tolist()
+        return filters
 
 
 class _Written(WriterCommitMessage):  # type: ignore[misc]
@@ -97,8 +117,9 @@ class _Written(WriterCommitMessage):  # type: ignore[misc]
 
 
 class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
-    def __init__(self, job: WriteJob) -> None:
+    def __init__(self, job: WriteJob, index_fields: Sequence[str]) -> None:
         self._job = job
+        self._index_fields = index_fields
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
@@ -106,6 +127,17 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
 
     def commit(self, messages: list[Any]) -> None:
         self._job.commit([message.part for message in messages if message is not None])
+        if not self._index_fields:
+            return
+        indexers = indexers_of(self._index_fields)
+        try:
+            build_rowgroup_index(self._job.url, indexers=indexers, storage_options=self._job.storage_options)
+        except PetastoreError as problem:
+            problem.add_note(
+                "The rows are committed, each once, and only their row-group index is missing. Do not write them "
+                f"again: petastore.indexing.build_rowgroup_index(url, indexers={indexers}) builds it"
+            )
+            raise
 
     def abort(self, messages: list[Any]) -> None:  # noqa: ARG002 - what tasks wrote is found by the job's name
         self._job.abort()

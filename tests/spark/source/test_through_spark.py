@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.spark.programs import Programs, running
-from tests.spark.source.through_spark import PARTITIONS, ROWS
+from tests.spark.source.through_spark import PARTITIONS, ROW_GROUP_BYTES, ROWS
 
 KINDS = ["classic", "connect"]
 OTHERS = ["hostile", "speculative"]
@@ -61,6 +61,18 @@ def test_a_dataset_is_read_decoded(facts: Any) -> None:
     assert read["partitions"] == 4 * PARTITIONS  # one for each row group
 
 
+def test_row_groups_that_no_filter_of_sparks_keeps_are_not_read(facts: Any) -> None:
+    assert facts["pushed_down"]["ids"] == [94, 96, 98]
+    assert "DecodeError" in facts["pushed_down"]["all"]
+
+
+def test_row_groups_have_the_bytes_that_were_asked(facts: Any) -> None:
+    for of_file in facts["refused"]["cell bytes"]:
+        assert len(of_file) > 2
+        assert of_file[:-1] == pytest.approx([ROW_GROUP_BYTES] * len(of_file[:-1]), rel=0.05)
+        assert of_file[-1] <= 1.05 * ROW_GROUP_BYTES
+
+
 def test_rows_are_added_and_replaced(facts: Any) -> None:
     assert facts["appended_and_overwritten"] == {"appended": True, "overwritten": list(range(10)), "left": []}
 
@@ -94,7 +106,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing_that_is_seen(facts: Any) -
 
 
 def test_tasks_that_are_killed_and_tried_again_give_each_row_once(hostile: Any) -> None:
-    assert hostile["killed_and_tried_again"] == {"whole": True, "left": []}
+    assert hostile["killed_and_tried_again"] == {"whole": True, "left": [], "indexed": True}
 
 
 def test_a_task_that_is_lost_for_good_fails_the_job_and_leaves_nothing_that_is_seen(hostile: Any) -> None:

@@ -17,16 +17,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.indexing import get_row_group_indexes
 from petastore.spark import local_session, prepare_dataframe, register_data_source, write_options
 from tests.spark.scenario import problem_of, session_of
 from tests.spark.standalone import standalone_cluster
 
+PUSHES = "spark.sql.python.filterPushdown.enabled"
 ROWS = 3000
 PARTITIONS = 4
+ROW_GROUP_BYTES = 50_000
 SCHEMA = Unischema(
     "frames",
     [
@@ -66,6 +70,24 @@ def seen_at(url: Path) -> list[str]:
     return [path.name for path in url.rglob("*.parquet") if not path.name.startswith(("_", "."))]
 
 
+def cell_bytes(url: Path) -> list[list[int]]:
+    """Of each file: bytes of the stored cells of each row group."""
+    files = [pq.ParquetFile(url / file.path) for file in petastore.open_dataset(url).inventory.files]
+    return [[file.read_row_group(group).nbytes for group in range(file.num_row_groups)] for file in files]
+
+
+def is_indexed(url: Path) -> bool:
+    """Whether the index of ids has each in the row group where it is, and no other."""
+    dataset = petastore.open_dataset(url)
+    with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
+        ids = [int(row.id) for row in reader]
+    groups = np.repeat(np.arange(dataset.inventory.num_row_groups), dataset.inventory.rows).tolist()
+    index = get_row_group_indexes(dataset)["id"]
+    return sorted(index.indexed_values) == sorted(ids) and all(
+        index.get_row_group_indexes(number) == {group} for number, group in zip(ids, groups, strict=True)
+    )
+
+
 class Steps:
     """Each method is a step; it returns facts for the JSON file."""
 
@@ -77,7 +99,7 @@ class Steps:
         self.raw = spark.range(0, ROWS, 1, PARTITIONS).selectExpr(*RAW)
 
     def write(self, frame: Any, name: str, mode: str = "append", **options: Any) -> Path:
-        asked = write_options(SCHEMA, rows_per_row_group=200, **options)
+        asked = write_options(SCHEMA, **({"rows_per_row_group": 200} | options))
         frame.write.format("petastore").options(**asked).mode(mode).save(str(self.folder / name))
         return self.folder / name
 
@@ -108,6 +130,22 @@ class Steps:
             "some": some.columns,
             "partitions": some.selectExpr("spark_partition_id() as p").distinct().count(),
         }
+
+    def pushed_down(self) -> dict[str, Any]:
+        """Filters of a session that hands them to sources: nothing is read of the first file, which is damaged."""
+        url = self.folder / "pushed"
+        petastore.write_dataset(url, {"id": range(100)}, rows_per_row_group=10, rows_per_file=50)
+        first = url / petastore.open_dataset(url).inventory.files[0].path
+        stored = first.read_bytes()
+        first.write_bytes(stored[:4] + bytes(100) + stored[104:])
+        self.spark.conf.set(PUSHES, "true")
+        register_data_source(self.spark)
+        frame = self.spark.read.format("petastore").load(str(url))
+        ids = [row.id for row in frame.where("id >= 93 and id % 2 = 0").collect()]
+        facts = {"ids": sorted(ids), "all": problem_of(lambda: frame.count())}
+        self.spark.conf.unset(PUSHES)
+        register_data_source(self.spark)
+        return facts
 
     def appended_and_overwritten(self) -> dict[str, Any]:
         url = self.folder / "frames"
@@ -170,8 +208,8 @@ class Steps:
             "nothing there": problem_of(lambda: self.spark.read.format("petastore").load(str(url)).count()),
         }
         facts["seen"] = seen_at(url)
-        self.write(self.raw, "refused")
-        return facts | {"whole": is_whole(url)}
+        self.write(self.raw, "refused", rows_per_row_group=None, row_group_size_mb=ROW_GROUP_BYTES / 2**20)
+        return facts | {"whole": is_whole(url), "cell bytes": cell_bytes(url)}
 
 
 class Hostile(Steps):
@@ -179,8 +217,8 @@ class Hostile(Steps):
 
     def killed_and_tried_again(self) -> dict[str, Any]:
         """The worker that makes rows is killed in the middle of each task's first attempt."""
-        url = self.write(self.through(dies_at_first), "killed")
-        return {"whole": is_whole(url), "left": left_at(url)}
+        url = self.write(self.through(dies_at_first), "killed", index_fields=["id"])
+        return {"whole": is_whole(url), "left": left_at(url), "indexed": is_indexed(url)}
 
     def lost_for_good(self) -> dict[str, Any]:
         problem = problem_of(lambda: self.write(self.through(always_dies), "lost"))
@@ -258,7 +296,8 @@ if __name__ == "__main__":
     else:
         session = session_of("connect-without-java" if kind == "connect" else kind)
         own = Steps(session, folder)
-        steps = (own.written, own.read, own.appended_and_overwritten, own.inferred, own.prepared, own.refused)
+        steps = (own.written, own.read, own.pushed_down, own.appended_and_overwritten)
+        steps += (own.inferred, own.prepared, own.refused)
     facts = {step.__name__: step() for step in steps}
     session.stop()
     clusters.close()
