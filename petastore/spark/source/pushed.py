@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,7 @@ def _expression(asked: Any) -> Expression | None:
     if kind == "Not":
         child = _expression(asked.child)
         return None if child is None else ~child
-    path = getattr(asked, "attribute", ())
+    path: Sequence[str] = getattr(asked, "attribute", ())
     if len(path) != 1:
         return None
     if kind in ("IsNull", "IsNotNull"):
