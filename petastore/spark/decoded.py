@@ -53,11 +53,6 @@ class DecodedRowGroups:
         self._starts = self._stops - counts
 
     @property
-    def dataset(self) -> Dataset:
-        """Whose row groups they are."""
-        return self._rows.dataset
-
-    @property
     def schema(self) -> Unischema:
         """What a row is."""
         return self._rows.schema

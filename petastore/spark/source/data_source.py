@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,11 +22,10 @@ from petastore.schema import Unischema
 from petastore.spark.dataframe import check_columns, inferred_schema
 from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
 from petastore.spark.source.options import ReadAsk, WriteAsk, indexers_of
-from petastore.spark.source.pushed import row_groups_left
 from petastore.spark.writing.write_job import Part, WriteJob
 from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 
-__all__ = ["PetastoreSource", "PushedSource"]
+__all__ = ["PetastoreSource"]
 
 _MOST_PARTITIONS = 2000
 
@@ -66,14 +64,6 @@ class PetastoreSource(DataSource):  # type: ignore[misc]
         return _Writer(job, ask.index_fields)
 
 
-class PushedSource(PetastoreSource):
-    """The same format for sessions that hand filters down: others refuse readers that take them."""
-
-    def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002 - as that of `PetastoreSource`
-        """What reads the dataset, but for row groups without a row that Spark's filters keep."""
-        return _PushedReader(_row_groups(ReadAsk.parse(self.options)))
-
-
 def _row_groups(ask: ReadAsk) -> DecodedRowGroups:
     return DecodedRowGroups(open_dataset(ask.url, storage_options=ask.storage_options), ask.columns)
 
@@ -85,30 +75,23 @@ def _schema_there(ask: WriteAsk) -> Unischema | None:
         return None
 
 
+# Without `pushFilters`: what is left of a DataFrame's partitions by the filters of one query, Spark 4.3 keeps for that
+# DataFrame's other queries as well, and these lose rows.
 class _Reader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, groups: DecodedRowGroups) -> None:
         self._groups = groups
         self._plain = plain_schema(groups.schema)
-        self._left: Sequence[int] = range(len(groups))
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Numbers of row groups that lie together."""
-        groups = len(self._left)
+        """Ranges of row groups, half-open."""
+        groups = len(self._groups)
         parts = max(1, min(groups, _MOST_PARTITIONS))
-        borders = [groups * part // parts for part in range(parts + 1)]
-        return [InputPartition(self._left[begin:end]) for begin, end in itertools.pairwise(borders)]
+        return [InputPartition((groups * part // parts, groups * (part + 1) // parts)) for part in range(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        for group in partition.value:
+        for group in range(*partition.value):
             for columns in self._groups.parts(group):
                 yield plain_batch(columns, self._plain)
-
-
-class _PushedReader(_Reader):
-    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's
-        """Leaves out row groups; Spark asks each row that is left itself, all filters."""
-        self._left = row_groups_left(self._groups.dataset, filters).tolist()
-        return filters
 
 
 class _Written(WriterCommitMessage):  # type: ignore[misc]

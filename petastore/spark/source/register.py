@@ -8,8 +8,6 @@ from petastore.errors import MissingExtraError, RequestError
 
 __all__ = ["register_data_source"]
 
-_PUSHES = "spark.sql.python.filterPushdown.enabled"
-
 
 def register_data_source(spark: Any) -> None:
     """Lets a session know the format `petastore`, in `df.write.format` and `spark.read.format`. May be called again.
@@ -17,9 +15,6 @@ def register_data_source(spark: Any) -> None:
     Writing encodes raw values where Spark's workers run, writes row groups of just the rows that are asked for, and
     commits in two steps: tasks that are killed, tried again or run twice leave no row too many and none too few, and
     nothing changes for readers before the last step. Reading gives decoded columns, as `dataset_as_dataframe`.
-
-    Where the session hands filters down (`spark.sql.python.filterPushdown.enabled`, of Spark 4.1 and newer, set before
-    this is called), row groups are left out whose statistics show that no row of them is kept.
 
     Args:
         spark: A classic or Connect session, whose workers have petastore and reach the storage.
@@ -29,10 +24,9 @@ def register_data_source(spark: Any) -> None:
         MissingExtraError: pyspark is not installed.
     """
     try:
-        from petastore.spark.source.data_source import PetastoreSource, PushedSource
+        from petastore.spark.source.data_source import PetastoreSource
     except ImportError as problem:
         raise MissingExtraError("register_data_source", package="pyspark", extra="spark") from problem
     if not hasattr(spark, "dataSource"):
         raise RequestError(f"register_data_source takes a session of Spark 4 or newer, but {spark!r} was given")
-    pushes = spark.conf.get(_PUSHES, "false") == "true"
-    spark.dataSource.register(PushedSource if pushes else PetastoreSource)
+    spark.dataSource.register(PetastoreSource)

@@ -61,11 +61,6 @@ def test_a_dataset_is_read_decoded(facts: Any) -> None:
     assert read["partitions"] == 4 * PARTITIONS  # one for each row group
 
 
-def test_row_groups_that_no_filter_of_sparks_keeps_are_not_read(facts: Any) -> None:
-    assert facts["pushed_down"]["ids"] == [94, 96, 98]
-    assert "DecodeError" in facts["pushed_down"]["all"]
-
-
 def test_row_groups_have_the_bytes_that_were_asked(facts: Any) -> None:
     for of_file in facts["refused"]["cell bytes"]:
         assert len(of_file) > 2

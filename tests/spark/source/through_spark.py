@@ -27,7 +27,6 @@ from petastore.spark import local_session, prepare_dataframe, register_data_sour
 from tests.spark.scenario import problem_of, session_of
 from tests.spark.standalone import standalone_cluster
 
-PUSHES = "spark.sql.python.filterPushdown.enabled"
 ROWS = 3000
 PARTITIONS = 4
 ROW_GROUP_BYTES = 50_000
@@ -130,22 +129,6 @@ class Steps:
             "some": some.columns,
             "partitions": some.selectExpr("spark_partition_id() as p").distinct().count(),
         }
-
-    def pushed_down(self) -> dict[str, Any]:
-        """Filters of a session that hands them to sources: nothing is read of the first file, which is damaged."""
-        url = self.folder / "pushed"
-        petastore.write_dataset(url, {"id": range(100)}, rows_per_row_group=10, rows_per_file=50)
-        first = url / petastore.open_dataset(url).inventory.files[0].path
-        stored = first.read_bytes()
-        first.write_bytes(stored[:4] + bytes(100) + stored[104:])
-        self.spark.conf.set(PUSHES, "true")
-        register_data_source(self.spark)
-        frame = self.spark.read.format("petastore").load(str(url))
-        ids = [row.id for row in frame.where("id >= 93 and id % 2 = 0").collect()]
-        facts = {"ids": sorted(ids), "all": problem_of(lambda: frame.count())}
-        self.spark.conf.unset(PUSHES)
-        register_data_source(self.spark)
-        return facts
 
     def appended_and_overwritten(self) -> dict[str, Any]:
         url = self.folder / "frames"
@@ -296,8 +279,7 @@ if __name__ == "__main__":
     else:
         session = session_of("connect-without-java" if kind == "connect" else kind)
         own = Steps(session, folder)
-        steps = (own.written, own.read, own.pushed_down, own.appended_and_overwritten)
-        steps += (own.inferred, own.prepared, own.refused)
+        steps = (own.written, own.read, own.appended_and_overwritten, own.inferred, own.prepared, own.refused)
     facts = {step.__name__: step() for step in steps}
     session.stop()
     clusters.close()
