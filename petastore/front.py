@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from petastore.codecs.images.image_hint import ImageDecode
+from petastore.dataset import Dataset
 from petastore.distributed.asked import asked_shard
 from petastore.other_words import answering_other_words
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
@@ -42,7 +43,7 @@ __all__ = ["make_batch_reader", "make_mixed_reader", "make_reader"]
 
 @answering_other_words
 def make_reader(
-    dataset_url: Urls,
+    dataset_url: Urls | Dataset,
     schema_fields: Fields | NGram | None = None,
     reader_pool_type: PoolType = "thread",
     workers_count: int | None = None,
@@ -90,7 +91,7 @@ def make_reader(
 
     Args:
         dataset_url: A directory, one Parquet file, or a list of either: petastore's datasets, Petastorm's, and plain
-            Parquet.
+            Parquet. Or a `Dataset` that was opened already, as by `open_dataset` or `interop.orca.open_orca`.
         schema_fields: Names, regular expressions over whole names, or fields; None is all. Or a `petastore.NGram`: then
             what is read, counted, shuffled and shared are windows of consecutive rows.
         reader_pool_type: `"thread"`; `"process"`, which runs the function of `transform_spec` in worker processes and
@@ -210,7 +211,7 @@ def make_reader(
 
 @answering_other_words
 def make_batch_reader(
-    dataset_url_or_urls: Urls,
+    dataset_url_or_urls: Urls | Dataset,
     schema_fields: Fields | NGram | None = None,
     reader_pool_type: PoolType = "thread",
     workers_count: int | None = None,
@@ -445,7 +446,7 @@ def make_mixed_reader(
 
 def _opened(at: DatasetAsk, fields: Fields | NGram | None, ask: PlanAsk, rows: RowsAsk, run: RunAsk) -> Reader:
     """The reader of rows or of windows; what cannot be is refused before a filter reads anything."""
-    dataset = at.opened()
+    dataset = at.opened_alone()
     # Imported when asked for: a first batch comes 20 ms sooner.
     if isinstance(fields, NGram):
         from petastore.readers.windows.window_reader import open_window_reader

@@ -1,4 +1,4 @@
-"""Horovod's own estimator trains on images through petastore's data module and store, on Spark 4."""
+"""Horovod's own estimator trains on images through petastore's data module and store, on executors of Spark 4."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
-from neighbours.horovod.estimators import ROWS, SIDE, VALIDATION
+from neighbours.horovod.estimators import BATCH, ROWS, VALIDATION
 
 pytestmark = pytest.mark.timeout(420)
+
+EXACT = ["in place", "still", "from a DataFrame"]
+SPLIT = "split by chance"
 
 
 @pytest.fixture(scope="module")
@@ -27,15 +31,17 @@ def epochs_of(processes: list[list[list[int]]]) -> list[list[int]]:
     return [sorted(number for half in halves for batch in half[epoch] for number in batch) for epoch in range(2)]
 
 
-@pytest.mark.parametrize("name", ["in place", "still", "from a DataFrame"])
+@pytest.mark.parametrize("name", EXACT)
 def test_each_row_is_trained_on_once_an_epoch_by_one_of_two_processes(facts: Any, name: str) -> None:
     found = facts[name]
-    assert len(found["train"]) == 2
-    assert [len(batches) for batches in found["train"]] == [2 * ROWS // 16] * 2
+    assert [len(batches) for batches in found["train"]] == [ROWS // BATCH] * 2  # of two epochs
     assert epochs_of(found["train"]) == [list(range(ROWS))] * 2
-    assert found["shape"] == [SIDE, SIDE]
-    assert found["finite"]
-    assert found["epochs"] == 2
+
+
+@pytest.mark.parametrize("name", [*EXACT, SPLIT])
+def test_there_is_a_loss_of_each_epoch(facts: Any, name: str) -> None:
+    assert len(facts[name]["losses"]) == 2
+    assert np.isfinite(facts[name]["losses"]).all()
 
 
 def test_each_validation_row_comes_once_an_epoch(facts: Any) -> None:
@@ -45,5 +51,19 @@ def test_each_validation_row_comes_once_an_epoch(facts: Any) -> None:
 
 def test_options_of_the_data_module_reach_the_processes(facts: Any) -> None:
     first = sorted(batches[0] for batches in facts["still"]["train"])
-    assert first == [list(range(8)), list(range(ROWS // 2, ROWS // 2 + 8))]
+    assert first == [list(range(BATCH)), list(range(ROWS // 2, ROWS // 2 + BATCH))]
     assert sorted(batches[0] for batches in facts["in place"]["train"]) != first
+
+
+def test_what_spark_splits_by_chance_is_trained_on_and_validated_once_an_epoch(facts: Any) -> None:
+    train, val = facts["stored for train"], facts["stored for val"]
+    assert sorted(train + val) == list(range(ROWS))
+    for epoch in epochs_of(facts[SPLIT]["train"]):
+        assert len(epoch) == len(set(epoch)) == len(train) // (2 * BATCH) * 2 * BATCH
+        assert set(epoch) <= set(train)
+    assert epochs_of(facts[SPLIT]["val"]) == [val] * 2
+
+
+@pytest.mark.parametrize("name", ["from a DataFrame", SPLIT])
+def test_the_weight_of_a_row_meets_its_loss(facts: Any, name: str) -> None:
+    assert facts[name]["losses"] == pytest.approx([1, 1])

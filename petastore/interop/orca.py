@@ -8,6 +8,7 @@ the first row here, and rows that differ from it are errors when they are read.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import os
@@ -25,19 +26,50 @@ from petastore.inventory import Inventory
 from petastore.plan.unit import ReadUnit
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import storage_schema
+from petastore.schema.stored import check_stored_schema
 from petastore.storage.files.location import open_location
 from petastore.storage.files.whole_files import read_whole
 from petastore.writers.layout import Layout
 from petastore.writers.local import write_cells
 from petastore.writers.target import Mode
 
-__all__ = ["convert_orca", "orca_schema"]
+__all__ = ["convert_orca", "open_orca", "orca_schema"]
 
 _METADATA = "_orca_metadata"
 _MOST_BYTES = 1 << 24
 _ENUM = "__enum__"
 _MEMBER = "arr.npy"
 _MOST_DIMENSIONS = 32
+
+
+def open_orca(
+    url: str | os.PathLike[str],
+    *,
+    fields: Iterable[UnischemaField] = (),
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+) -> Dataset:
+    """A dataset of Orca's where it is, of which nothing is changed and beside which nothing is written.
+
+    `make_reader` and loaders take it in place of a URL. `chunk` is one more column, and ranks share row groups instead
+    of chunks. Each process that opens it reads the footers of all files; `orca_schema` says how to spare them that.
+
+    Args:
+        url: The directory that holds `_orca_metadata`.
+        fields: As in `orca_schema`.
+        storage_options: Keyword arguments of the fsspec filesystem.
+        filesystem: A pyarrow or fsspec filesystem to use instead.
+
+    Raises:
+        RequestError, MetadataError, SchemaError, StorageError: As `orca_schema`.
+    """
+    dataset = open_dataset(url, storage_options=storage_options, filesystem=filesystem)
+    declared = _schema(dataset, {field.name: field for field in fields})
+    keys = dataset.partition_names
+    check_stored_schema(declared, dataset.arrow_schema, source=dataset.url, partition_names=keys)
+    return dataclasses.replace(
+        dataset, schema=Unischema(declared.name, [*declared, *(dataset.schema[key] for key in keys)])
+    )
 
 
 def orca_schema(
@@ -49,8 +81,8 @@ def orca_schema(
 ) -> Unischema:
     """The schema of a dataset of Orca's, as its files hold it.
 
-    `petastore.writers.generate.generate_metadata(url, orca_schema(url))` makes the directory readable where it is:
-    nothing of Orca's is changed, `chunk` is one more column, and ranks share row groups instead of chunks.
+    `petastore.writers.generate.generate_metadata(url, orca_schema(url))` writes it beside Orca's files, with what
+    their footers say: whoever opens the directory by its URL then reads it so, and opens it quickly.
 
     Args:
         url: The directory that holds `_orca_metadata`.

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.dataset.opening import dataset_at, located
+from petastore.errors import RequestError
 from petastore.expressions import Expression
 from petastore.plan.request import known_word
 from petastore.plan.selection import Selection
@@ -126,6 +127,22 @@ class DatasetAsk:
 
             cache_location(self.cache_location)
             verified_limit(self.cache_size_limit)
+
+    def opened_alone(self) -> Dataset:
+        """`opened`, of who asks for this dataset and no other.
+
+        Raises:
+            DatasetNotFoundError: There is none.
+            RequestError: It was opened before, and something is asked that is asked of who opens it; or it cannot be
+                so.
+        """
+        reached = (self.storage_options, self.filesystem, self.storage_timeout, self.storage_hedging)
+        if isinstance(self.url, Dataset) and reached != (None, None, DEFAULT_STORAGE_TIMEOUT_S, False):
+            raise RequestError(
+                "storage_options and filesystem belong to open_dataset, as storage_timeout and storage_hedging do, and "
+                "it has opened this dataset; give them to petastore.open_dataset"
+            )
+        return self.opened()
 
     def opened(self) -> Dataset:
         """The dataset; opened where a URL was given.

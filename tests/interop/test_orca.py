@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 from pathlib import Path
@@ -16,9 +17,10 @@ import pytest
 import petastore
 from petastore import UnischemaField
 from petastore.codecs import CompressedImageCodec
-from petastore.errors import MetadataError, RequestError, SchemaError
-from petastore.interop.orca import convert_orca, orca_schema
+from petastore.errors import MetadataError, RequestError, SchemaError, StorageError
+from petastore.interop.orca import convert_orca, open_orca, orca_schema
 from petastore.writers.generate import generate_metadata
+from tests.failing_files import FailingFiles
 
 ROWS, CHUNK = 25, 8
 IMAGE = UnischemaField("image", "uint8", (None, None, 3), CompressedImageCodec("jpeg"), nullable=True)
@@ -92,6 +94,37 @@ def test_a_dataset_is_read_where_it_is_by_more_ranks_than_it_has_chunks(url: str
             rows += list(reader)
     check_rows(rows)
     assert {int(row.chunk) for row in rows} == {0, 1, 2, 3}
+
+
+class ReadOnlyFiles(FailingFiles):
+    """Files that nobody may change, whoever asks."""
+
+    def request(self, kind: str) -> None:
+        super().request(kind)
+        if kind in ("create", "write", "copy", "delete", "mkdir"):
+            raise OSError(errno.EROFS, "read-only")
+
+
+def test_a_dataset_that_nobody_may_write_to_is_read_where_it_is(url: str) -> None:
+    files = ReadOnlyFiles()
+    files.files = {
+        f"orca/{path.relative_to(url)}": path.read_bytes() for path in Path(url).rglob("*.*") if path.is_file()
+    }
+    files.files["orca/_orca_metadata"] = (Path(url) / "_orca_metadata").read_bytes()
+    with pytest.raises(StorageError, match="read-only"):
+        generate_metadata("orca", orca_schema("orca", filesystem=files), filesystem=files)
+    dataset = open_orca("orca", fields=[IMAGE], filesystem=files)
+    rows = []
+    for rank in range(5):
+        with petastore.make_reader(dataset, cur_shard=rank, shard_count=5) as reader:
+            rows += list(reader)
+    check_rows(rows)
+    assert {int(row.chunk) for row in rows} == {0, 1, 2, 3}
+
+
+def test_a_field_that_files_do_not_store_so_is_refused(url: str) -> None:
+    with pytest.raises(SchemaError, match="column 'label' of the file is int32"):
+        open_orca(url, fields=[UnischemaField("label", "str", nullable=True)])
 
 
 def test_a_dataset_becomes_ours_without_chunks(url: str, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
-__all__ = ["MapDataset", "opened_dataset", "selected_rows"]
+__all__ = ["MapDataset", "selected_rows"]
 
 
 class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
@@ -120,19 +120,17 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
     ) -> None:
         rows = RowsAsk(filters, predicate, rowgroup_selector, selection_cache)
         workers = Workers("thread", max_cell_bytes=max_cell_bytes)
-        opened = opened_dataset(
-            DatasetAsk(
-                dataset,
-                storage_options,
-                filesystem,
-                storage_timeout,
-                decode,
-                cache_type,
-                cache_location,
-                cache_size_limit,
-                storage_hedging,
-            )
-        )
+        opened = DatasetAsk(
+            dataset,
+            storage_options,
+            filesystem,
+            storage_timeout,
+            decode,
+            cache_type,
+            cache_location,
+            cache_size_limit,
+            storage_hedging,
+        ).opened_alone()
         fields = opened.fields_of(schema_fields)  # refused before a filter reads anything
         selection = selected_rows(opened, rows, selection, workers=workers)
         self.rows = RandomAccess(
@@ -180,22 +178,6 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
 
     def __repr__(self) -> str:
         return f"MapDataset({self.rows.dataset.url!r}, {len(self):,} rows, {len(self.schema)} columns)"
-
-
-def opened_dataset(ask: DatasetAsk) -> Dataset:
-    """The dataset, opened where a URL was given.
-
-    Raises:
-        RequestError: It was opened before, and something is asked that is asked of who opens it; or it cannot be so.
-        DatasetNotFoundError: There is none.
-    """
-    reached = (ask.storage_options, ask.filesystem, ask.storage_timeout, ask.storage_hedging)
-    if isinstance(ask.url, Dataset) and reached != (None, None, DEFAULT_STORAGE_TIMEOUT_S, False):
-        raise RequestError(
-            "storage_options and filesystem belong to open_dataset, as storage_timeout and storage_hedging do, and it "
-            "has opened this dataset; give them to petastore.open_dataset"
-        )
-    return ask.opened()
 
 
 def selected_rows(

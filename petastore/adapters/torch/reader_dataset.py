@@ -15,7 +15,7 @@ from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.told_epochs import ToldEpochs
 from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.loader import epochs_of
-from petastore.adapters.torch.map_dataset import opened_dataset, selected_rows
+from petastore.adapters.torch.map_dataset import selected_rows
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import DecodedRows
@@ -187,19 +187,17 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         storage_hedging: bool = False,
     ) -> None:
         rows = RowsAsk(filters, predicate, rowgroup_selector, selection_cache)
-        self.dataset = opened_dataset(
-            DatasetAsk(
-                dataset,
-                storage_options,
-                filesystem,
-                storage_timeout,
-                decode,
-                cache_type,
-                cache_location,
-                cache_size_limit,
-                storage_hedging,
-            )
-        )
+        self.dataset = DatasetAsk(
+            dataset,
+            storage_options,
+            filesystem,
+            storage_timeout,
+            decode,
+            cache_type,
+            cache_location,
+            cache_size_limit,
+            storage_hedging,
+        ).opened_alone()
         """The dataset that is read."""
         self.batch_size = None if batch_size is None else whole_number(batch_size, name="batch_size", least=1)
         self._size = self.batch_size or 1

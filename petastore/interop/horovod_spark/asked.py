@@ -97,6 +97,8 @@ class Asked:
     reader_pool_type: str
     train_workers: int | None
     val_workers: int | None
+    val_steps: int | None
+    """Steps that the estimator takes in each validation; None where it does not say."""
     transform: TransformSpec | None
     options: Options
     in_batches: bool = False
@@ -120,6 +122,7 @@ class Asked:
             reader_pool_type=told.get("reader_pool_type") or "thread",
             train_workers=told.get("train_reader_worker_count"),
             val_workers=told.get("val_reader_worker_count"),
+            val_steps=told.get("steps_per_epoch_val"),
             transform=transform,
             options=options,
         )
@@ -134,8 +137,8 @@ class Asked:
         shuffles = {"shuffle_rows": self.shuffle, "shuffle_row_groups": self.shuffle}
         return self._reader(self.train_dir, num_epochs, tail, self.train_workers, shuffles)
 
-    def val_reader(self, *, num_epochs: int | None) -> Reader | None:
-        """The same of validation rows, in their order, each once an epoch; None where there are none.
+    def val_reader(self, *, num_epochs: int | None, tail: TailWord = "even") -> Reader | None:
+        """The same of validation rows, in their order; None where there are none.
 
         Raises:
             RequestError: As `train_reader`.
@@ -146,7 +149,7 @@ class Asked:
         if self.val_dir is None:
             raise RequestError("the estimator validates, but says no val_dir")
         still = {"shuffle_rows": False, "shuffle_row_groups": False, **self.options.validation}
-        return self._reader(self.val_dir, num_epochs, "even", self.val_workers, still)
+        return self._reader(self.val_dir, num_epochs, tail, self.val_workers, still)
 
     def _reader(
         self, url: str, num_epochs: int | None, tail: TailWord, workers: int | None, more: Mapping[str, Any]

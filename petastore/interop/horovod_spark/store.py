@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import itertools
 from collections.abc import Sequence
 from typing import Any, Self
@@ -30,8 +31,9 @@ class PetastoreStore(FilesystemStore):  # type: ignore[misc]
     """A store that reads what there is to know of a dataset with petastore, from any file system of fsspec.
 
     `fit(df)` writes plain Parquet below the prefix; `fit_on_parquet()` trains on datasets that are there, also those
-    of petastore with codecs, in place. Rows are counted anew for each training: Horovod remembers them in a pickle
-    beside the data, which would be wrong once the data is written again; it is not looked at.
+    of petastore with codecs, in place, and writes nothing beside them. Rows are counted anew for each training: Horovod
+    remembers them in a pickle, which would be wrong once the data is written again. It lies below the prefix here, and
+    is never loaded, nor is one that lies beside the data.
 
     Args:
         prefix_path: A directory, or its URL.
@@ -56,6 +58,12 @@ class PetastoreStore(FilesystemStore):  # type: ignore[misc]
         """
         dataset = open_dataset(path, storage_options=self.storage_options or None)
         return _Described(_DecodedColumns(dataset.schema), _pieces(dataset.inventory))
+
+    def get_data_metadata_path(self, path: str) -> str:
+        """Where Horovod writes what it remembers of data: below the prefix, for the data may be read-only."""
+        folder = self.get_localized_path(self.prefix_path)
+        self.fs.makedirs(folder, exist_ok=True)
+        return f"{folder}/{hashlib.sha256(path.encode()).hexdigest()[:16]}{_REMEMBERED}"
 
     def exists(self, path: str) -> bool:
         """Whether something is there, but for what Horovod remembers of data."""

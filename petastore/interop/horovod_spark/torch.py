@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,7 +22,8 @@ class PetastoreDataModule(TakesOptions):
     Images and arrays come decoded, as tensors of the shapes that the schema says; lists of plain Parquet are tensors
     where all have one length. Ranks have equal numbers of batches. An epoch of the estimator is one of the reader: of
     training rows each is given to just one rank, up to a global batch that is left out (others in each epoch, where
-    rows are shuffled); of validation rows each is given once.
+    rows are shuffled); of validation rows each is given once. Only where validation batches have one row, a last step
+    that has no row for some rank gives it one that another has had.
 
     With `inmemory_cache_all=True` the rows of a rank are read once, and kept in memory. With `transformation_fn` each
     row goes through it, as a dict. Horovod makes the module, and uses it as a context.
@@ -73,7 +74,8 @@ class PetastoreDataModule(TakesOptions):
     def __enter__(self) -> Self:
         # Epochs of full batches: as many as Horovod counts, whole number (rows / batch size / ranks).
         self._train = self._kept(self._asked.train_reader(num_epochs=None, tail="drop"))
-        found = self._asked.val_reader(num_epochs=None)
+        # A step in which each rank has a row of its own cannot be had of one row a batch and fewer rows than ranks.
+        found = self._asked.val_reader(num_epochs=None, tail="even" if self._asked.val_batch_size > 1 else "wrap")
         self._val = None if found is None else self._kept(found)
         return self
 
@@ -104,7 +106,11 @@ class PetastoreDataModule(TakesOptions):
         Raises:
             ReaderClosedError: Outside of the `with` block.
         """
-        return () if self._val is None else self._loader(self._open(self._val), self._asked.val_batch_size)
+        if self._val is None:
+            return ()
+        batches = self._loader(self._open(self._val), self._asked.val_batch_size)
+        of_epoch = self._val.steps_per_epoch(self._asked.val_batch_size)
+        return batches if self._asked.val_steps != of_epoch + 1 else _with_last_ones_halved(batches, of_epoch)
 
     def _open(self, reader: Reader) -> Reader:
         if reader not in self._readers:
@@ -117,3 +123,18 @@ class PetastoreDataModule(TakesOptions):
                 reader, batch_size, num_epochs=None, shuffle=shuffle, seed=self._asked.seed or 0
             )
         return DataLoader(reader, batch_size, **{"ragged": "dense", **self._asked.options.loader})
+
+
+def _with_last_ones_halved(batches: Iterable[dict[str, Any]], of_epoch: int) -> Iterator[dict[str, Any]]:
+    """The batches, the last of each epoch as two.
+
+    Horovod rounds up when it counts steps. Where fewer rows than ranks are left over, a reader gives them with the
+    batch before, and has one batch less: an epoch of the estimator would take rows of the next one.
+    """
+    for number, batch in enumerate(batches, 1):
+        if number % of_epoch:
+            yield batch
+            continue
+        half = len(next(iter(batch.values()))) // 2
+        yield {name: column[:half] for name, column in batch.items()}
+        yield {name: column[half:] for name, column in batch.items()}

@@ -17,12 +17,13 @@ from pyspark.sql.datasource import (
 )
 
 from petastore.dataset import open_dataset
-from petastore.errors import DatasetNotFoundError
+from petastore.errors import DatasetNotFoundError, PetastoreError
 from petastore.schema import Unischema
 from petastore.spark.dataframe import check_columns, inferred_schema
 from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
-from petastore.spark.source.options import ReadAsk, WriteAsk
+from petastore.spark.source.options import ReadAsk, WriteAsk, indexers_of
 from petastore.spark.writing.write_job import Part, WriteJob
+from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 
 __all__ = ["PetastoreSource"]
 
@@ -50,17 +51,17 @@ class PetastoreSource(DataSource):  # type: ignore[misc]
         ask = WriteAsk.parse(self.options)
         ours = ask.schema or (None if overwrite else _schema_there(ask)) or inferred_schema(schema)
         check_columns(schema, ours)
-        return _Writer(
-            WriteJob.begin(
-                ask.url,
-                ours,
-                ask.layout,
-                compression=ask.compression,
-                mode="overwrite" if overwrite else "append",
-                writer=f"Spark {pyspark.__version__} via the data source petastore",
-                storage_options=ask.storage_options,
-            )
+        checked_indexers(indexers_of(ask.index_fields), ours, "the schema")
+        job = WriteJob.begin(
+            ask.url,
+            ours,
+            ask.layout,
+            compression=ask.compression,
+            mode="overwrite" if overwrite else "append",
+            writer=f"Spark {pyspark.__version__} via the data source petastore",
+            storage_options=ask.storage_options,
         )
+        return _Writer(job, ask.index_fields)
 
 
 def _row_groups(ask: ReadAsk) -> DecodedRowGroups:
@@ -74,6 +75,8 @@ def _schema_there(ask: WriteAsk) -> Unischema | None:
         return None
 
 
+# Without `pushFilters`: what is left of a DataFrame's partitions by the filters of one query, Spark 4.3 keeps for that
+# DataFrame's other queries as well, and these lose rows.
 class _Reader(DataSourceReader):  # type: ignore[misc]
     def __init__(self, groups: DecodedRowGroups) -> None:
         self._groups = groups
@@ -97,8 +100,9 @@ class _Written(WriterCommitMessage):  # type: ignore[misc]
 
 
 class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
-    def __init__(self, job: WriteJob) -> None:
+    def __init__(self, job: WriteJob, index_fields: Sequence[str]) -> None:
         self._job = job
+        self._index_fields = index_fields
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
@@ -106,6 +110,17 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]
 
     def commit(self, messages: list[Any]) -> None:
         self._job.commit([message.part for message in messages if message is not None])
+        if not self._index_fields:
+            return
+        indexers = indexers_of(self._index_fields)
+        try:
+            build_rowgroup_index(self._job.url, indexers=indexers, storage_options=self._job.storage_options)
+        except PetastoreError as problem:
+            problem.add_note(
+                "The rows are committed, each once, and only their row-group index is missing. Do not write them "
+                f"again: petastore.indexing.build_rowgroup_index(url, indexers={indexers}) builds it"
+            )
+            raise
 
     def abort(self, messages: list[Any]) -> None:  # noqa: ARG002 - what tasks wrote is found by the job's name
         self._job.abort()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from petastore.codecs.registry import codec_from_json
 from petastore.errors import RequestError
+from petastore.indexers import SingleFieldIndexer
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document, parse_document
 from petastore.writers.layout import Layout
 from petastore.writers.parquet import Compression, writer_options
+from petastore.writers.row_group_index import checked_indexers
 
 __all__ = ["ReadAsk", "WriteAsk", "write_options"]
 
@@ -28,6 +30,7 @@ def write_options(
     rows_per_file: int | None = None,
     compression: Compression | None = "auto",
     storage_options: Mapping[str, Any] | None = None,
+    index_fields: Iterable[str] = (),
 ) -> dict[str, str]:
     """The options of `df.write.format("petastore")`, checked here and not in a job.
 
@@ -40,9 +43,11 @@ def write_options(
         compression: As in `write_dataset`.
         storage_options: Keyword arguments of the fsspec filesystem. Spark shows options in its plans: let keys come
             from the environment of its workers.
+        index_fields: Names of fields; each gets a row-group index of its name, by `SingleFieldIndexer`, once the rows
+            are committed. It is built by the process that commits, which reads these fields of the whole dataset.
 
     Raises:
-        RequestError: The parameters contradict each other, or storage options are no JSON.
+        RequestError: The parameters contradict each other, storage options are no JSON, or there is no such field.
         SchemaError: A field cannot be stored.
 
     Example:
@@ -65,12 +70,29 @@ def write_options(
         "compression": "none" if compression is None else str(compression),
         **{name: str(size) for name, size in sizes.items() if size is not None},
     }
+    names = [index_fields] if isinstance(index_fields, str) else list(index_fields)
+    checked_indexers(indexers_of(names), schema, "the schema")
+    if names:
+        options["index_fields"] = ",".join(_without_comma(name) for name in names)
     if storage_options:
         try:
             options["storage_options"] = json.dumps(dict(storage_options))
         except (TypeError, ValueError) as problem:
             raise RequestError(f"storage_options of a data source are JSON, and these are not: {problem}") from None
     return options
+
+
+def indexers_of(names: Iterable[str]) -> list[SingleFieldIndexer]:
+    """What builds the indexes of some fields; each has the name of its field.
+
+    Raises:
+        RequestError: One of the names is none.
+
+    Example:
+        >>> indexers_of(["label"])
+        [SingleFieldIndexer('label', 'label')]
+    """
+    return [SingleFieldIndexer(name, name) for name in names]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,16 +105,19 @@ class WriteAsk:
     layout: Layout
     compression: str
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
+    index_fields: tuple[str, ...] = ()
+    """Names of the fields of which row-group indexes are built."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteAsk:
-        """Of what Spark hands over; names in any case.
+        """Of what Spark hands over; names in any case. `index_fields` are separated by commas.
 
         Raises:
             RequestError: There is no path, or a relative one, or an option cannot be.
             MetadataError: The schema is none.
         """
-        given = _known(options, {"schema", "rows_per_row_group", "row_group_size_mb", "rows_per_file", "compression"})
+        sizes = {"rows_per_row_group", "row_group_size_mb", "rows_per_file"}
+        given = _known(options, {"schema", "compression", "index_fields", *sizes})
         document = given.get("schema")
         layout = Layout.of(
             rows_per_row_group=_parsed(given, "rows_per_row_group", int),
@@ -103,7 +128,8 @@ class WriteAsk:
         if document is not None:
             said = parse_document(document, codec_from_json=codec_from_json, source="the option schema")
             schema = Unischema(*said)
-        return cls(given["path"], schema, layout, given.get("compression", "auto"), _storage_options(given))
+        compression, indexed = given.get("compression", "auto"), _names(given, "index_fields") or ()
+        return cls(given["path"], schema, layout, compression, _storage_options(given), indexed)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,10 +153,7 @@ class ReadAsk:
             ReadAsk(url='/data/frames', columns=('id', 'image_.*'))
         """
         given = _known(options, {"columns"})
-        columns = None
-        if "columns" in given:
-            columns = tuple(name.strip() for name in given["columns"].split(","))
-        return cls(given["path"], columns, _storage_options(given))
+        return cls(given["path"], _names(given, "columns"), _storage_options(given))
 
 
 def _known(options: Mapping[str, str], names: set[str]) -> dict[str, str]:
@@ -150,6 +173,19 @@ def _known(options: Mapping[str, str], names: set[str]) -> dict[str, str]:
             "directories of their own; write Path(…).absolute()"
         )
     return given
+
+
+def _names(given: Mapping[str, str], option: str) -> tuple[str, ...] | None:
+    return tuple(name.strip() for name in given[option].split(",")) if option in given else None
+
+
+def _without_comma(name: str) -> str:
+    if "," in name or name != name.strip():
+        raise RequestError(
+            f"index_fields of a data source are separated by commas, and the name {name!r} cannot be told so; build "
+            "its index with petastore.indexing.build_rowgroup_index"
+        )
+    return name
 
 
 def _parsed(given: Mapping[str, str], name: str, kind: type[_Parsed]) -> _Parsed | None:

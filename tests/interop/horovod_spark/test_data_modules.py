@@ -66,13 +66,31 @@ def test_an_epoch_gives_each_rank_other_rows_and_full_batches(url: str, in_memor
         assert sorted(epochs[0]) == sorted(epochs[1])
 
 
-def test_each_validation_row_comes_once_an_epoch(url: str) -> None:
+@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("batch_size", [2, 3, 11, 12, 23])
+def test_each_validation_row_comes_once_an_epoch(url: str, batch_size: int, in_memory: bool) -> None:
+    """In as many steps as Horovod takes, also where one row is left over for two ranks, as with 11."""
+    steps = -(-ROWS // batch_size // 2)
+    asked = {"val_batch_size": batch_size, "steps_per_epoch_val": steps, "inmemory_cache_all": in_memory}
+    epochs: list[list[int]] = [[], []]
+    for rank in range(2):
+        with PetastoreDataModule(**told(url, rank, **asked)) as module:
+            batches = iter(module.val_data())
+            for epoch in epochs:
+                for batch in itertools.islice(batches, steps):
+                    assert 0 < len(batch["id"]) <= batch_size
+                    epoch += batch["id"].tolist()
+    assert [sorted(epoch) for epoch in epochs] == [list(range(ROWS))] * 2
+
+
+def test_validation_of_one_row_a_batch_gives_one_twice_in_the_last_step(url: str) -> None:
     seen: list[int] = []
     for rank in range(2):
-        with PetastoreDataModule(**told(url, rank)) as module:
-            for batch in itertools.islice(module.val_data(), 4):
+        with PetastoreDataModule(**told(url, rank, val_batch_size=1, steps_per_epoch_val=12)) as module:
+            for batch in itertools.islice(module.val_data(), 12):
                 seen += batch["id"].tolist()
-    assert sorted(seen) == list(range(ROWS))
+    assert set(seen) == set(range(ROWS))
+    assert len(seen) == ROWS + 1
 
 
 def test_rows_go_through_the_transformation(url: str) -> None:

@@ -1,110 +1,72 @@
-"""The data source writes and reads alike on classic and Connect sessions, and exactly where tasks die."""
+"""What Spark calls of the data source, called without Spark: indexes of what is written, and when they cannot be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from tests.spark.programs import Programs, running
-from tests.spark.source.through_spark import PARTITIONS, ROWS
+import petastore
+from petastore import Unischema, UnischemaField, open_dataset
+from petastore.errors import DatasetChangedError, RequestError, StorageError
+from petastore.indexing import get_row_group_indexes
+from petastore.spark import write_options
+from petastore.spark.source.data_source import PetastoreSource
 
-KINDS = ["classic", "connect"]
-OTHERS = ["hostile", "speculative"]
-SECONDS = 300
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(360)]
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
-    """What each kind of session left; two run at once."""
-    with running(
-        "tests.spark.source.through_spark", [*KINDS, *OTHERS], tmp_path_factory, repository, seconds=SECONDS
-    ) as programs:
-        yield programs
+SCHEMA = Unischema("s", [UnischemaField("id", "int64"), UnischemaField("city", "str")])
+CITIES = ["Oslo", "Rome", "Oslo", "Bern"]
 
 
-@pytest.fixture(params=KINDS)
-def facts(request: pytest.FixtureRequest, programs: Programs) -> Any:
-    return programs[request.param].result().facts
+def writer_of(url: Path, **options: Any) -> Any:
+    source = PetastoreSource({"path": str(url), **write_options(SCHEMA, rows_per_row_group=2, **options)})
+    return source.writer(SCHEMA.as_spark_schema(), False)
 
 
-@pytest.fixture
-def hostile(programs: Programs) -> Any:
-    return programs["hostile"].result().facts
+def written(url: Path, first: int, **options: Any) -> None:
+    """A job of one task, of which Spark tells the source that it failed where its commit does."""
+    writer = writer_of(url, **options)
+    batch = pa.record_batch({"id": range(first, first + len(CITIES)), "city": CITIES})
+    messages = [writer.write(iter([batch]))]
+    try:
+        writer.commit(messages)
+    except BaseException:
+        writer.abort(messages)
+        raise
 
 
-def test_raw_values_become_a_dataset_of_row_groups_as_asked(facts: Any) -> None:
-    written = facts["written"]
-    assert written["schema"]
-    assert written["whole"]
-    assert written["files"] == PARTITIONS
-    assert written["row groups"] == [200, 200, 200, 150] * PARTITIONS
-    assert written["row"] == [0, True, [[0.0, 1.0], [2.0, 3.0]], "even"]
-    assert written["left"] == []
+def groups_of(url: Path, city: str) -> Any:
+    return get_row_group_indexes(open_dataset(url))["city"].get_row_group_indexes(city)
 
 
-def test_a_dataset_is_read_decoded(facts: Any) -> None:
-    read = facts["read"]
-    assert read["types"] == {
-        "id": "bigint",
-        "frame": "array<array<array<smallint>>>",
-        "pose": "array<array<float>>",
-        "label": "string",
-    }
-    assert (read["count"], read["sum"]) == (ROWS, ROWS * (ROWS - 1) // 2)
-    assert read["row"] == [[[5.0, 1.0], [2.0, 3.0]], None]
-    assert read["some"] == ["id", "pose"]
-    assert read["partitions"] == 4 * PARTITIONS  # one for each row group
+def test_fields_are_indexed_once_rows_are_committed_also_those_that_were_there(tmp_path: Path) -> None:
+    url = tmp_path / "s"
+    written(url, 0, index_fields=["city"])
+    assert groups_of(url, "Oslo") == {0, 1}
+    assert groups_of(url, "Bern") == {1}
+    written(url, 4, index_fields=["city", "id"])
+    assert groups_of(url, "Rome") == {0, 2}
+    written(url, 8)
+    with pytest.raises(DatasetChangedError, match="is stale"):
+        groups_of(url, "Rome")
 
 
-def test_rows_are_added_and_replaced(facts: Any) -> None:
-    assert facts["appended_and_overwritten"] == {"appended": True, "overwritten": list(range(10)), "left": []}
+def test_an_index_that_cannot_be_stored_says_that_the_rows_are_there_once(tmp_path: Path) -> None:
+    url = tmp_path / "s"
+    written(url, 0)
+    (url / "_petastore" / "indexes").write_text("")  # where a directory should be
+    with pytest.raises(StorageError) as caught:
+        written(url, 4, index_fields=["city"])
+    assert "The rows are committed, each once" in caught.value.__notes__[0]
+    with petastore.make_reader(url) as reader:
+        assert sorted(int(row.id) for row in reader) == list(range(8))
 
 
-def test_without_a_schema_columns_are_what_they_are(facts: Any) -> None:
-    assert facts["inferred"] == {"id": ["int64", []], "track": ["float32", [None]], "name": ["str", []]}
-
-
-def test_rows_are_shuffled_once_by_the_writer_and_no_file_is_tiny(facts: Any) -> None:
-    prepared = facts["prepared"]
-    assert prepared["moved"] > ROWS / 5  # a uniform permutation moves a row by a third of all, on average
-    assert prepared["repeatable"]
-    assert prepared["of the values alone"]
-    assert prepared["with maps"] == [ROWS, ROWS]
-    assert prepared["seeds differ"]
-    assert len(prepared["four"][0]) == 4
-    assert prepared["four"][1] < ROWS / 10
-    assert prepared["few"] == prepared["mixed few"] == 1  # 64 partitions of some bytes
-    assert "files=0" in prepared["refused"]
-
-
-def test_what_cannot_be_is_refused_and_leaves_nothing_that_is_seen(facts: Any) -> None:
-    refused = facts["refused"]
-    assert "EncodeError" in refused["a value"]
-    assert "column 'pose'" in refused["a value"]
-    assert "it lacks ['pose']" in refused["a column"]
-    assert "has no option 'rows'" in refused["an option"]
-    assert "DatasetNotFoundError" in refused["nothing there"]
-    assert refused["seen"] == []
-    assert refused["whole"]
-
-
-def test_tasks_that_are_killed_and_tried_again_give_each_row_once(hostile: Any) -> None:
-    assert hostile["killed_and_tried_again"] == {"whole": True, "left": []}
-
-
-def test_a_task_that_is_lost_for_good_fails_the_job_and_leaves_nothing_that_is_seen(hostile: Any) -> None:
-    assert hostile["lost_for_good"] == {"refused": True, "seen": [], "whole": True}
-
-
-def test_a_task_that_spark_runs_twice_at_a_time_gives_each_row_once(
-    programs: Programs,
-) -> None:
-    facts = programs["speculative"].result().facts["run_twice"]
-    assert {"begun-0", "begun-1"} <= set(facts["attempts"])
-    assert facts["whole"]
-    assert facts["left"] == []
+def test_fields_that_cannot_be_indexed_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(RequestError, match=r"looks at the field 'town', but the schema has 'id', 'city'"):
+        write_options(SCHEMA, index_fields=["town"])
+    source = PetastoreSource({"path": str(tmp_path / "s"), "index_fields": "id, town"})
+    with pytest.raises(RequestError, match="looks at the field 'town'"):
+        source.writer(SCHEMA.as_spark_schema(), False)
+    assert list(tmp_path.iterdir()) == []

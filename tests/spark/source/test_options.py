@@ -20,12 +20,19 @@ SCHEMA = Unischema(
 
 def test_what_is_asked_comes_back() -> None:
     options = write_options(
-        SCHEMA, rows_per_row_group=10, rows_per_file=100, compression=None, storage_options={"anon": True}
+        SCHEMA,
+        rows_per_row_group=10,
+        rows_per_file=100,
+        compression=None,
+        storage_options={"anon": True},
+        index_fields=["id", "image"],
     )
     ask = WriteAsk.parse({name.upper(): value for name, value in options.items()} | {"path": "s3://bucket/frames"})
     assert ask.schema == SCHEMA
     assert (ask.layout.rows_per_row_group, ask.layout.rows_per_file, ask.compression) == (10, 100, "none")
     assert (ask.url, ask.storage_options) == ("s3://bucket/frames", {"anon": True})
+    assert ask.index_fields == ("id", "image")
+    assert write_options(SCHEMA, index_fields="id")["index_fields"] == "id"
 
 
 def test_what_is_not_asked_is_left_to_the_defaults() -> None:
@@ -42,6 +49,9 @@ def test_what_is_not_asked_is_left_to_the_defaults() -> None:
         ({"rows_per_row_group": 5, "row_group_size_mb": 1.5}, "both say"),
         ({"compression": "rar"}, "compression='rar'"),
         ({"storage_options": {"client": object()}}, "storage_options of a data source are JSON"),
+        ({"index_fields": ["id", "id"]}, "two of the indexers are named 'id'"),
+        ({"index_fields": ["images"]}, "looks at the field 'images', but the schema has 'id', 'image'"),
+        ({"index_fields": [SCHEMA]}, "index_name of SingleFieldIndexer is a name"),
     ],
 )
 def test_what_cannot_be_is_refused_at_the_call(arguments: dict[str, Any], message: str) -> None:
@@ -54,7 +64,7 @@ def test_what_cannot_be_is_refused_at_the_call(arguments: dict[str, Any], messag
     [
         ({}, "needs a path"),
         ({"path": "frames"}, "'frames' is no URL and no absolute path"),
-        ({"path": "/a", "rows": "7"}, r"has no option 'rows'; it has 'compression', 'path'"),
+        ({"path": "/a", "rows": "7"}, r"has no option 'rows'; it has 'compression', 'index_fields', 'path'"),
         ({"path": "/a", "rows_per_row_group": "many"}, "rows_per_row_group='many' is no number"),
         ({"path": "/a", "storage_options": "[1]"}, "storage_options .* is a JSON object"),
     ],
@@ -62,6 +72,12 @@ def test_what_cannot_be_is_refused_at_the_call(arguments: dict[str, Any], messag
 def test_options_that_nobody_knows_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(RequestError, match=message):
         WriteAsk.parse(options)
+
+
+def test_a_name_that_commas_would_part_is_no_field_to_index() -> None:
+    odd = Unischema("odd", [UnischemaField("a,b", "int64")])
+    with pytest.raises(RequestError, match="separated by commas, and the name 'a,b' cannot be told so"):
+        write_options(odd, index_fields=["a,b"])
 
 
 def test_a_schema_that_is_none_is_refused() -> None:

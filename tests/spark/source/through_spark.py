@@ -17,16 +17,19 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.indexing import get_row_group_indexes
 from petastore.spark import local_session, prepare_dataframe, register_data_source, write_options
 from tests.spark.scenario import problem_of, session_of
 from tests.spark.standalone import standalone_cluster
 
 ROWS = 3000
 PARTITIONS = 4
+ROW_GROUP_BYTES = 50_000
 SCHEMA = Unischema(
     "frames",
     [
@@ -66,6 +69,24 @@ def seen_at(url: Path) -> list[str]:
     return [path.name for path in url.rglob("*.parquet") if not path.name.startswith(("_", "."))]
 
 
+def cell_bytes(url: Path) -> list[list[int]]:
+    """Of each file: bytes of the stored cells of each row group."""
+    files = [pq.ParquetFile(url / file.path) for file in petastore.open_dataset(url).inventory.files]
+    return [[file.read_row_group(group).nbytes for group in range(file.num_row_groups)] for file in files]
+
+
+def is_indexed(url: Path) -> bool:
+    """Whether the index of ids has each in the row group where it is, and no other."""
+    dataset = petastore.open_dataset(url)
+    with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
+        ids = [int(row.id) for row in reader]
+    groups = np.repeat(np.arange(dataset.inventory.num_row_groups), dataset.inventory.rows).tolist()
+    index = get_row_group_indexes(dataset)["id"]
+    return sorted(index.indexed_values) == sorted(ids) and all(
+        index.get_row_group_indexes(number) == {group} for number, group in zip(ids, groups, strict=True)
+    )
+
+
 class Steps:
     """Each method is a step; it returns facts for the JSON file."""
 
@@ -77,7 +98,7 @@ class Steps:
         self.raw = spark.range(0, ROWS, 1, PARTITIONS).selectExpr(*RAW)
 
     def write(self, frame: Any, name: str, mode: str = "append", **options: Any) -> Path:
-        asked = write_options(SCHEMA, rows_per_row_group=200, **options)
+        asked = write_options(SCHEMA, **({"rows_per_row_group": 200} | options))
         frame.write.format("petastore").options(**asked).mode(mode).save(str(self.folder / name))
         return self.folder / name
 
@@ -170,8 +191,8 @@ class Steps:
             "nothing there": problem_of(lambda: self.spark.read.format("petastore").load(str(url)).count()),
         }
         facts["seen"] = seen_at(url)
-        self.write(self.raw, "refused")
-        return facts | {"whole": is_whole(url)}
+        self.write(self.raw, "refused", rows_per_row_group=None, row_group_size_mb=ROW_GROUP_BYTES / 2**20)
+        return facts | {"whole": is_whole(url), "cell bytes": cell_bytes(url)}
 
 
 class Hostile(Steps):
@@ -179,8 +200,8 @@ class Hostile(Steps):
 
     def killed_and_tried_again(self) -> dict[str, Any]:
         """The worker that makes rows is killed in the middle of each task's first attempt."""
-        url = self.write(self.through(dies_at_first), "killed")
-        return {"whole": is_whole(url), "left": left_at(url)}
+        url = self.write(self.through(dies_at_first), "killed", index_fields=["id"])
+        return {"whole": is_whole(url), "left": left_at(url), "indexed": is_indexed(url)}
 
     def lost_for_good(self) -> dict[str, Any]:
         problem = problem_of(lambda: self.write(self.through(always_dies), "lost"))
