@@ -61,6 +61,10 @@ def test_a_dataset_is_read_decoded(facts: Any) -> None:
     assert read["partitions"] == 4 * PARTITIONS  # one for each row group
 
 
+def test_a_session_reads_and_hands_over_some_megabytes_at_a_time_unless_told_otherwise(facts: Any) -> None:
+    assert facts["session"] == {"before": [None, None], "left alone": True, "bounds": ["1000", str(4 * 2**20)]}
+
+
 def test_rows_are_added_and_replaced(facts: Any) -> None:
     assert facts["appended_and_overwritten"] == {"appended": True, "overwritten": list(range(10)), "left": []}
 
