@@ -49,8 +49,9 @@ def encode_dataframe(df: DataFrame, schema: Unischema) -> DataFrame:
       flat or binary tensor at most one dimension may be free.
 
     What Spark hands over at a time is bounded by `spark.sql.execution.arrow.maxRecordsPerBatch`, 10,000 rows unless it
-    is set, and `maxBytesPerBatch`. A block of `materialize_dataset` sets the latter to 4 MiB; elsewhere set it yourself
-    where rows are large.
+    is set, and `maxBytesPerBatch`. A block of `materialize_dataset` sets the latter to 4 MiB, and lets Spark read 512
+    rows of Parquet at a time (`spark.sql.parquet.columnarReaderBatchSize`); elsewhere set them yourself where rows are
+    large.
 
     Args:
         df: Has a column for each field, in any order; one that is nullable may be left out. No further columns.

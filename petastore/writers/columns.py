@@ -56,6 +56,12 @@ class Columns:
     chunks: Callable[[int], Iterator[Mapping[str, Column]]] = dataclasses.field(repr=False)
     """Gives at most so many rows at a time, in order; a stream gives them once."""
 
+    rows: int | None = None
+    """How many there are; None of a stream."""
+
+    between: Callable[[int, int], Columns] | None = dataclasses.field(default=None, repr=False)
+    """Gives the rows `[first, stop)`, in any order and as often as asked; None of a stream."""
+
 
 def columns_of(data: Any) -> Columns | None:
     """The columns of some data; None where it has none, as a list of rows.
@@ -113,23 +119,26 @@ def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
     return Unischema(name, columns.fields())
 
 
-def encode_columns(columns: Columns, schema: Unischema, pool: Pool | None = None) -> Iterator[pa.RecordBatch]:
+def encode_columns(
+    columns: Columns, schema: Unischema, pool: Pool | None = None, *, first_row: int = 0
+) -> Iterator[pa.RecordBatch]:
     """Columns as they are stored, chunk by chunk.
 
     Args:
         columns: What is encoded; columns that the schema lacks are refused, nullable ones may be missing.
         schema: What they are to be.
         pool: Who encodes; see `petastore.writers.encode.encoded_ahead`.
+        first_row: Number of the first of these rows in all the data given, for messages.
 
     Raises:
         EncodeError: A value does not fit; by `next`, where it would come. Field and row are named.
     """
     _check_fields(columns.names, schema)
-    yield from encoded_ahead(_tasks(columns, schema), pool)
+    yield from encoded_ahead(_tasks(columns, schema, first_row), pool)
 
 
-def _tasks(columns: Columns, schema: Unischema) -> Iterator[Callable[[], pa.RecordBatch]]:
-    done = 0
+def _tasks(columns: Columns, schema: Unischema, first_row: int) -> Iterator[Callable[[], pa.RecordBatch]]:
+    done = first_row
     for chunk in columns.chunks(_rows_at_once(schema)):
         rows = len(next(iter(chunk.values()))) if chunk else 0
         yield functools.partial(_encoded_chunk, chunk, schema, rows, done)
@@ -189,7 +198,11 @@ def _of_arrow(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> Columns
                 part = batch.slice(first, rows)
                 yield dict(zip(part.schema.names, part.columns, strict=True))
 
-    return Columns(tuple(data.schema.names), fields, chunks)
+    if isinstance(data, pa.RecordBatchReader):
+        return Columns(tuple(data.schema.names), fields, chunks)
+    return Columns(
+        tuple(data.schema.names), fields, chunks, data.num_rows, lambda first, stop: _of_arrow(data[first:stop])
+    )
 
 
 def _field_from_arrow(declared: pa.Field) -> UnischemaField:
@@ -209,11 +222,25 @@ def _of_dict(data: Mapping[Any, Any]) -> Columns:
         said = ", ".join(f"{name!r} has {rows:,}" for name, rows in lengths.items())
         raise RequestError(f"columns of one dataset are equally long, but {said}")
 
-    def chunks(rows: int) -> Iterator[Mapping[str, Column]]:
-        for first in range(0, max(lengths.values(), default=0), rows):
-            yield {name: column[first : first + rows] for name, column in columns.items()}
+    return _of_equal(columns)
 
-    return Columns(tuple(columns), lambda: itertools.starmap(_field_of, columns.items()), chunks)
+
+def _of_equal(columns: Mapping[str, Column]) -> Columns:
+    rows = max(map(len, columns.values()), default=0)
+
+    def between(first: int, stop: int) -> Mapping[str, Column]:
+        return {name: column[first:stop] for name, column in columns.items()}
+
+    def chunks(step: int) -> Iterator[Mapping[str, Column]]:
+        return (between(first, first + step) for first in range(0, rows, step))
+
+    return Columns(
+        tuple(columns),
+        lambda: itertools.starmap(_field_of, columns.items()),
+        chunks,
+        rows,
+        lambda first, stop: _of_equal(between(first, stop)),
+    )
 
 
 def _column(name: str, values: Any) -> Column:

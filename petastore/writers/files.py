@@ -8,6 +8,7 @@ leave them out too.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import uuid
 from collections.abc import Iterable
 from typing import Any
@@ -33,7 +34,7 @@ __all__ = ["DataFiles", "end_write", "hidden_name", "lists_write", "show_files"]
 
 
 class DataFiles:
-    """Writes row groups to new files; not thread-safe.
+    """Writes row groups to new files; not thread-safe, but threads may write files `beside` each other.
 
     Args:
         location: The dataset's directory; it is made.
@@ -42,6 +43,7 @@ class DataFiles:
         options: Of `pyarrow.parquet.ParquetWriter`. The first row group settles them for all files.
         first_number: Number in the name of the first file.
         token: 32 hexadecimal digits that no other write has; None makes some.
+        names: Takes the names of the files of the write, by their numbers; None is a dict of its own.
 
     Raises:
         StorageError: The storage refused.
@@ -56,22 +58,52 @@ class DataFiles:
         *,
         first_number: int = 0,
         token: str | None = None,
+        names: dict[int, str] | None = None,
     ) -> None:
         self.token = uuid.uuid4().hex if token is None else token
         """What the names of the files have, and those of no other write."""
         self._location = location
+        self._schema = schema
         self._stored = storage_schema(schema)
         self._document = dump_document(schema.name, schema)
         self._layout = layout
         self._options = options
-        self._first_number = first_number
-        self._names: list[str] = []
+        self._next_number = first_number
+        self._names = {} if names is None else names
+        self._name = ""
         self._sink: Any = None
         self._writer: Any = None
         self._rows = 0
         create_directory(location, "_petastore")
         said = b"petastore is writing the files with this token in their names\n"
         write_file(location, writing_marker(self.token), said)
+
+    @property
+    def options(self) -> WriterOptions:
+        """Of the Parquet writer; settled once a row group is written."""
+        return self._options
+
+    def end_after(self, rows: int) -> None:
+        """Let files end after so many rows and not by their bytes; also the one that is being written."""
+        self._layout = dataclasses.replace(self._layout, rows_per_file=rows)
+
+    def beside(self, number: int) -> DataFiles:
+        """More files of this write, with the same options, which another thread may write meanwhile.
+
+        Whoever writes them completes them, or gives them up; they are shown, undone and ended with these.
+
+        Args:
+            number: How many files come between them and the next one of these.
+        """
+        return DataFiles(
+            self._location,
+            self._schema,
+            self._layout,
+            self._options,
+            first_number=self._next_number + number,
+            token=self.token,
+            names=self._names,
+        )
 
     def write(self, group: pa.Table) -> None:
         """Write one row group, and end the file where the layout says so.
@@ -83,7 +115,7 @@ class DataFiles:
             self._options = settled(self._options, group)
             self._open()
         paged = on_page_borders(group, self._options["write_batch_size"])
-        with asking(self._location, "write", self._names[-1]):
+        with asking(self._location, "write", self._name):
             self._writer.write_table(paged, row_group_size=max(1, group.num_rows))
             self._rows += group.num_rows
             is_full = self._is_full()
@@ -96,8 +128,9 @@ class DataFiles:
         return bool(self._sink.tell() >= self._layout.file_bytes)
 
     def _open(self) -> None:
-        name = f"part-{self._first_number + len(self._names):05d}-{self.token}.parquet"
-        self._names.append(name)
+        name = self._name = f"part-{self._next_number:05d}-{self.token}.parquet"
+        self._names[self._next_number] = name
+        self._next_number += 1
         path = self._location.join(hidden_name(self._location, name))
         self._sink = answered_once(
             self._location, lambda: self._location.filesystem.open_output_stream(path), "write", name
@@ -107,7 +140,7 @@ class DataFiles:
         self._rows = 0
 
     def _close(self) -> None:
-        with asking(self._location, "end the file", self._names[-1]):
+        with asking(self._location, "end the file", self._name):
             self._writer.add_key_value_metadata({DOCUMENT_KEY: self._document})
             self._writer.close()
             self._sink.close()
@@ -120,7 +153,7 @@ class DataFiles:
             at_least_one: Write a file without rows if there is none yet, so that the dataset has a schema.
 
         Returns:
-            Paths relative to the root, as `show_files` makes them.
+            Paths of all files of the write, relative to the root, as `show_files` makes them.
 
         Raises:
             StorageError: The storage refused.
@@ -130,7 +163,7 @@ class DataFiles:
             self._open()
         if self._writer is not None:
             self._close()
-        return list(self._names)
+        return [self._names[number] for number in sorted(self._names)]
 
     def finish(self, *, at_least_one: bool) -> list[str]:
         """Complete the files and give them their final names; they stay left out until `end`. As `complete`."""
@@ -144,18 +177,22 @@ class DataFiles:
 
     def undo(self) -> None:
         """Delete the files, unless the manifest lists them: then the write did succeed. Raises nothing of storage's."""
+        self.give_up()
+        is_listed = lists_write(self._location, self.token)
+        if is_listed is None:
+            return  # left out by their marker, until somebody can tell
+        for name in () if is_listed else self._names.values():
+            for path in {name, hidden_name(self._location, name)}:
+                delete_quietly(self._location, path)
+        self.end()
+
+    def give_up(self) -> None:
+        """Write no more to the file that is being written. Raises nothing of storage's."""
         for closable in (self._writer, self._sink):
             # A half-written file is about to be deleted; why it cannot be closed does not matter any more.
             with contextlib.suppress(StorageError), asking(self._location, "end a file that is given up"):
                 if closable is not None:
                     closable.close()
-        is_listed = lists_write(self._location, self.token)
-        if is_listed is None:
-            return  # left out by their marker, until somebody can tell
-        for name in () if is_listed else self._names:
-            for path in {name, hidden_name(self._location, name)}:
-                delete_quietly(self._location, path)
-        self.end()
 
 
 def hidden_name(location: Location, name: str) -> str:

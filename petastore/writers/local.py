@@ -14,6 +14,7 @@ import contextlib
 import functools
 import importlib.metadata
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
@@ -28,13 +29,14 @@ from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footers import read_footers
 from petastore.work import InlinePool, Pool, ThreadPool
 from petastore.work.thread import available_cpus
-from petastore.writers.columns import Tabular, columns_of, encode_columns
+from petastore.writers.columns import Columns, Tabular, columns_of, encode_columns
 from petastore.writers.commit import publish
 from petastore.writers.encode import check_rows, encode_chunks
 from petastore.writers.files import DataFiles
 from petastore.writers.layout import Layout, row_groups
 from petastore.writers.parquet import Compression, writer_options
 from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
+from petastore.writers.side_by_side import has_even_cells, write_side_by_side
 from petastore.writers.target import Mode, Target
 
 __all__ = ["write_cells", "write_dataset"]
@@ -62,10 +64,11 @@ def write_dataset(
     """Write rows or columns as a dataset, in one process and without Spark.
 
     They are encoded in chunks of some megabytes, by some threads, while row groups are written one after the other:
-    memory holds a chunk for each thread, one more, and a row group twice, not the data. Files are the same, however
-    many threads there are. Nothing changes for readers before the last step. `write_dataset(url, data)` writes a frame,
-    a table or a dict of columns under the schema that `infer_schema` gives it; `write_dataset(url, schema, data)` under
-    one of your own.
+    memory holds a chunk for each thread, one more, and a row group twice, not the data. Columns of numbers, and of
+    arrays of one shape, that do not shrink are written to several files at a time, where they fill several; each thread
+    then holds a row group twice. Files are the same, however many threads there are. Nothing changes for readers before
+    the last step. `write_dataset(url, data)` writes a frame, a table or a dict of columns under the schema that
+    `infer_schema` gives it; `write_dataset(url, schema, data)` under one of your own.
 
     Args:
         url: The dataset's directory: a URL of any fsspec scheme or a local path. It is made where it does not exist.
@@ -85,9 +88,10 @@ def write_dataset(
             that a codec has compressed are stored as they are.
         storage_options: Keyword arguments of the fsspec filesystem.
         filesystem: A pyarrow or fsspec filesystem to use instead.
-        progress: Called with the number of rows written so far, after each row group.
-        workers_count: Threads that encode, beside the caller's, which takes the rows and writes; None is one for each
-            CPU that the process may use, and at most 8; 0 is none: the caller's thread does it all.
+        progress: Called with the number of rows written so far, after each row group; by any of the threads that
+            write, though never by two at once.
+        workers_count: Threads that encode, or write files, beside the caller's, which takes the rows and writes; None
+            is one for each CPU that the process may use, and at most 8; 0 is none: the caller's thread does it all.
         indexers: What row-group indexes look for, as `petastore.indexing.build_rowgroup_index` takes them: that is
             called once the rows are committed, and reads the columns that they look at.
 
@@ -115,23 +119,21 @@ def write_dataset(
     if rows is None and not isinstance(schema, Unischema):
         schema, rows = None, schema
     _check_url_and_mode(url, mode)
-    schema, encoded = _schema_and_encoding(schema, rows)
+    schema, columns = _schema_and_columns(schema, rows)
     indexers = checked_indexers(indexers, schema, os.fspath(url))
     layout = Layout.of(
         rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=rows_per_file
     )
     location = open_location(url, storage_options=storage_options, filesystem=filesystem)
+    asked: dict[str, Any] = {"mode": mode, "compression": compression, "writer": _writer(), "progress": progress}
     with _encoders(workers_count) as pool:
-        inventory = write_cells(
-            location,
-            schema,
-            encoded(pool),
-            layout,
-            mode=mode,
-            compression=compression,
-            writer=_writer(),
-            progress=progress,
-        )
+        if columns is not None and columns.between is not None and has_even_cells(schema):
+            write = functools.partial(write_side_by_side, columns=columns, schema=schema, layout=layout, pool=pool)
+            inventory = _write(location, schema, write, layout, **asked)
+        else:
+            given: Any = rows
+            cells = encode_chunks(given, schema, pool) if columns is None else encode_columns(columns, schema, pool)
+            inventory = write_cells(location, schema, cells, layout, **asked)
     if indexers:
         build_rowgroup_index(
             url,
@@ -182,16 +184,32 @@ def write_cells(
     Raises:
         DatasetExistsError, SchemaError, DatasetChangedError, StorageError: As `write_dataset`.
     """
+
+    def write(files: DataFiles, told: Callable[[int], object]) -> None:
+        for group in row_groups(batches, layout):
+            files.write(group)
+            told(group.num_rows)
+
+    return _write(location, schema, write, layout, mode=mode, writer=writer, compression=compression, progress=progress)
+
+
+def _write(
+    location: Location,
+    schema: Unischema,
+    write: Callable[[DataFiles, Callable[[int], object]], None],
+    layout: Layout,
+    *,
+    mode: Mode,
+    writer: str,
+    compression: Compression | None,
+    progress: Callable[[int], object] | None,
+) -> Inventory:
+    """Commits what `write` writes to data files; it tells the rows of each row group that it has written."""
     options = writer_options(schema, compression)
     target = Target(location, schema, mode, writer=writer)
     files = DataFiles(location, schema, layout, options, first_number=target.first_number)
     try:
-        done = 0
-        for group in row_groups(batches, layout):
-            files.write(group)
-            done += group.num_rows
-            if progress is not None:
-                progress(done)
+        write(files, _Told(progress))
         names = files.finish(at_least_one=target.needs_a_file)
         inventory = publish(location, schema, functools.partial(target.next_manifest, read_footers(location, names)))
     except BaseException:
@@ -202,6 +220,21 @@ def write_cells(
     return inventory
 
 
+class _Told:
+    """Counts the rows of row groups that threads write, and tells who wants to know; never two at a time."""
+
+    def __init__(self, progress: Callable[[int], object] | None) -> None:
+        self._progress = progress
+        self._lock = threading.Lock()
+        self._done = 0
+
+    def __call__(self, rows: int) -> None:
+        with self._lock:
+            self._done += rows
+            if self._progress is not None:
+                self._progress(self._done)
+
+
 def _check_url_and_mode(url: Any, mode: Any) -> None:
     if not isinstance(url, (str, os.PathLike)):
         raise RequestError(f"write_dataset takes one URL or path, but a {type(url).__name__} was given")
@@ -209,8 +242,8 @@ def _check_url_and_mode(url: Any, mode: Any) -> None:
         raise RequestError(f"mode={mode!r} is not known; choose one of {', '.join(map(repr, get_args(Mode)))}")
 
 
-def _schema_and_encoding(schema: Any, rows: Any) -> tuple[Unischema, Callable[[Pool], Iterator[pa.RecordBatch]]]:
-    """The schema that is written, and what gives stored cells of it, encoded by a pool."""
+def _schema_and_columns(schema: Any, rows: Any) -> tuple[Unischema, Columns | None]:
+    """The schema that is written, and the columns that are; None of rows."""
     columns = columns_of(rows)
     if schema is None and columns is not None:
         schema = Unischema("inferred", columns.fields())
@@ -219,10 +252,9 @@ def _schema_and_encoding(schema: Any, rows: Any) -> tuple[Unischema, Callable[[P
             f"write_dataset takes a Unischema with at least one field, but {schema!r} was given. Without one it writes "
             "columns: a pandas or Polars frame, an Arrow table, or a dict of arrays; see petastore.infer_schema"
         )
-    if columns is not None:
-        return schema, functools.partial(encode_columns, columns, schema)
-    check_rows(rows)
-    return schema, functools.partial(encode_chunks, rows, schema)
+    if columns is None:
+        check_rows(rows)
+    return schema, columns
 
 
 def _writer() -> str:

@@ -68,6 +68,10 @@ def test_row_groups_have_the_bytes_that_were_asked(facts: Any) -> None:
         assert of_file[-1] <= 1.05 * ROW_GROUP_BYTES
 
 
+def test_a_session_reads_and_hands_over_some_megabytes_at_a_time_unless_told_otherwise(facts: Any) -> None:
+    assert facts["session"] == {"before": [None, None], "left alone": True, "bounds": ["1000", str(4 * 2**20)]}
+
+
 def test_rows_are_added_and_replaced(facts: Any) -> None:
     assert facts["appended_and_overwritten"] == {"appended": True, "overwritten": list(range(10)), "left": []}
 

@@ -30,6 +30,8 @@ from tests.spark.standalone import standalone_cluster
 ROWS = 3000
 PARTITIONS = 4
 ROW_GROUP_BYTES = 50_000
+READ_AT_ONCE = "spark.sql.parquet.columnarReaderBatchSize"
+HANDED_AT_ONCE = "spark.sql.execution.arrow.maxBytesPerBatch"
 SCHEMA = Unischema(
     "frames",
     [
@@ -64,6 +66,11 @@ def left_at(url: Path) -> list[str]:
     return sorted(path for path in found - listed if not path.startswith(own) or "writing" in path)
 
 
+def bounds_of(spark: Any) -> list[str | None]:
+    """What was set of how much Spark reads, and hands to Python, at a time."""
+    return [spark.conf.getAll.get(key) for key in (READ_AT_ONCE, HANDED_AT_ONCE)]
+
+
 def seen_at(url: Path) -> list[str]:
     """Files that somebody takes for data: a task that is killed after the job was given up leaves hidden ones."""
     return [path.name for path in url.rglob("*.parquet") if not path.name.startswith(("_", "."))]
@@ -93,6 +100,10 @@ class Steps:
     def __init__(self, spark: Any, folder: Path) -> None:
         self.spark = spark
         self.folder = folder
+        self.before = bounds_of(spark)
+        register_data_source(spark, session_settings=False)
+        self.left_alone = bounds_of(spark) == self.before
+        spark.conf.set(READ_AT_ONCE, "1000")
         register_data_source(spark)
         register_data_source(spark)
         self.raw = spark.range(0, ROWS, 1, PARTITIONS).selectExpr(*RAW)
@@ -101,6 +112,9 @@ class Steps:
         asked = write_options(SCHEMA, **({"rows_per_row_group": 200} | options))
         frame.write.format("petastore").options(**asked).mode(mode).save(str(self.folder / name))
         return self.folder / name
+
+    def session(self) -> dict[str, Any]:
+        return {"before": self.before, "left alone": self.left_alone, "bounds": bounds_of(self.spark)}
 
     def written(self) -> dict[str, Any]:
         url = self.write(self.raw, "frames")
@@ -279,7 +293,15 @@ if __name__ == "__main__":
     else:
         session = session_of("connect-without-java" if kind == "connect" else kind)
         own = Steps(session, folder)
-        steps = (own.written, own.read, own.appended_and_overwritten, own.inferred, own.prepared, own.refused)
+        steps = (
+            own.session,
+            own.written,
+            own.read,
+            own.appended_and_overwritten,
+            own.inferred,
+            own.prepared,
+            own.refused,
+        )
     facts = {step.__name__: step() for step in steps}
     session.stop()
     clusters.close()

@@ -190,12 +190,14 @@ class Steps:
     def batches(self) -> dict[str, Any]:
         """Bytes that Spark hands to Python at a time, of rows of 8 KiB."""
         key = "spark.sql.execution.arrow.maxBytesPerBatch"
+        read = "spark.sql.parquet.columnarReaderBatchSize"
         large = self.spark.range(0, 2000, 1, 1).selectExpr("cast(repeat('0', 8192) as binary) as cell")
         facts: dict[str, Any] = {}
         with self.block("batches") as writer:
             facts["inside"] = max(row.bytes for row in large.mapInArrow(sizes, "bytes long").collect())
+            facts["read"] = self.spark.conf.get(read)
             writer.write_rows(pose, [1])
-        facts["restored"] = key not in self.spark.conf.getAll
+        facts["restored"] = not {key, read} & self.spark.conf.getAll.keys()
         self.spark.conf.set(key, "1000000")
         with self.block("batches") as writer:
             facts["of one's own"] = max(row.bytes for row in large.mapInArrow(sizes, "bytes long").collect())

@@ -74,6 +74,7 @@ def test_spark_hands_over_some_megabytes_at_a_time_unless_told_otherwise(facts: 
     found = facts["batches"]
     assert 3 * 2**20 < found["inside"] < 5 * 2**20
     assert 500_000 < found["of one's own"] < 1_200_000
+    assert found["read"] == "512"
     assert found["restored"]
 
 

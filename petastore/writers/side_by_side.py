@@ -1,0 +1,123 @@
+"""Columns of cells that are equally long, written to several files at a time, each by one thread.
+
+Encoding such cells is a copy, and one thread that makes pages of them and hands these to the system is what all others
+would wait for. Here each thread does all of that, for a file of its own. Which rows a file has follows from the first
+row group, so files are the same however many threads there are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from petastore.codecs import NdarrayCodec, ScalarCodec
+from petastore.schema import Unischema
+from petastore.work import Pool
+from petastore.work.futures import result_of, together
+from petastore.writers.columns import Columns, encode_columns
+from petastore.writers.files import DataFiles
+from petastore.writers.layout import Layout, row_groups
+from petastore.writers.parquet import WriterOptions, leaves_of
+
+__all__ = ["has_even_cells", "write_side_by_side"]
+
+_SURE = 0.9
+"""So much of a row group has to lie in columns that are stored as they are: files are no larger than is meant."""
+
+
+def has_even_cells(schema: Unischema) -> bool:
+    """Whether all rows have equally many bytes, and encoding them is a copy.
+
+    Example:
+        >>> from petastore.schema import UnischemaField
+        >>> pose = UnischemaField("pose", "float32", (3, 3), NdarrayCodec())
+        >>> has_even_cells(Unischema("x", [pose])), has_even_cells(Unischema("x", [pose, UnischemaField("name", str)]))
+        (True, False)
+    """
+    return all(
+        not field.nullable
+        and field.decoded_bytes is not None
+        and (field.codec is None or isinstance(field.codec, (NdarrayCodec, ScalarCodec)))
+        for field in schema
+    )
+
+
+def write_side_by_side(
+    files: DataFiles, told: Callable[[int], object], *, columns: Columns, schema: Unischema, layout: Layout, pool: Pool
+) -> None:
+    """Writes columns; where they fill more than a file, several files at a time.
+
+    Args:
+        files: Takes the first file, and makes those beside it.
+        told: Called with the rows of each row group that was written, by any thread.
+        columns: Of a number of rows that is known.
+        schema: What they are to be, of even cells.
+        layout: Where row groups and files end.
+        pool: Its threads write, beside the caller's; or encode, where one file is enough.
+
+    Raises:
+        EncodeError: A value does not fit; of several the first. Field and row are named.
+        StorageError: The storage refused.
+    """
+    assert columns.rows is not None and columns.between is not None  # noqa: S101, PT018 - of streams nobody asks
+    write = functools.partial(_write_between, columns, schema, layout, told)
+    first = next(row_groups(encode_columns(columns, schema), layout), None)
+    if first is None:
+        return
+    files.write(first)
+    told(first.num_rows)
+    per_file = layout.rows_per_file or _rows_of_a_file(first, files.options, layout)
+    if per_file is None or per_file >= columns.rows:
+        write(files, first.num_rows, columns.rows, pool)
+        return
+    files.end_after(per_file)
+    borders = [*range(0, columns.rows, per_file), columns.rows]
+    tasks = [functools.partial(write, files, first.num_rows, per_file)]
+    for number, (start, stop) in enumerate(itertools.pairwise(borders[1:]), 1):
+        tasks.append(functools.partial(_write_beside, write, files, number, start, stop))
+    del first
+    result_of(together(tasks, lambda: None, functools.partial(pool.submit, priority=0)), pool)
+
+
+def _rows_of_a_file(first: pa.Table, options: WriterOptions, layout: Layout) -> int | None:
+    """Rows of as many row groups as this one as fill a file; None where stored bytes do not follow from Arrow's."""
+    sure = 0
+    for name, leaves in leaves_of(first.schema).items():
+        is_stored_so = all(options["compression"][leaf] == "none" for leaf in leaves)
+        if is_stored_so and options["use_dictionary"] and not set(leaves) & set(options["use_dictionary"]):
+            sure += first.column(name).nbytes
+    return math.ceil(layout.file_bytes / first.nbytes) * first.num_rows if sure >= _SURE * first.nbytes else None
+
+
+def _write_beside(
+    write: Callable[[DataFiles, int, int], None], files: DataFiles, number: int, start: int, stop: int
+) -> None:
+    own = files.beside(number - 1)
+    try:
+        write(own, start, stop)
+        own.complete(at_least_one=False)
+    except BaseException:
+        own.give_up()
+        raise
+
+
+def _write_between(
+    columns: Columns,
+    schema: Unischema,
+    layout: Layout,
+    told: Callable[[int], object],
+    files: DataFiles,
+    start: int,
+    stop: int,
+    pool: Pool | None = None,
+) -> None:
+    assert columns.between is not None  # noqa: S101 - of streams nobody asks
+    cells = encode_columns(columns.between(start, stop), schema, pool, first_row=start)
+    for group in row_groups(cells, dataclasses.replace(layout, rows_per_file=None)):
+        files.write(group)
+        told(group.num_rows)
