@@ -56,8 +56,8 @@ def test_a_node_of_tensorflow_on_spark_that_is_killed_is_run_again_from_its_begi
 def test_a_node_of_tensorflow_on_spark_that_spark_may_not_run_again_ends_the_program_with_an_error(
     numbered: Callable[..., str], folder: Path, run: Run
 ) -> None:
-    command = ["python", "-m", "neighbours.spark.clusters", "tensorflow-on-spark-once", numbered(), folder]
-    said = run(command, seconds=200, fails=True)
+    way = "tensorflow-on-spark-once"
+    said = run(["python", "-m", "neighbours.spark.clusters", way, numbered(), folder], seconds=200, fails=True)
     assert "Exiting Spark application with error status" in said
     assert begun_in(folder) == ["chief-0", "worker-0"]
     assert not (folder / "worker-0.json").exists()

@@ -13,13 +13,11 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from fsspec.implementations.local import LocalFileSystem
 
 from petastore.spark import (
     LocalRows,
@@ -30,14 +28,12 @@ from petastore.spark import (
     run_on_dataframe,
     write_options,
 )
+from tests.spark.attempts import SLOW, SlowDisk, attempt, until, wait_for_another_attempt
 from tests.spark.scenario import problem_of
 from tests.spark.source import through_spark as frames
 from tests.spark.source.through_spark import left_at, seen_at
 from tests.spark.standalone import standalone_cluster
 from tests.spark.writing import by_tasks as poses
-
-SLOW = 2
-"""The partition whose first attempt waits for the second."""
 
 
 class Steps:
@@ -66,20 +62,18 @@ class Killed(Steps):
     """Workers of Python die in the middle of the first attempt of each task, when they have written rows."""
 
     def source_killed(self) -> dict[str, Any]:
-        url = self.write(self.frames.mapInArrow(dies_at_first, self.frames.schema), "source")
+        url = self.write(through(self.frames, dies_at_first), "source")
         return {"whole": frames.is_whole(url), "left": left_at(url)}
 
     def source_lost_for_good(self) -> dict[str, Any]:
-        problem = problem_of(
-            lambda: self.write(self.frames.mapInArrow(always_dies, self.frames.schema), "source lost for good")
-        )
+        problem = problem_of(lambda: self.write(through(self.frames, always_dies), "source lost for good"))
         url = self.folder / "source lost for good"
         facts = {"refused": bool(problem), "seen": seen_at(url)}
         self.write(self.frames, url.name)
         return facts | {"whole": frames.is_whole(url)}
 
     def block_killed(self) -> dict[str, Any]:
-        columns = self.poses.mapInArrow(dies_at_first, self.poses.schema)
+        columns = through(self.poses, dies_at_first)
         found = {
             "rows": self.block(
                 "rows", lambda writer: writer.write_rows(pose_or_death, range(poses.ROWS), partitions=poses.PARTITIONS)
@@ -92,7 +86,7 @@ class Killed(Steps):
         return found
 
     def block_lost_for_good(self) -> dict[str, Any]:
-        columns = self.poses.mapInArrow(always_dies, self.poses.schema)
+        columns = through(self.poses, always_dies)
         problem = problem_of(lambda: self.block("lost for good", lambda writer: writer.write_columns(columns)))
         url = self.folder / "lost for good"
         facts = {"refused": bool(problem), "seen": seen_at(url)}
@@ -103,7 +97,7 @@ class Twice(Steps):
     """Spark runs tasks that take long a second time, on another host. The first attempts wait for the second ones."""
 
     def source(self) -> dict[str, Any]:
-        url = self.write(self.frames.mapInArrow(self.slowly("source"), self.frames.schema), "source")
+        url = self.write(through(self.frames, self.slowly("source")), "source")
         return {"whole": frames.is_whole(url), "left": left_at(url), "attempts": self.attempts("source")}
 
     def block_of(self, way: str, write: Callable[[Any], None], **how: Any) -> dict[str, Any]:
@@ -116,7 +110,7 @@ class Twice(Steps):
         )
 
     def columns(self) -> dict[str, Any]:
-        columns = self.poses.mapInArrow(self.slowly("columns"), self.poses.schema)
+        columns = through(self.poses, self.slowly("columns"))
         return self.block_of("columns", lambda writer: writer.write_columns(columns))
 
     def files(self) -> dict[str, Any]:
@@ -146,7 +140,7 @@ class Twice(Steps):
         try:
             until(lambda: len(list(Path(marks).glob("rank-*"))) >= 2 or not ranks.is_alive())
             one = self.spark.range(0, 10, 1, 1)
-            rows = one.mapInArrow(self.slowly(f"beside {name}", partition=0), one.schema).count()
+            rows = through(one, self.slowly(f"beside {name}", partition=0)).count()
         finally:
             Path(marks, "go").touch()
             ranks.join()
@@ -168,50 +162,17 @@ class Twice(Steps):
     def slowly(self, name: str, partition: int = SLOW) -> Any:
         marks = self.marks(name)
 
-        def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from batches
             wait_for_another_attempt(marks, partition)
 
-        return through
+        return rows
 
 
-class SlowDisk(LocalFileSystem):  # type: ignore[misc]
-    """Plain files are opened slowly by the first attempt of a task."""
-
-    protocol = "slow"
-
-    def __init__(self, marks: str) -> None:
-        super().__init__()
-        self.marks = marks
-
-    def _open(self, path: str, mode: str = "rb", **how: Any) -> Any:
-        if mode == "rb" and "/plain/" in path:
-            wait_for_another_attempt(self.marks, SLOW)
-        return super()._open(path, mode=mode, **how)
-
-
-def wait_for_another_attempt(marks: str, partition: int) -> None:
-    """In a task of Spark, which has no other way to hear of another: both attempts of a partition meet here."""
-    from pyspark import TaskContext
-
-    if TaskContext.get() is None or attempt()[0] != partition:
-        return
-    number = attempt()[1]
-    Path(marks, f"begun-{number}").touch()
-    until(lambda: number > 0 or Path(marks, "begun-1").exists())
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():
-        time.sleep(0.1)
-
-
-def attempt() -> tuple[int, int]:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    return context.partitionId(), context.attemptNumber()
+def through(frame: Any, function: Any) -> Any:
+    """The rows of a DataFrame, from the workers of Python; for Spark a dot in a name is a struct's field there."""
+    numbered = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
+    return numbered.mapInArrow(function, numbered.schema).toDF(*frame.columns)
 
 
 def waits_as_rank(marks: str, _: LocalRows | None = None) -> None:
