@@ -46,7 +46,7 @@ def lose_executor() -> None:
 
 
 def node(arguments: Any, ctx: Any) -> None:
-    """A node of TensorFlowOnSpark. The worker is killed after a batch; the chief is there until it was begun again."""
+    """A node of TensorFlowOnSpark. The worker dies after a batch; the chief is there until it was begun again."""
     from petastore.distributed import from_tfos
     from petastore.interop.tensorflow_on_spark import DataFeed
 
@@ -61,33 +61,40 @@ def node(arguments: Any, ctx: Any) -> None:
         assert isinstance(batch, dict)
         ids += batch["id"].tolist()
         if ctx.job_name == "worker" and is_first:
-            die()
+            arguments["do"]()
     while ctx.job_name == "chief" and len(begun_in(folder, "worker-0")) < arguments["begins"]:
         time.sleep(0.1)  # a node hears nothing of others
     noted(folder, name, ids, shard)
 
 
-def tensorflow_cluster(folder: str, url: str, *, begins: int, **conf: str) -> None:
+def tensorflow_cluster(
+    folder: str, url: str, do: Callable[[], None], *, begins: int, seconds: int = 3600, **conf: str
+) -> None:
     from tensorflowonspark import TFCluster
 
     spark = local_session("tfos", EXECUTORS, **conf)
-    arguments = {"url": f"file://{url}", "folder": folder, "begins": begins}
+    arguments = {"url": f"file://{url}", "folder": folder, "begins": begins, "do": do}
     cluster = TFCluster.run(
         spark.sparkContext, node, arguments, num_executors=2, num_ps=0, tensorboard=False,
         input_mode=TFCluster.InputMode.TENSORFLOW, master_node="chief",
     )  # fmt: skip
-    cluster.shutdown()
+    cluster.shutdown(timeout=seconds)
     spark.stop()
 
 
 def tensorflow_on_spark(url: str, folder: str) -> None:
-    """Spark runs the killed node again."""
-    tensorflow_cluster(folder, url, begins=2)
+    """An executor is lost, and Spark runs its node again."""
+    tensorflow_cluster(folder, url, lose_executor, begins=2)
 
 
 def tensorflow_on_spark_once(url: str, folder: str) -> None:
-    """Spark is told not to run a node again."""
-    tensorflow_cluster(folder, url, begins=1, **{"spark.task.maxFailures": "1"})
+    """An executor is lost, and Spark may not run its node again."""
+    tensorflow_cluster(folder, url, lose_executor, begins=1, **{"spark.task.maxFailures": "1"})
+
+
+def tensorflow_on_spark_unnoticed(url: str, folder: str) -> None:
+    """The process of a node is killed; its connection to Spark stays open in the process of its queues."""
+    tensorflow_cluster(folder, url, die, begins=1, seconds=30)
 
 
 def horovod_rank(url: str, folder: str, at_step: int, do: Callable[[], None] | None) -> list[int]:
@@ -140,6 +147,7 @@ if __name__ == "__main__":
     ways = {
         "tensorflow-on-spark": tensorflow_on_spark,
         "tensorflow-on-spark-once": tensorflow_on_spark_once,
+        "tensorflow-on-spark-unnoticed": tensorflow_on_spark_unnoticed,
         "horovod": horovod,
     }
     ways[sys.argv[1]](*sys.argv[2:])

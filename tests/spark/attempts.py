@@ -34,9 +34,8 @@ def wait_for_another_attempt(marks: str, partition: int) -> None:
 
     if TaskContext.get() is None or attempt()[0] != partition:
         return
-    number = attempt()[1]
-    Path(marks, f"begun-{number}").touch()
-    until(lambda: number > 0 or Path(marks, "begun-1").exists())
+    Path(marks, f"begun-{attempt()[1]}").touch()
+    until(lambda: all(Path(marks, f"begun-{number}").exists() for number in (0, 1)))
 
 
 def until(is_so: Callable[[], bool]) -> None:
