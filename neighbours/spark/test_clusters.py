@@ -45,7 +45,7 @@ def test_ranks_of_horovod_are_run_once_a_call_and_go_on_from_what_was_committed(
     assert_each_row_was_read_by_one(folder, ["rank-0", "rank-1"])
 
 
-def test_a_node_of_tensorflow_on_spark_that_is_killed_is_run_again_from_its_beginning(
+def test_a_node_of_tensorflow_on_spark_whose_executor_is_lost_is_run_again_from_its_beginning(
     numbered: Callable[..., str], folder: Path, run: Run
 ) -> None:
     run(["python", "-m", "neighbours.spark.clusters", "tensorflow-on-spark", numbered(), folder], seconds=200)
@@ -53,11 +53,11 @@ def test_a_node_of_tensorflow_on_spark_that_is_killed_is_run_again_from_its_begi
     assert_each_row_was_read_by_one(folder, ["chief-0", "worker-0"])
 
 
-def test_a_node_of_tensorflow_on_spark_that_spark_may_not_run_again_ends_the_program_with_an_error(
-    numbered: Callable[..., str], folder: Path, run: Run
+@pytest.mark.parametrize("way", ["once", "unnoticed"])
+def test_a_node_of_tensorflow_on_spark_that_is_not_run_again_ends_the_program_with_an_error(
+    way: str, numbered: Callable[..., str], folder: Path, run: Run
 ) -> None:
-    way = "tensorflow-on-spark-once"
-    said = run(["python", "-m", "neighbours.spark.clusters", way, numbered(), folder], seconds=200, fails=True)
-    assert "Exiting Spark application with error status" in said
+    program = "neighbours.spark.clusters"
+    run(["python", "-m", program, f"tensorflow-on-spark-{way}", numbered(), folder], seconds=200, fails=True)
     assert begun_in(folder) == ["chief-0", "worker-0"]
     assert not (folder / "worker-0.json").exists()
