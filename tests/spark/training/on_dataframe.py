@@ -37,17 +37,6 @@ RAW = (
     "array(float(id), 1f, 2f, 3f) as pose",
 )
 
-_SCRIPT = """
-import os, signal, sys
-from pathlib import Path
-from petastore import make_reader
-with make_reader(sys.argv[1], cur_shard="auto") as reader:
-    rows = sum(1 for row in reader)
-if os.environ["RANK"] == "1":
-    os.kill(os.getpid(), signal.SIGKILL)
-Path(sys.argv[2], f"script-{os.environ['RANK']}-{rows}").touch()
-"""
-
 
 def trained(rows: LocalRows) -> dict[str, Any]:
     """Two epochs with torch, whose ranks wait for each other at each step."""
@@ -145,14 +134,7 @@ class Steps:
             "begun again": begun_in(here),
             "went on": [one["went on"] for one in told],
             "ids": sorted(number for one in told for number in one["ids"]),
-            "of a script": problem_of(lambda: distributor.run(self.script_that_dies(), url, str(here))),
-            "noted by it": sorted(path.name for path in here.glob("script-*")),
         }
-
-    def script_that_dies(self) -> str:
-        path = self.folder / "train.py"
-        path.write_text(_SCRIPT)
-        return str(path)
 
     def refused(self) -> dict[str, Any]:
         few = self.spark.range(0, 1, 1, 2)

@@ -77,12 +77,6 @@ def test_the_distributor_goes_on_from_the_last_commit_when_it_is_called_again(fa
     assert killed["ids"] == list(range(103))
 
 
-def test_the_distributor_says_nothing_of_a_script_that_dies_as_the_page_warns(facts: Any) -> None:
-    killed = facts["distributor_killed"]
-    assert killed["of a script"] == ""
-    assert killed["noted by it"] == ["script-0-52"]
-
-
 def test_what_cannot_be_is_told_by_the_rank_that_found_it(facts: Any) -> None:
     refused = facts["refused"]
     assert "1 row cannot be shared by 2 ranks" in refused["few"]
