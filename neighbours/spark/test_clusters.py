@@ -1,4 +1,7 @@
-"""Engines that start ranks on Spark's executors: TensorFlowOnSpark, `horovod.spark.run`. Each row is read once."""
+"""Engines that start ranks on Spark's executors: TensorFlowOnSpark, `horovod.spark.run`. Each row counts once, or none.
+
+In each run a process is killed in the middle of an epoch.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,51 @@ import pytest
 
 from neighbours.conftest import UNEVEN, Run
 
+pytestmark = pytest.mark.timeout(400)
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("way", "names"), [("tensorflow-on-spark", "chief-0 worker-0"), ("horovod", "rank-0 rank-1")])
-def test_each_row_is_read_by_one_of_two_executors(
-    way: str, names: str, numbered: Callable[..., str], tmp_path: Path, run: Run
-) -> None:
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
     folder = tmp_path / "noted"
     folder.mkdir()
-    run(["python", "-m", "neighbours.spark.clusters", way, numbered(), folder], seconds=200)
-    found = {path.stem: json.loads(path.read_text()) for path in folder.iterdir()}
-    assert sorted(found) == names.split()
-    assert [found[name]["shard"] for name in names.split()] == [[0, 2], [1, 2]]
+    return folder
+
+
+def assert_each_row_was_read_by_one(folder: Path, names: list[str]) -> None:
+    found = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    assert sorted(found) == names
+    assert [found[name]["shard"] for name in names] == [[0, 2], [1, 2]]
     assert sorted(number for one in found.values() for number in one["ids"]) == list(range(sum(UNEVEN)))
+
+
+def begun_in(folder: Path) -> list[str]:
+    return sorted(path.name.rpartition("-")[0] for path in folder.glob("*.begun"))
+
+
+def test_ranks_of_horovod_are_run_once_a_call_and_go_on_from_what_was_committed(
+    numbered: Callable[..., str], folder: Path, run: Run
+) -> None:
+    run(["python", "-m", "neighbours.spark.clusters", "horovod", numbered(), folder], seconds=250)
+    problems = json.loads((folder / "problems").read_text())
+    assert len(problems) == 2
+    assert all("one or more processes exited with non-zero status" in problem for problem in problems)
+    assert begun_in(folder) == [f"rank-{rank}-{at}" for rank in (0, 1) for at in (2, 3, 99)]
+    assert_each_row_was_read_by_one(folder, ["rank-0", "rank-1"])
+
+
+def test_a_node_of_tensorflow_on_spark_whose_executor_is_lost_is_run_again_from_its_beginning(
+    numbered: Callable[..., str], folder: Path, run: Run
+) -> None:
+    run(["python", "-m", "neighbours.spark.clusters", "tensorflow-on-spark", numbered(), folder], seconds=200)
+    assert begun_in(folder) == ["chief-0", "worker-0", "worker-0"]
+    assert_each_row_was_read_by_one(folder, ["chief-0", "worker-0"])
+
+
+@pytest.mark.parametrize("way", ["once", "unnoticed"])
+def test_a_node_of_tensorflow_on_spark_that_is_not_run_again_ends_the_program_with_an_error(
+    way: str, numbered: Callable[..., str], folder: Path, run: Run
+) -> None:
+    program = "neighbours.spark.clusters"
+    run(["python", "-m", program, f"tensorflow-on-spark-{way}", numbered(), folder], seconds=200, fails=True)
+    assert begun_in(folder) == ["chief-0", "worker-0"]
+    assert not (folder / "worker-0.json").exists()

@@ -24,19 +24,22 @@ _DEPLOY = "org.apache.spark.deploy"
 
 
 @contextlib.contextmanager
-def standalone_cluster(folder: Path, workers: Sequence[str] = ("127.0.0.2", "127.0.0.3")) -> Iterator[str]:
-    """The URL of a master whose workers have a core each; all end after the block.
+def standalone_cluster(
+    folder: Path, workers: Sequence[str] = ("127.0.0.2", "127.0.0.3"), *, cores: int = 1
+) -> Iterator[str]:
+    """The URL of a master with some workers; all end after the block.
 
     Args:
         folder: For logs, and what workers keep.
         workers: Addresses of this machine.
+        cores: So many tasks run at a time at each.
     """
     use_java()
     with contextlib.ExitStack() as stack:
         master = [f"{_DEPLOY}.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         url = stack.enter_context(_running(master, r"Starting Spark master at (spark://\S+)", folder / "master.log"))
         for worker in workers:
-            kept = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / worker), "--webui-port", "0"]
+            kept = ["--cores", str(cores), "--memory", "1g", "--work-dir", str(folder / worker), "--webui-port", "0"]
             command = [f"{_DEPLOY}.worker.Worker", url, "--host", worker, *kept]
             stack.enter_context(_running(command, "Successfully (registered) with master", folder / f"{worker}.log"))
         yield url

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["run_on_dataframe"]
 
 _RESULT = "rank int, kind string, said binary"
-# In what Spark says of a job: the executor that is gone, or what a rank raised.
-_LOST = re.compile(r"(ExecutorLostFailure [^\n]*)")
-_FAILED = re.compile(r"WorkerError: (rank [0-9].*?)(?=\n\s*at [a-z.]|\s*SQLSTATE|\nDriver stacktrace|\Z)", re.DOTALL)
+# In what Spark says of a job where no rank raised anything: the executor that is gone.
+_LOST = re.compile(r"ExecutorLostFailure [^\n]*")
 
 
 def run_on_dataframe(
@@ -97,7 +96,7 @@ def _trained(df: DataFrame, job: Job, restarts: int) -> list[Any]:
     except Exception as problem:
         if not type(problem).__module__.startswith(("pyspark", "py4j")):
             raise
-        ended = _ended(str(problem), job.restarts + 1)
+        ended = _ended(str(problem), job)
         if job.restarts == restarts:
             raise WorkerError(ended) from problem
         warnings.warn(f"{ended}. It begins again", RuntimeWarning, stacklevel=3)
@@ -113,11 +112,12 @@ def _values(told: Sequence[Any]) -> list[Any]:
     return [Outcome(bytes(row["said"])).value() for row in told]
 
 
-def _ended(said: str, attempts: int) -> str:
-    """What Spark says of a failed job, without the stacks of its own."""
-    found = _LOST.search(said) or _FAILED.search(said)
-    times = "" if attempts == 1 else f" {attempts} times"
-    return f"run_on_dataframe ended{times} without a result: {found[1].strip() if found else said}"
+def _ended(said: str, job: Job) -> str:
+    """What a rank raised, or Spark says of a failed job, without the stacks of its own."""
+    lost = _LOST.search(said)
+    cause = job.problem_in(said) or (lost[0] if lost else said)
+    times = f" {job.restarts + 1} times" if job.restarts else ""
+    return f"run_on_dataframe ended{times} without a result: {cause}"
 
 
 def _job(

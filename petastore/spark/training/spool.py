@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -31,6 +32,8 @@ from petastore.writers.parquet import writer_options
 __all__ = ["Spool", "StoredPart"]
 
 _ROWS_AT_ONCE = 1024
+_DIGITS = 32
+"""Hexadecimal digits in the name of a file."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class Spool:
         self._stored = storage_schema(schema)
         self._options = writer_options(schema, "auto")
         self._location: Location = open_location(folder)
-        # Of each rank its own, and the same however often it is done again: a state that was saved names them.
+        # When all is done again files have the same names, if they hold the same: a state that was saved names them.
         self._names: list[str] = []
         self._started = 0
 
@@ -96,7 +99,7 @@ class Spool:
         """
         files = DataFiles(
             self._location_of_files(), self._schema, self._layout, self._options,
-            first_number=self._started, token=f"{self._rank:032x}",
+            first_number=self._started, token=f"{self._rank:0{_DIGITS}x}",
         )  # fmt: skip
         rows = 0
         try:
@@ -137,11 +140,15 @@ class Spool:
             self._path(name).unlink()
 
     def stored(self) -> StoredPart:
-        """What lies there now; at least one row.
+        """What lies there now, at least one row: in files whose names say what they hold.
+
+        A state that was saved belongs to rows in one order. Spark may give them in another when it computes them anew,
+        and footers do not tell: those of files with the same rows in another order can be equal.
 
         Raises:
-            StorageError: The disk refused.
+            OSError: The disk refused.
         """
+        self._names = [self._named_by_content(name) for name in self._names]
         return StoredPart.of(read_footers(self._location, self._names))
 
     def publish(self, parts: Sequence[StoredPart], writer: str) -> None:
@@ -173,6 +180,13 @@ class Spool:
 
     def _path(self, name: str) -> Path:
         return Path(self.folder, name)
+
+    def _named_by_content(self, name: str) -> str:
+        path = self._path(name)
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        numbered, _, _ = path.stem.rpartition("-")
+        return f"{self._own}/{path.rename(path.with_stem(f'{numbered}-{digest[:_DIGITS]}')).name}"
 
     def _split(self, name: str, kept: int) -> Iterator[pa.RecordBatch]:
         """The rows of a file from a place on; those before it are written anew."""

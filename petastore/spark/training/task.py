@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -32,7 +33,7 @@ from petastore.spark.training.exchange import Door, free_port, taken
 from petastore.spark.training.local_rows import LocalRows
 from petastore.spark.training.moves import Move, moves
 from petastore.spark.training.spool import Spool, StoredPart
-from petastore.spark.training.trainer import Trainer
+from petastore.spark.training.trainer import Outcome, Trainer
 from petastore.writers.layout import Layout
 
 __all__ = ["RESULT", "Job", "Kind"]
@@ -74,6 +75,21 @@ class Job:
     folder: str | None
     """Where rows lie on each host; None is where temporary files are."""
 
+    mark: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
+    """Stands before and after what a rank raised, and nowhere else in what Spark says of it."""
+
+    def marked(self, problem: str) -> str:
+        """What a rank raises, as it is found again in what the driver hears of it."""
+        return f"{self.mark}\n{problem}\n{self.mark}"
+
+    def problem_in(self, said: str) -> str | None:
+        """What the first rank raised, in what Spark says of it; None where no rank did.
+
+        Spark puts stacks of Java's around it, and classic sessions say it twice; long texts may come cut off.
+        """
+        _, _, after = said.partition(self.mark)
+        return after.partition(self.mark)[0].strip() or None
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs in a task, to its end."""
         from pyspark import BarrierTaskContext
@@ -95,6 +111,10 @@ class _Rank:
     def __init__(self, job: Job, rank: int, hosts: list[str], gather: _Gather) -> None:
         self.job, self.rank, self.hosts, self.gather = job, rank, hosts, gather
 
+    @property
+    def _name(self) -> str:
+        return f"rank {self.rank} of {len(self.hosts)}"
+
     def run(self, batches: Iterator[pa.RecordBatch]) -> tuple[Kind, bytes]:
         """How it ended.
 
@@ -107,12 +127,15 @@ class _Rank:
         except _GivenUpError as problem:
             trainer.close()
             return "problem", str(problem).encode()
-        outcome = trainer.train(rows, self.job.function, environment)
+        try:
+            outcome = trainer.train(rows, self.job.function, environment)
+        except WorkerError as death:
+            outcome = Outcome.of_problem(str(death))
         if outcome.problem is not None:
             # The trainer is left to the end of this worker, which comes after Spark was told: its peers notice then,
             # and what they say of it is not taken for the cause. Where an executor was lost, Spark says so by itself.
             time.sleep(_SPARK_SAYS_IT_FIRST_S)
-            raise WorkerError(f"rank {self.rank} of {len(self.hosts)}, on {self.hosts[self.rank]}: {outcome.problem}")
+            raise WorkerError(self.job.marked(f"{self._name}, on {self.hosts[self.rank]}: {outcome.problem}"))
         trainer.close()
         return "value", outcome.encoded
 
@@ -155,7 +178,7 @@ class _Rank:
         try:
             mine: dict[str, Any] = {"gave": work(), "problem": None}
         except (PetastoreError, OSError) as problem:
-            mine = {"gave": None, "problem": f"rank {self.rank} of {len(self.hosts)}: {problem}"}
+            mine = {"gave": None, "problem": f"{self._name}: {problem}"}
         told = self.gather(mine)
         for facts in told:
             if facts["problem"] is not None:

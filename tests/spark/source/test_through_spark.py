@@ -1,4 +1,4 @@
-"""The data source writes and reads alike on classic and Connect sessions, and exactly where tasks die."""
+"""The data source writes and reads alike on classic and Connect sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.spark.programs import Programs, running
 from tests.spark.source.through_spark import PARTITIONS, ROW_GROUP_BYTES, ROWS
 
 KINDS = ["classic", "connect"]
-OTHERS = ["hostile", "speculative"]
 SECONDS = 300
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(360)]
@@ -21,20 +20,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(360)]
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
     """What each kind of session left; two run at once."""
-    with running(
-        "tests.spark.source.through_spark", [*KINDS, *OTHERS], tmp_path_factory, repository, seconds=SECONDS
-    ) as programs:
+    with running("tests.spark.source.through_spark", KINDS, tmp_path_factory, repository, seconds=SECONDS) as programs:
         yield programs
 
 
 @pytest.fixture(params=KINDS)
 def facts(request: pytest.FixtureRequest, programs: Programs) -> Any:
     return programs[request.param].result().facts
-
-
-@pytest.fixture
-def hostile(programs: Programs) -> Any:
-    return programs["hostile"].result().facts
 
 
 def test_raw_values_become_a_dataset_of_row_groups_as_asked(facts: Any) -> None:
@@ -102,20 +94,3 @@ def test_what_cannot_be_is_refused_and_leaves_nothing_that_is_seen(facts: Any) -
     assert "DatasetNotFoundError" in refused["nothing there"]
     assert refused["seen"] == []
     assert refused["whole"]
-
-
-def test_tasks_that_are_killed_and_tried_again_give_each_row_once(hostile: Any) -> None:
-    assert hostile["killed_and_tried_again"] == {"whole": True, "left": [], "indexed": True}
-
-
-def test_a_task_that_is_lost_for_good_fails_the_job_and_leaves_nothing_that_is_seen(hostile: Any) -> None:
-    assert hostile["lost_for_good"] == {"refused": True, "seen": [], "whole": True}
-
-
-def test_a_task_that_spark_runs_twice_at_a_time_gives_each_row_once(
-    programs: Programs,
-) -> None:
-    facts = programs["speculative"].result().facts["run_twice"]
-    assert {"begun-0", "begun-1"} <= set(facts["attempts"])
-    assert facts["whole"]
-    assert facts["left"] == []

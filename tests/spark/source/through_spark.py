@@ -5,27 +5,20 @@ Run by `test_data_source.py`: `python -m tests.spark.source.through_spark KIND F
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.indexing import get_row_group_indexes
-from petastore.spark import local_session, prepare_dataframe, register_data_source, write_options
+from petastore.spark import prepare_dataframe, register_data_source, write_options
 from tests.spark.scenario import problem_of, session_of
-from tests.spark.standalone import standalone_cluster
 
 ROWS = 3000
 PARTITIONS = 4
@@ -209,100 +202,11 @@ class Steps:
         return facts | {"whole": is_whole(url), "cell bytes": cell_bytes(url)}
 
 
-class Hostile(Steps):
-    """Tasks that die and are tried again; every row is there once."""
-
-    def killed_and_tried_again(self) -> dict[str, Any]:
-        """The worker that makes rows is killed in the middle of each task's first attempt."""
-        url = self.write(self.through(dies_at_first), "killed", index_fields=["id"])
-        return {"whole": is_whole(url), "left": left_at(url), "indexed": is_indexed(url)}
-
-    def lost_for_good(self) -> dict[str, Any]:
-        problem = problem_of(lambda: self.write(self.through(always_dies), "lost"))
-        url = self.folder / "lost"
-        facts = {"refused": bool(problem), "seen": seen_at(url)}
-        self.write(self.raw, "lost")
-        return facts | {"whole": is_whole(url)}
-
-    def through(self, function: Any) -> Any:
-        return self.raw.mapInArrow(function, self.raw.schema)
-
-
-class Speculative(Steps):
-    """On two hosts, where Spark runs tasks that take long a second time."""
-
-    def run_twice(self) -> dict[str, Any]:
-        """One task waits until another attempt of it is done, and then goes on."""
-        marks = self.folder / "marks"
-        marks.mkdir()
-        url = self.write(self.raw.mapInArrow(waits_for_another(str(marks)), self.raw.schema), "twice")
-        return {"whole": is_whole(url), "left": left_at(url), "attempts": sorted(path.name for path in marks.iterdir())}
-
-
-def waits_for_another(marks: str) -> Any:
-    """Of partition 2: the first attempt ends after the second one has."""
-
-    def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition, number = attempt()
-        if partition == 2:
-            Path(marks, f"begun-{number}").touch()
-        yield from batches
-        if partition == 2 and number > 0:
-            Path(marks, "done").touch()
-        while partition == 2 and number == 0 and not Path(marks, "done").exists():
-            time.sleep(0.1)  # in a task of Spark, which has no other way to hear of a task
-
-    return through
-
-
-def attempt() -> tuple[int, int]:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    return context.partitionId(), context.attemptNumber()
-
-
-def dies_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch.slice(0, 100)
-        if attempt()[1] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        yield batch.slice(100)
-
-
-def always_dies(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch
-        if attempt()[0] == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])
-    clusters = contextlib.ExitStack()
-    if kind == "hostile":
-        session = local_session(master="local-cluster[2,1,1024]", **{"spark.task.maxFailures": "3"})
-        hostile = Hostile(session, folder)
-        steps: Any = (hostile.killed_and_tried_again, hostile.lost_for_good)
-    elif kind == "speculative":
-        cluster = clusters.enter_context(standalone_cluster(folder))
-        eagerly = {"spark.speculation": "true", "spark.speculation.quantile": "0.5"}
-        session = local_session(master=cluster, **eagerly, **{"spark.speculation.minTaskRuntime": "1s"})
-        steps = (Speculative(session, folder).run_twice,)
-    else:
-        session = session_of("connect-without-java" if kind == "connect" else kind)
-        own = Steps(session, folder)
-        steps = (
-            own.session,
-            own.written,
-            own.read,
-            own.appended_and_overwritten,
-            own.inferred,
-            own.prepared,
-            own.refused,
-        )
+    session = session_of("connect-without-java" if kind == "connect" else kind)
+    own = Steps(session, folder)
+    steps = (own.session, own.written, own.read, own.appended_and_overwritten, own.inferred, own.prepared, own.refused)
     facts = {step.__name__: step() for step in steps}
     session.stop()
-    clusters.close()
     (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")

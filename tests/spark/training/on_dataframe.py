@@ -118,6 +118,24 @@ class Steps:
         ids, steps = distributor.run(read_by_rank, url)
         return {"each once": sorted(ids) == list(range(103)), "steps": steps}
 
+    def distributor_killed(self) -> dict[str, Any]:
+        """A rank of torch is killed in mid epoch; the driver begins again, and ranks go on from what they committed."""
+        from pyspark.ml.torch.distributor import TorchDistributor
+
+        url, here = str(self.folder / "frames"), self.folder / "by torch"
+        here.mkdir()
+        distributor = TorchDistributor(num_processes=2, local_mode=False, use_gpu=False)
+        problem = problem_of(lambda: distributor.run(commits, url, str(here), 0))
+        begun = begun_in(here)
+        told = distributor.run(commits, url, str(here), 1)
+        return {
+            "problem": problem,
+            "begun": begun,
+            "begun again": begun_in(here),
+            "went on": [one["went on"] for one in told],
+            "ids": sorted(number for one in told for number in one["ids"]),
+        }
+
     def refused(self) -> dict[str, Any]:
         few = self.spark.range(0, 1, 1, 2)
         bad = self.raw.selectExpr("id", "frame", "if(id = 1200, array(1f), pose) as pose")
@@ -130,7 +148,8 @@ class Steps:
             "no function": problem_of(lambda: run_on_dataframe(self.raw, "train.py")),  # type: ignore[arg-type]
             "restarts": problem_of(lambda: run_on_dataframe(self.raw, looked_at, restarts=-1)),
             "a function": problem_of(lambda: run_on_dataframe(self.raw, fails(str(here)), schema=SCHEMA)),
-            "begun": sorted(path.name for path in here.iterdir()),
+            "begun": begun_in(here),
+            "a death": problem_of(lambda: run_on_dataframe(self.raw, is_killed, schema=SCHEMA)),
         }
 
     def lost(self) -> dict[str, Any]:
@@ -142,7 +161,7 @@ class Steps:
         ids = sorted(number for one in told for number in one["ids"])
         return {
             "problem": problem,
-            "begun": sorted(path.name for path in here.glob("begun-*")),
+            "begun": begun_in(here),
             "restarts": [one["restarts"] for one in told],
             "went on": [one["went on"] for one in told],
             "whole": ids == sorted(row["id"] for row in self.raw.select("id").collect()),
@@ -178,12 +197,18 @@ def read_by_rank(url: str) -> tuple[list[int], list[int]]:
 def fails(folder: str) -> Callable[[LocalRows], None]:
     def train(rows: LocalRows) -> None:
         Path(folder).mkdir(exist_ok=True)
-        Path(folder, f"{rows.shard.index}-{rows.restarts}").touch()
+        note_begin(folder, rows.shard.index, rows.restarts)
         if rows.shard.index == 1:
             raise ArithmeticError("the loss is NaN")
         signal.pause()  # until somebody ends it
 
     return train
+
+
+def is_killed(rows: LocalRows) -> None:
+    if rows.shard.index == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    signal.pause()
 
 
 def dies(folder: str) -> Callable[[LocalRows], dict[str, Any]]:
@@ -192,38 +217,76 @@ def dies(folder: str) -> Callable[[LocalRows], dict[str, Any]]:
     def train(rows: LocalRows) -> dict[str, Any]:
         import torch.distributed
 
-        from petastore.adapters.torch import DataLoader
-
         torch.distributed.init_process_group("gloo")
-        saved = Path(folder)
-        saved.mkdir(exist_ok=True)
-        (saved / f"begun-{rows.shard.index}-{rows.restarts}").touch()
-        mine = saved / f"state-{rows.shard.index}.json"
-        ids: list[int] = []
+        Path(folder).mkdir(exist_ok=True)
+        note_begin(folder, rows.shard.index, rows.restarts)
+        is_first = rows.restarts == 0 and rows.shard.index == 1
         with rows.make_reader(shuffle_rows=True, seed=3) as reader:
-            loader = DataLoader(reader, batch_size=16)
-            went_on = rows.restarts > 0 and mine.exists()
-            if went_on:
-                state, ids = json.loads(mine.read_text())
-                loader.load_state_dict(state)
-            for step, batch in enumerate(loader):
-                torch.distributed.barrier()
-                if rows.restarts == 0 and step == 5 and rows.shard.index == 1:
-                    kill_the_executor()
-                    signal.pause()
-                ids += batch["id"].tolist()
-                if step % 2:
-                    torch.distributed.barrier()
-                    mine.write_text(json.dumps([loader.state_dict(), ids]))
+            found = committed(
+                reader, Path(folder, f"state-{rows.shard.index}.json"), lose_executor if is_first else None
+            )
         torch.distributed.destroy_process_group()
-        return {"ids": ids, "restarts": rows.restarts, "went on": went_on}
+        return found | {"restarts": rows.restarts}
 
     return train
 
 
-def kill_the_executor() -> None:
+def commits(url: str, folder: str, restarts: int) -> list[dict[str, Any]]:
+    """On rank 0: what both ranks committed. Rank 1 is killed at step 5 of its first time."""
+    import torch.distributed
+
+    from petastore import make_reader
+
+    torch.distributed.init_process_group("gloo")
+    rank = torch.distributed.get_rank()
+    note_begin(folder, rank, restarts)
+    with make_reader(url, cur_shard="auto", shuffle_rows=True, seed=3) as reader:
+        found = committed(reader, Path(folder, f"state-{rank}.json"), die if (rank, restarts) == (1, 0) else None)
+    told: list[Any] = [None, None]
+    torch.distributed.all_gather_object(told, found)
+    torch.distributed.destroy_process_group()
+    return told
+
+
+def committed(reader: Any, mine: Path, at_step_5: Callable[[], None] | None) -> dict[str, Any]:
+    """Steps that ranks take together; every other time a rank keeps the rows so far, and where to go on."""
+    import torch.distributed
+
+    from petastore.adapters.torch import DataLoader
+
+    loader = DataLoader(reader, batch_size=8)
+    went_on, ids = mine.exists(), []
+    if went_on:
+        state, ids = json.loads(mine.read_text())
+        loader.load_state_dict(state)
+    for step, batch in enumerate(loader):
+        torch.distributed.barrier()
+        if step == 5 and at_step_5 is not None:
+            at_step_5()
+        ids += batch["id"].tolist()
+        if step % 2:
+            torch.distributed.barrier()
+            mine.write_text(json.dumps([loader.state_dict(), ids]))
+    return {"ids": ids, "went on": went_on}
+
+
+def note_begin(folder: str, rank: int, restarts: int) -> None:
+    """Once more where a rank is run once more: each time is a process of its own."""
+    Path(folder, f"begun-{rank}-{restarts}-{os.getpid()}").touch()
+
+
+def begun_in(folder: Path) -> list[str]:
+    return sorted(path.name.rpartition("-")[0] for path in folder.glob("begun-*"))
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def lose_executor() -> None:
     java = next(process for process in psutil.Process().parents() if "java" in process.name())
     os.kill(java.pid, signal.SIGKILL)
+    signal.pause()
 
 
 if __name__ == "__main__":
@@ -232,10 +295,9 @@ if __name__ == "__main__":
     make = connect_session if kind == "connect" else functools.partial(local_session, "tests")
     session = make(MASTER, **quickly)
     own = Steps(session, target)
-    # What Spark does with tasks that fail is alike for both kinds, and takes a while.
-    hostile: tuple[Callable[[], Any], ...] = () if kind == "connect" else (own.refused, own.lost)
-    facts = {
-        step.__name__: step() for step in (own.uneven, own.shuffled_into_ranks, own.distributed_by_torch, *hostile)
-    }
+    steps = (
+        own.uneven, own.shuffled_into_ranks, own.distributed_by_torch, own.distributor_killed, own.refused, own.lost
+    )  # fmt: skip
+    facts = {step.__name__: step() for step in steps}
     session.stop()
     (target / "facts.json").write_text(json.dumps(facts), encoding="utf-8")

@@ -28,11 +28,6 @@ def facts(request: pytest.FixtureRequest, programs: Programs) -> Any:
     return programs[request.param].result().facts
 
 
-@pytest.fixture
-def classic(programs: Programs) -> Any:
-    return programs["classic"].result().facts
-
-
 def test_uneven_partitions_give_equal_steps_and_every_row_once_an_epoch(facts: Any) -> None:
     uneven = facts["uneven"]
     assert uneven["rows"] == 1003
@@ -69,8 +64,21 @@ def test_the_distributor_of_pyspark_gives_each_rank_its_rows(facts: Any) -> None
     assert facts["distributed_by_torch"] == {"each once": True, "steps": [7, 7]}
 
 
-def test_what_cannot_be_is_told_by_the_rank_that_found_it(classic: Any) -> None:
-    refused = classic["refused"]
+def test_a_rank_of_the_distributor_that_is_killed_ends_the_job_and_no_rank_is_begun_again(facts: Any) -> None:
+    killed = facts["distributor_killed"]
+    assert "TorchDistributor failed during training" in killed["problem"]
+    assert killed["begun"] == ["begun-0-0", "begun-1-0"]
+
+
+def test_the_distributor_goes_on_from_the_last_commit_when_it_is_called_again(facts: Any) -> None:
+    killed = facts["distributor_killed"]
+    assert killed["begun again"] == ["begun-0-0", "begun-0-1", "begun-1-0", "begun-1-1"]
+    assert killed["went on"] == [True, True]
+    assert killed["ids"] == list(range(103))
+
+
+def test_what_cannot_be_is_told_by_the_rank_that_found_it(facts: Any) -> None:
+    refused = facts["refused"]
     assert "1 row cannot be shared by 2 ranks" in refused["few"]
     assert "rank 1 of 2: column 'pose'" in refused["a value"]
     assert "gave a set, which cannot go back to the driver" in refused["a result"]
@@ -79,21 +87,28 @@ def test_what_cannot_be_is_told_by_the_rank_that_found_it(classic: Any) -> None:
     assert "restarts=-1" in refused["restarts"]
 
 
-def test_a_function_that_raises_ends_all_ranks_with_its_own_words(classic: Any) -> None:
-    refused = classic["refused"]
+def test_a_function_that_raises_ends_all_ranks_with_its_own_words(facts: Any) -> None:
+    refused = facts["refused"]
     assert refused["a function"].startswith("WorkerError: run_on_dataframe ended without a result: rank 1 of 2")
     assert refused["a function"].endswith("ArithmeticError: the loss is NaN")
-    assert refused["begun"] == ["0-0", "1-0"]
+    assert refused["begun"] == ["begun-0-0", "begun-1-0"]
 
 
-def test_a_lost_executor_ends_the_job_and_nothing_is_trained_twice_unasked(classic: Any) -> None:
-    lost = classic["lost"]
-    assert "ExecutorLostFailure" in lost["problem"]
+def test_a_process_that_dies_ends_all_ranks_and_its_signal_is_told(facts: Any) -> None:
+    said = facts["refused"]["a death"]
+    assert said.startswith("WorkerError: run_on_dataframe ended without a result: rank 1 of 2, on 127.0.0.1: ")
+    assert said.endswith("the process that trains was killed by SIGKILL; what it printed is in the executor's log")
+
+
+def test_a_lost_executor_ends_the_job_and_nothing_is_trained_twice_unasked(facts: Any) -> None:
+    lost = facts["lost"]
+    assert lost["problem"].startswith("WorkerError: run_on_dataframe ended without a result: ExecutorLostFailure")
+    assert "\n" not in lost["problem"]
     assert lost["begun"] == ["begun-0-0", "begun-1-0"]
 
 
-def test_training_goes_on_from_the_last_commit_when_asked(classic: Any) -> None:
-    lost = classic["lost"]
+def test_training_goes_on_from_the_last_commit_when_asked(facts: Any) -> None:
+    lost = facts["lost"]
     assert lost["restarts"] == [1, 1]
     assert lost["went on"] == [True, True]
     assert lost["whole"]

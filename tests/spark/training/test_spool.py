@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from multiprocessing import AuthenticationError
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,13 @@ def cells(begin: int, stop: int) -> Iterator[pa.RecordBatch]:
     return encode_batches([pa.record_batch({"id": ids, "xy": xy})], SCHEMA)
 
 
+def layout_of(**asked: int | None) -> Layout:
+    return Layout.of(**dict.fromkeys(("rows_per_row_group", "row_group_size_mb", "rows_per_file")) | asked)
+
+
 def spool_of(folder: Path, rank: int, rows: range, *, rows_per_file: int | None = 7) -> Spool:
     folder.mkdir()
-    layout = Layout.of(rows_per_row_group=3, row_group_size_mb=None, rows_per_file=rows_per_file)
-    spool = Spool(str(folder), SCHEMA, layout, rank)
+    spool = Spool(str(folder), SCHEMA, layout_of(rows_per_row_group=3, rows_per_file=rows_per_file), rank)
     if rows:
         spool.append(cells(rows.start, rows.stop))
     return spool
@@ -82,6 +85,31 @@ def test_last_rows_come_in_order_and_are_gone(tmp_path: Path) -> None:
     assert spool.num_rows == 11
     assert ids_of(spool.take_last(11)) == list(range(11))
     assert list((tmp_path / "a").rglob("*.parquet")) == []
+
+
+def test_a_state_goes_on_with_the_same_rows_and_is_refused_where_they_come_in_another_order(tmp_path: Path) -> None:
+    schema = Unischema("ids", [UnischemaField("id", "int64")])
+    footers = set()
+
+    def rows_of(name: str, ids: Iterable[int]) -> LocalRows:
+        (tmp_path / name).mkdir()
+        spool = Spool(str(tmp_path / name), schema, layout_of(), 0)
+        spool.append(encode_batches([pa.record_batch({"id": list(ids)})], schema))
+        stored = spool.stored()
+        footers.add(stored.files[0]["digest"])
+        spool.publish([stored], "a test")
+        return LocalRows(spool.folder, Shard(0, 1), 10, Parts.of(10, ranks=1).lanes)
+
+    with rows_of("first", range(10)).make_reader() as reader:
+        seen = [int(next(reader).id) for _ in range(3)]
+        state = reader.state_dict()
+    with rows_of("same", range(10)).make_reader() as reader:
+        reader.load_state_dict(state)
+        assert sorted(seen + [int(row.id) for row in reader]) == list(range(10))
+    with rows_of("other", [*range(5, 10), *range(5)]).make_reader() as reader:
+        assert len(footers) == 1
+        with pytest.raises(RequestError, match="the state was taken over"):
+            reader.load_state_dict(state)
 
 
 def test_rows_cross_between_processes_that_know_the_secret(tmp_path: Path) -> None:

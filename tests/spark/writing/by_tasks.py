@@ -6,8 +6,6 @@ Run by `test_tasks.py`: `python -m tests.spark.writing.by_tasks KIND FOLDER`.
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -21,7 +19,7 @@ import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
 from petastore.indexing import SingleFieldIndexer, get_row_group_indexes
-from petastore.spark import encode_dataframe, local_session, materialize_dataset
+from petastore.spark import encode_dataframe, materialize_dataset
 from tests.spark.scenario import SCHEMA, problem_of, raw_dataframe, row_of, session_of
 from tests.spark.source.through_spark import left_at, seen_at
 
@@ -263,47 +261,16 @@ class Classic(Steps):
         }
 
 
-class Hostile(Classic):
-    """Tasks that die in the middle of their first attempt, when they have written rows; every row is there once."""
-
-    def killed_and_tried_again(self) -> dict[str, Any]:
-        numbers = self.spark.sparkContext.parallelize(range(ROWS), PARTITIONS)
-        with self.block("killed rdd", rows_per_row_group=5) as writer:
-            writer.write_rows(numbers.map(dies_at_first))
-        with self.block("killed function", rows_per_row_group=5) as writer:
-            writer.write_rows(dies_at_first, range(ROWS), partitions=PARTITIONS)
-        found = {}
-        for name in ("killed rdd", "killed function"):
-            url = self.folder / name
-            found[name] = {"whole": are_poses(url, range(ROWS)), "left": left_at(url)}
-        return found
-
-
-def dies_at_first(number: int) -> dict[str, Any]:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    if context.attemptNumber() == 0 and number % 40 == 39:  # the last row of a partition
-        os.kill(os.getpid(), signal.SIGKILL)
-    return pose(number)
-
-
 def are_poses_in_any_order(url: Path) -> bool:
     return sorted(ids_at(url)) == list(range(ROWS))
 
 
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])
-    if kind == "hostile":
-        session = local_session(master="local-cluster[2,1,1024]", **{"spark.task.maxFailures": "3"})
-        hostile = Hostile(session, folder)
-        steps: Any = [hostile.killed_and_tried_again]
-    else:
-        session = session_of("connect-without-java" if kind == "connect" else kind)
-        own = Classic(session, folder) if kind == "classic" else Steps(session, folder)
-        steps = [own.everything, own.told_and_indexed, own.modes, own.raised, own.kinds, own.batches, own.refused]
-        steps += [own.rdd] if isinstance(own, Classic) else []
+    session = session_of("connect-without-java" if kind == "connect" else kind)
+    own = Classic(session, folder) if kind == "classic" else Steps(session, folder)
+    steps: Any = [own.everything, own.told_and_indexed, own.modes, own.raised, own.kinds, own.batches, own.refused]
+    steps += [own.rdd] if isinstance(own, Classic) else []
     facts = {step.__name__: step() for step in steps}
     session.stop()
     (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What Spark's tasks write themselves is exact on classic and Connect sessions, and where tasks die."""
+"""What Spark's tasks write themselves is exact on classic and Connect sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(360)]
 def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
     """What each kind of session left; two run at once."""
     program = "tests.spark.writing.by_tasks"
-    with running(program, [*KINDS, "hostile"], tmp_path_factory, repository, seconds=SECONDS) as programs:
+    with running(program, KINDS, tmp_path_factory, repository, seconds=SECONDS) as programs:
         yield programs
 
 
@@ -106,9 +106,3 @@ def test_rows_of_an_rdd_are_written_where_they_are(programs: Programs) -> None:
     assert found["whole"]
     assert found["rows"] == [30, 10] * 3
     assert "items= and partitions= go with a function" in found["refused"]
-
-
-@pytest.mark.parametrize("way", ["killed rdd", "killed function"])
-def test_tasks_that_are_killed_and_tried_again_give_each_row_once(programs: Programs, way: str) -> None:
-    found = programs["hostile"].result().facts["killed_and_tried_again"][way]
-    assert found == {"whole": True, "left": []}
