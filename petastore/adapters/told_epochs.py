@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 
+from petastore.callers import frames_inside_petastore
 from petastore.plan.cursor import Cursor
-from petastore.selecting.retired import frames_inside_petastore
 
 __all__ = ["ToldEpochs"]
 

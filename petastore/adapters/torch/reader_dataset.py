@@ -28,6 +28,7 @@ from petastore.adapters.torch.sampling_pass import (
     worker_plan,
 )
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
+from petastore.callers import frames_inside_petastore
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.distributed.asked import asked_shard
@@ -62,7 +63,6 @@ from petastore.readers.asked import (
 )
 from petastore.readers.by_number.reopen import reopened
 from petastore.readers.reader import Reader
-from petastore.selecting.retired import frames_inside_petastore
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 from petastore.transforming.transform import TransformSpec
 from petastore.work.thread import available_cpus
