@@ -19,14 +19,7 @@ from petastore.adapters.torch.map_dataset import opened_dataset, selected_rows
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import DecodedRows
-from petastore.adapters.torch.sampling_pass import (
-    Pass,
-    beginning,
-    epoch_meant,
-    loaded_in,
-    refuse_unequal_rows,
-    worker_plan,
-)
+from petastore.adapters.torch.sampling_pass import Pass, refuse_unequal_rows, told, worker_plan
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.callers import frames_inside_petastore
 from petastore.codecs.images.image_hint import ImageDecode
@@ -253,7 +246,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             warn_of_ranks_since(self._ranks_known, self.plan.request.shard)
             self._warn_of_one_order()
         if self._pass is None or not self._pass.is_loaded:
-            self._pass = Pass(beginning(int(self._epoch[0])))
+            self._pass = Pass(Cursor.of_epoch(int(self._epoch[0])))
         self._pass.is_loaded = False
         return self._stream(_this_worker(), self._pass)
 
@@ -303,9 +296,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             UserWarning: A state was loaded, and this is neither its epoch nor 0; see `DataLoader.set_epoch`.
         """
         refuse_dealing_out(self, self.plan.request.shard)
-        epoch = epoch_meant(self._epochs, self._pass, epoch)
+        epoch, self._pass = told(self._epochs, self._pass, epoch)
         self._told[0] = _TOLD
-        self._pass = loaded_in(self._pass, epoch)
         if self._pass is not None:
             self._pass.is_told = True
         self._epoch[0] = epoch
@@ -338,7 +330,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         """
         batches = whole_number(batches, name="batches", least=0)
         workers = max(whole_number(num_workers, name="num_workers", least=0), 1)
-        begin = self._pass.begin if self._pass is not None else beginning(int(self._epoch[0]))
+        begin = self._pass.begin if self._pass is not None else Cursor.of_epoch(int(self._epoch[0]))
         state = dump_place(self._plan_of(Shard(0, workers), begin), batches, self._size, of_all=True)
         if state["format"] != dump_state(self.plan, begin)["format"]:
             raise RequestError(
