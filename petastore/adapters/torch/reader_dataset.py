@@ -45,6 +45,7 @@ from petastore.plan.sharing.worker_state import dump_place, resume_place
 from petastore.plan.sharing.workers import WorkerPlan, with_lanes_for_workers
 from petastore.plan.state import dump_state
 from petastore.readers.asked import (
+    CacheAsk,
     CacheType,
     DatasetAsk,
     Filters,
@@ -180,18 +181,9 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         storage_hedging: bool = False,
     ) -> None:
         rows = RowsAsk(filters, predicate, rowgroup_selector, selection_cache)
+        cache = CacheAsk(cache_type, cache_location, cache_size_limit)
         self.dataset = opened_dataset(
-            DatasetAsk(
-                dataset,
-                storage_options,
-                filesystem,
-                storage_timeout,
-                decode,
-                cache_type,
-                cache_location,
-                cache_size_limit,
-                storage_hedging,
-            )
+            DatasetAsk(dataset, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging)
         )
         """The dataset that is read."""
         self.batch_size = None if batch_size is None else whole_number(batch_size, name="batch_size", least=1)
