@@ -133,14 +133,14 @@ class PinnedFiles:
             return None
         told = FileVersion(file.size, file.etag)
         try:
-            found = of(told)
+            answer = of(told)
         except DatasetChangedError:
             if file in self._kept.versions:
                 return of(self._kept.versions[file])  # another thread has found out meanwhile
             self._etags_hold = False
             return None
         version = self.settled(file, told)
-        return found if version.is_same(told) else of(version)
+        return answer if version.is_same(told) else of(version)
 
     def settled(self, file: DataFile, version: FileVersion) -> FileVersion:
         """From now on a file is read in this version, or in the one that was found first."""
@@ -156,12 +156,12 @@ class PinnedFiles:
         keys = self._keys(file, version, kept, planned)
         if keys is None:
             return self.fetcher.fetch(file.path, version, asked)
-        found, was_asked = self._through(cache, keys, file, version, kept, planned)
+        entries, was_asked = self._through(cache, keys, file, version, kept, planned)
         if not was_asked and file not in self._kept.versions:
             self._confirm(file, version)
-        stored = ((one.ranges[0], entry) for one, entry in found if one.kind is None)
+        stored = ((one.ranges[0], entry) for one, entry in entries if one.kind is None)
         pieces = [(place.offset, entry) for place, entry in sorted(stored, key=lambda one: one[0])]
-        return FetchedRanges(version.size, version, pieces, _columns(file, found, planned))
+        return FetchedRanges(version.size, version, pieces, _columns(file, entries, planned))
 
     def keeps(self, file: DataFile, planned: PlannedChunks, seen: FileVersion | None = None) -> bool:
         """Whether a cache has all chunks of a plan in the version that is read; nothing is asked for.
@@ -212,8 +212,8 @@ class PinnedFiles:
 
         with cache.entries(keys, fetch, sizes=[one.size for one in kept], into=_memory_for(file, kept)) as views:
             # The memory of a view stays as long as a buffer refers to it.
-            found = [(one, pa.py_buffer(view)) for one, view in zip(kept, views, strict=True)]
-        return found, bool(asked)
+            entries = [(one, pa.py_buffer(view)) for one, view in zip(kept, views, strict=True)]
+        return entries, bool(asked)
 
     def _elsewhere(
         self,
@@ -249,10 +249,10 @@ class PinnedFiles:
     def _found_once(self, file: DataFile, footer: bytes) -> FileVersion:
         """The version in which a file has a footer; who comes while another thread finds that out waits for it."""
         own: Future[FileVersion] = Future()
-        found = self._finding.setdefault(file, own)
-        if found is not own:
+        finding = self._finding.setdefault(file, own)
+        if finding is not own:
             with contextlib.suppress(Exception):
-                return found.result()
+                return finding.result()
         try:
             version = self.settled(file, self._found(file, footer))
         except BaseException as problem:
@@ -281,7 +281,7 @@ def _kept(asked: Iterable[ByteRange], planned: PlannedChunks | None) -> Sequence
 
 
 def _columns(
-    file: DataFile, found: Iterable[tuple[KeptChunks, pa.Buffer]], planned: PlannedChunks | None
+    file: DataFile, entries: Iterable[tuple[KeptChunks, pa.Buffer]], planned: PlannedChunks | None
 ) -> dict[ByteRange, pa.Array]:
     """The columns that are in entries which are kept decoded, by their ranges.
 
@@ -290,7 +290,7 @@ def _columns(
     """
     columns = dict[ByteRange, pa.Array]()
     try:
-        for one, entry in found:
+        for one, entry in entries:
             if one.kind is not None:
                 columns |= zip(one.ranges, one.arrays(entry), strict=True)
     except DecodeError as problem:
