@@ -18,6 +18,7 @@ from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.request import Fields, OrderAsk, PlanAsk, Reshuffle, Shard, ShardWord, Tail, TailWord
 from petastore.plan.windows.ngram import NGram
 from petastore.readers.asked import (
+    CacheAsk,
     CacheType,
     DatasetAsk,
     Filters,
@@ -190,18 +191,9 @@ def make_reader(
     )
     order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
+    cache = CacheAsk(cache_type, cache_location, cache_size_limit)
     return _opened(
-        DatasetAsk(
-            dataset_url,
-            storage_options,
-            filesystem,
-            storage_timeout,
-            decode,
-            cache_type,
-            cache_location,
-            cache_size_limit,
-            storage_hedging,
-        ),
+        DatasetAsk(dataset_url, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging),
         schema_fields,
         PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
@@ -289,18 +281,9 @@ def make_batch_reader(
     )
     order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
+    cache = CacheAsk(cache_type, cache_location, cache_size_limit)
     return _opened(
-        DatasetAsk(
-            dataset_url_or_urls,
-            storage_options,
-            filesystem,
-            storage_timeout,
-            decode,
-            cache_type,
-            cache_location,
-            cache_size_limit,
-            storage_hedging,
-        ),
+        DatasetAsk(dataset_url_or_urls, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging),
         schema_fields,
         PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
@@ -420,19 +403,10 @@ def make_mixed_reader(
     order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
     ask = PlanAsk(schema_fields, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail))
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
+    cache = CacheAsk(cache_type, cache_location, cache_size_limit)
     opened = open_sources(
         sources,
-        DatasetAsk(
-            (),
-            storage_options,
-            filesystem,
-            storage_timeout,
-            decode,
-            cache_type,
-            cache_location,
-            cache_size_limit,
-            storage_hedging,
-        ),
+        DatasetAsk((), storage_options, filesystem, storage_timeout, decode, cache, storage_hedging),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
     )
     return MixedReader(

@@ -16,8 +16,14 @@ from petastore.adapters.torch import MapDataset, ReaderDataset
 from petastore.dataset import Dataset
 from petastore.plan.request import OrderAsk
 from petastore.readers.arguments import FurtherArguments, ReaderArguments, SourceArguments
-from petastore.readers.asked import DatasetAsk, RowsAsk
+from petastore.readers.asked import CacheAsk, DatasetAsk, RowsAsk
 from petastore.selecting.retired import Retired
+
+ASKED = {field.name for value in (DatasetAsk, CacheAsk, RowsAsk) for field in dataclasses.fields(value)} - {
+    "url",
+    "cache",
+}
+"""What is asked of a dataset, and of its rows."""
 
 PACKAGE = Path(petastore.__file__).parent
 OF_ANYTHING = {"Any", "object"}
@@ -206,8 +212,8 @@ def test_arguments_of_readers_are_those_of_one_table() -> None:
     [petastore.make_reader, petastore.make_batch_reader, petastore.make_mixed_reader, ReaderDataset, MapDataset],
 )
 def test_whoever_opens_a_dataset_takes_all_that_is_asked_of_it_and_of_its_rows(function: Callable[..., Any]) -> None:
-    asked = {field.name for value in (DatasetAsk, RowsAsk) for field in dataclasses.fields(value)} - {"url"}
-    assert asked - set(_parameters(function)) == set()
+    assert len(ASKED) == 12
+    assert ASKED - set(_parameters(function)) == set()
 
 
 @pytest.mark.parametrize("function", [petastore.make_mixed_reader, ReaderDataset, MapDataset, Dataset.plan])
@@ -221,11 +227,11 @@ def test_what_has_the_name_of_a_readers_parameter_is_the_same_there(function: Ca
         assert here[name].default == readers[name].default or (function is Dataset.plan and name == "tail"), name
 
 
-@pytest.mark.parametrize("value", [OrderAsk, RowsAsk, DatasetAsk, Retired])
+@pytest.mark.parametrize("value", [OrderAsk, RowsAsk, DatasetAsk, CacheAsk, Retired])
 def test_a_value_has_the_types_and_defaults_of_the_parameters_that_it_holds(value: Any) -> None:
     readers = _parameters(petastore.make_reader)
-    fields = [field for field in dataclasses.fields(value) if field.name != "url"]
-    assert len(fields) >= 4
+    fields = [field for field in dataclasses.fields(value) if field.name not in {"url", "cache"}]
+    assert len(fields) >= 3
     assert {field.name: (field.type, field.default) for field in fields} == {
         field.name: (readers[field.name].annotation, readers[field.name].default) for field in fields
     }
@@ -241,5 +247,4 @@ def test_a_source_of_a_mixture_says_what_the_mixture_says_for_all() -> None:
     of_source = {name: kind.__forward_arg__ for name, kind in SourceArguments.__annotations__.items()}
     assert of_source.pop("dataset_url") == "Required[Urls | Dataset]"
     assert of_source == {name: mixed[name].annotation for name in of_source}
-    asked = {field.name for value in (DatasetAsk, RowsAsk) for field in dataclasses.fields(value)} - {"url"}
-    assert asked == set(of_source)
+    assert set(of_source) == ASKED

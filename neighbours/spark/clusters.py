@@ -68,11 +68,11 @@ def node(arguments: Any, ctx: Any) -> None:
 
 
 def tensorflow_cluster(
-    folder: str, url: str, do: Callable[[], None], *, begins: int, seconds: int = 3600, **conf: str
+    folder: str, url: str, do: Callable[[], None], *, begins: int, seconds: int = 3600, failures: int = 4
 ) -> None:
     from tensorflowonspark import TFCluster
 
-    spark = local_session("tfos", EXECUTORS, **conf)
+    spark = local_session("tfos", EXECUTORS, **{"spark.task.maxFailures": str(failures)})
     arguments = {"url": f"file://{url}", "folder": folder, "begins": begins, "do": do}
     cluster = TFCluster.run(
         spark.sparkContext, node, arguments, num_executors=2, num_ps=0, tensorboard=False,
@@ -89,7 +89,7 @@ def tensorflow_on_spark(url: str, folder: str) -> None:
 
 def tensorflow_on_spark_once(url: str, folder: str) -> None:
     """An executor is lost, and Spark may not run its node again."""
-    tensorflow_cluster(folder, url, lose_executor, begins=1, **{"spark.task.maxFailures": "1"})
+    tensorflow_cluster(folder, url, lose_executor, begins=1, failures=1)
 
 
 def tensorflow_on_spark_unnoticed(url: str, folder: str) -> None:

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from petastore.adapters.told_epochs import ToldEpochs
+from petastore.adapters.received import Received
+from petastore.adapters.told_epochs import ToldEpochs, going_on
 from petastore.errors import RequestError
 from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
@@ -28,8 +29,8 @@ class Passes:
     so when somebody asks it for more. Which iterator was forgotten and which is still wanted cannot be known earlier:
     one that a `break` left behind looks just the same.
 
-    What training has received is known by the cursor that each batch carries. Nearly always it is the reader's own; it
-    is kept here where a batch is on its way while training has the one before.
+    What training has received is nearly always what the reader gave; it is `Received` where a batch is on its way
+    while training has the one before.
 
     Passes may be started and continued from any threads.
     """
@@ -39,8 +40,8 @@ class Passes:
         self.make_anew()
         self._newest = 0
         self._plan: Any = None  # of the newest pass; whoever moves a reader on purpose gives it another one
-        self._received: Cursor | None = None  # after the last batch that training has, where one is on its way
-        self._begun: Cursor | None = None  # after the one on its way
+        self._received = Received(keep=2)  # of the newest pass, where each batch is begun while training has another
+        self._had = 0  # batches of it that training has
         self._epoch: int | None = None  # that the next pass was told to begin with
         self._epochs = ToldEpochs()
         made_anew_in_children(self)
@@ -82,19 +83,18 @@ class Passes:
             RequestError: By `next`: a newer pass has taken the reader over.
         """
         batches = self.start(batch_size)
-        following = _begun(batches, begin)
+        following = self._begun(batches, begin)
         ours, plan = self._newest, self._reader.plan
         while following is not None:
             batch, following = following, None
             if batch.problem is None:
-                following = _begun(batches, begin)
+                following = self._begun(batches, begin)
             if self._newest != ours or self._reader.plan is not plan:
                 raise _taken_over()
             if batch.problem is not None:
                 raise batch.problem
             made = batch.finish()
-            self._received = batch.cursor
-            self._begun = self._reader.cursor
+            self._had += 1
             del batch
             yield made
             del made
@@ -138,7 +138,8 @@ class Passes:
             reader.reset()
         elif reader.plan is self._plan or reader.last_row_consumed:
             reader.reset()
-        self._plan, self._received, self._begun = reader.plan, None, None
+        self._plan, self._had = reader.plan, 0
+        self._received.begin()
 
     def _begin_epoch(self, told: int) -> None:
         """Puts the reader before an epoch, unless somebody has put it to another place on purpose: it goes on there."""
@@ -148,21 +149,28 @@ class Passes:
         is_put = reader.plan is not self._plan and stands == reader.begin
         loaded = stands if is_put and not is_over else None
         epoch = self._epochs.meant(told, loaded)
-        begin = Cursor(epoch, 0, epoch)
-        if loaded is not None and epoch == stands.epoch:
-            begin = dataclasses.replace(stands, first_epoch=epoch)
-        elif loaded is not None and epoch == stands.first_epoch:
-            begin = stands
+        begin = (loaded and going_on(loaded, epoch)) or Cursor.of_epoch(epoch)
         if begin != stands or is_over:
             reader.load_state_dict(dump_state(reader.plan, begin))
 
     @property
     def _behind(self) -> Cursor | None:
         """Where training stands, if that is not where the reader does, and nobody has moved the reader since."""
-        received, begun = self._received, self._begun
-        if received == begun or self._reader.plan is not self._plan or self._reader.cursor != begun:
+        received, had, reader = self._received, self._had, self._reader
+        if not had or had == received.count or reader.plan is not self._plan:
             return None
-        return received
+        return received.cursor_after(had) if reader.cursor == received.cursor_after(received.count) else None
+
+    def _begun(self, batches: Iterator[Batch], begin: Callable[[Batch], Callable[[], Any]]) -> _Begun | None:
+        """What is made of the next batch; None at the end."""
+        try:
+            batch = next(batches, None)
+            if batch is None:
+                return None
+            self._received.note(batch.cursor)
+            return _Begun(begin(batch))
+        except Exception as problem:  # noqa: BLE001 (whatever it is, it belongs to that batch, and is raised there)
+            return _Begun(lambda: None, problem)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -170,19 +178,8 @@ class _Begun:
     """What is being made of a batch."""
 
     finish: Callable[[], Any]
-    cursor: Cursor | None
-    """The one of the batch."""
     problem: Exception | None = None
     """Why nothing is."""
-
-
-def _begun(batches: Iterator[Batch], begin: Callable[[Batch], Callable[[], Any]]) -> _Begun | None:
-    """What is made of the next batch; None at the end."""
-    try:
-        batch = next(batches, None)
-        return None if batch is None else _Begun(begin(batch), batch.cursor)
-    except Exception as problem:  # noqa: BLE001 (whatever it is, it belongs to that batch, and is raised there)
-        return _Begun(lambda: None, None, problem)
 
 
 def _taken_over() -> RequestError:

@@ -1,27 +1,16 @@
-"""Runs: consecutive batches that were made in one go, handed to a framework together; and where each of them ends.
-
-A framework that cuts batches itself, in code of its own, is called once a run. It reads ahead of training, so the
-reader stands further on than the trainer: what the trainer has received is known by its number only.
-"""
+"""Runs: consecutive batches that were made in one go, handed to a framework together, which cuts them itself."""
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from numpy.typing import NDArray
 
-from petastore import forks
-from petastore.errors import RequestError
-from petastore.plan.cursor import Cursor
 from petastore.readers.batch import Batch, Columns
 
-__all__ = ["Handed", "Run", "runs_of"]
-
-_REMEMBERED = 65_536
-"""Batches whose cursors are kept: more than any framework reads ahead, and some megabytes."""
+__all__ = ["Run", "runs_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -61,6 +50,7 @@ def runs_of(batches: Iterable[Batch], *, most: int) -> Iterator[Run]:
     Example:
         >>> import numpy as np
         >>> from petastore.decoding.decode import Decoded
+        >>> from petastore.plan.cursor import Cursor
         >>> made = [Columns({"id": Decoded(np.arange(rows), None)}) for rows in (2, 5)]
         >>> batches = [Batch(made[0], 0, 2, Cursor()), Batch(made[1], 0, 3, Cursor()), Batch(made[1], 3, 5, Cursor())]
         >>> [(run.column("id").tolist(), run.sizes) for run in runs_of(batches, most=10)]
@@ -87,51 +77,3 @@ def runs_of(batches: Iterable[Batch], *, most: int) -> Iterator[Run]:
 
 def _rows(columns: Columns) -> int:
     return max((len(column.values) for column in columns.by_name.values()), default=0)
-
-
-class Handed:
-    """Where each of the last batches that were handed over ends, by its number in the pass. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = forks.Lock()
-        self._cursors: collections.deque[Cursor] = collections.deque(maxlen=_REMEMBERED)
-        self._count = 0
-
-    @property
-    def count(self) -> int:
-        """Batches that were handed over so far."""
-        return self._count
-
-    def noted(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """The batches of a new pass, each written down as it goes by."""
-        with self._lock:
-            self._cursors.clear()
-            self._count = 0
-        for batch in batches:
-            with self._lock:
-                self._cursors.append(batch.cursor)
-                self._count += 1
-            yield batch
-
-    def cursor_after(self, batches: int) -> Cursor:
-        """Where to go on after as many batches of the pass.
-
-        Raises:
-            RequestError: There were not as many, or they were long ago.
-
-        Example:
-            >>> handed = Handed()
-            >>> columns = Columns({})
-            >>> _ = list(handed.noted(Batch(columns, 0, 0, Cursor(0, 10 * step)) for step in (1, 2, 3)))
-            >>> handed.cursor_after(2)
-            Cursor(epoch=0, position=20, first_epoch=0)
-        """
-        with self._lock:
-            oldest, newest = self._count - len(self._cursors) + 1, self._count
-            if oldest <= batches <= newest:
-                return self._cursors[batches - oldest]
-        known = f"{oldest:,} to {newest:,}" if newest else "none"
-        raise RequestError(
-            f"the state after {batches:,} batches was asked for, but of the pass under way these are known: {known}; "
-            "ask with the number of batches that training has had since the pass began"
-        )

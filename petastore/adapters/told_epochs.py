@@ -1,13 +1,25 @@
-"""Which epoch of the data a trainer means by the number that it tells, also after a state was loaded."""
+"""Which epoch of the data a trainer means by the number that it tells, and whether a state that was loaded is of it."""
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 
+from petastore.callers import frames_inside_petastore
 from petastore.plan.cursor import Cursor
-from petastore.selecting.retired import frames_inside_petastore
 
-__all__ = ["ToldEpochs"]
+__all__ = ["ToldEpochs", "going_on"]
+
+
+def going_on(loaded: Cursor, epoch: int) -> Cursor | None:
+    """Where the pass of an epoch goes on after a state was loaded; None where the state does not stand in that epoch.
+
+    Example:
+        >>> going_on(Cursor(4, 17, 2), 4), going_on(Cursor(4, 17, 2), 3)
+        (Cursor(epoch=4, position=17, first_epoch=4), None)
+    """
+    stands_there = epoch in (loaded.epoch, loaded.first_epoch)
+    return dataclasses.replace(loaded, first_epoch=epoch) if stands_there else None
 
 
 class ToldEpochs:

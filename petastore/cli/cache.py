@@ -89,17 +89,12 @@ def warm(
     with errors_in_one_line(debug=debug):
         from petastore.cli.warm import warm as warmed
         from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
-        from petastore.readers.asked import LOCAL_DISK_CACHE, DatasetAsk
+        from petastore.readers.asked import LOCAL_DISK_CACHE, CacheAsk, DatasetAsk
         from petastore.selecting.filter import select_rows
 
         rank, asked, order = _shard(shard), _filters(filters), _reshuffle(reshuffle)
-        dataset = DatasetAsk(
-            url,
-            json_options(storage_options),
-            cache_type=LOCAL_DISK_CACHE,
-            cache_location=location,
-            cache_size_limit=limit,
-        ).opened()
+        cache = CacheAsk(LOCAL_DISK_CACHE, location, limit)
+        dataset = DatasetAsk(url, json_options(storage_options), cache=cache).opened()
         plan = dataset.plan(
             columns=columns or None,
             seed=seed,

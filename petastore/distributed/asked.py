@@ -6,11 +6,11 @@ import logging
 import warnings
 from typing import get_args
 
+from petastore.callers import frames_inside_petastore
 from petastore.distributed.current import current_shard, launched_as
 from petastore.distributed.engines import live_claims
 from petastore.errors import RequestError, UnshardedReaderWarning
 from petastore.plan.request import Shard, ShardWord, known_word
-from petastore.selecting.retired import frames_inside_petastore
 
 __all__ = ["asked_shard"]
 

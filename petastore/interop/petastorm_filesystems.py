@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from petastore.errors import RequestError
 from petastore.selecting.retired import HdfsDriver, Retired, tell_retired
-from petastore.storage.files.location import filesystem_and_path
+from petastore.storage.files.file_systems import filesystem_and_path
 
 __all__ = ["FilesystemResolver", "get_filesystem_and_path_or_paths"]
 

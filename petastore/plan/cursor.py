@@ -25,6 +25,16 @@ class Cursor:
     first_epoch: int = 0
     """The epoch that the pass began with: a pass of n epochs ends before `first_epoch + n`."""
 
+    @staticmethod
+    def of_epoch(epoch: int) -> Cursor:
+        """Before the first row of an epoch, with which a pass begins.
+
+        Example:
+            >>> Cursor.of_epoch(3)
+            Cursor(epoch=3, position=0, first_epoch=3)
+        """
+        return Cursor(epoch, 0, epoch)
+
     def next_pass(self) -> Cursor:
         """The beginning of a new pass: of the epoch under way if nothing of it was consumed, else of the next one.
 
@@ -34,8 +44,7 @@ class Cursor:
             >>> Cursor(0, 0).next_pass(), Cursor(2, 7).next_pass()
             (Cursor(epoch=0, position=0, first_epoch=0), Cursor(epoch=3, position=0, first_epoch=3))
         """
-        epoch = self.epoch + (self.position > 0)
-        return Cursor(epoch, 0, epoch)
+        return Cursor.of_epoch(self.epoch + (self.position > 0))
 
     def next_epoch(self) -> Cursor:
         """Where the epoch under way ends, in the same pass.

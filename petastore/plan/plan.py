@@ -179,11 +179,12 @@ class Plan:
             mixing      0.38 (a uniform shuffle 0.25, no shuffle 0.99)
         """
         batches = self._whole(batch_size)
-        found = explain_plan(self.inventory, self.request, self.selection, batches, column_bytes=column_bytes)
+        explanation = explain_plan(self.inventory, self.request, self.selection, batches, column_bytes=column_bytes)
         if storage is None:
-            return found
+            return explanation
         epochs = min(storage.epochs, self.request.epochs or storage.epochs)
-        return dataclasses.replace(found, cost=cost_of([self.row_groups(epoch) for epoch in range(epochs)], storage))
+        cost = cost_of([self.row_groups(epoch) for epoch in range(epochs)], storage)
+        return dataclasses.replace(explanation, cost=cost)
 
     def feeds(self, batch_size: int, *, epoch: int = 0) -> Feeds:
         """Which row groups feed which batches of an epoch, on every rank; of a long epoch, some of its batches.

@@ -106,8 +106,8 @@ def _known_and(
 ) -> NDArray[np.bool_]:
     """Where a bound is known and compares so."""
     if bounds.dtype != np.dtype(object):
-        found: NDArray[np.bool_] = known & compare(bounds, value)
-        return found
+        holds: NDArray[np.bool_] = known & compare(bounds, value)
+        return holds
     result = np.zeros(len(known), dtype=np.bool_)
     result[known] = compare(bounds[known], _objects([value]))
     return result

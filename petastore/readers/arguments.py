@@ -21,10 +21,9 @@ from petastore.work.workers import PoolType
 __all__ = ["FurtherArguments", "ReaderArguments", "SourceArguments"]
 
 
-class SourceArguments(TypedDict, total=False):
-    """A source of `make_mixed_reader` as a dict: what it does not say is as for all sources."""
+class DatasetArguments(TypedDict, total=False):
+    """What is asked of a dataset and of its rows: the one table of that."""
 
-    dataset_url: Required[Urls | Dataset]
     filters: Filters | None
     predicate: Predicate | None
     rowgroup_selector: RowGroupSelector | None
@@ -39,7 +38,13 @@ class SourceArguments(TypedDict, total=False):
     cache_size_limit: int | None
 
 
-class FurtherArguments(TypedDict, total=False):
+class SourceArguments(DatasetArguments, total=False):
+    """A source of `make_mixed_reader` as a dict: what it does not say is as for all sources."""
+
+    dataset_url: Required[Urls | Dataset]
+
+
+class FurtherArguments(DatasetArguments, total=False):
     """Arguments of `make_batch_reader` behind the URL, each by its name: the one table of them.
 
     Without those that who takes further arguments of a reader has by itself: they are in `ReaderArguments`.
@@ -52,34 +57,22 @@ class FurtherArguments(TypedDict, total=False):
     shuffle_rows: bool
     shuffle_row_groups: bool
     shuffle_row_drop_partitions: int
-    predicate: Predicate | None
-    rowgroup_selector: RowGroupSelector | None
     cur_shard: int | Shard | ShardWord | None
     shard_count: int | None
     shard_seed: int | None
-    cache_type: CacheType | None
-    cache_location: str | os.PathLike[str] | None
-    cache_size_limit: int | None
     cache_row_size_estimate: int | None
     cache_extra_settings: Mapping[str, Any] | None
     hdfs_driver: HdfsDriver | None
     transform_spec: TransformSpec | None
-    filters: Filters | None
-    storage_options: Mapping[str, Any] | None
     zmq_copy_buffers: bool
-    filesystem: Any
     convert_early_to_numpy: bool
     memory_budget: int | None
     max_cell_bytes: int | None
-    storage_timeout: float | None
-    storage_hedging: bool
     shuffle_memory: int
     lanes: int | None
     block_rows: int | None
     reshuffle: Reshuffle | None
     tail: TailWord | Tail
-    decode: Mapping[str, ImageDecode] | None
-    selection_cache: SelectionCache
 
 
 class ReaderArguments(FurtherArguments, total=False):

@@ -26,6 +26,7 @@ from petastore.work.workers import Workers
 __all__ = [
     "LOCAL_DISK_CACHE",
     "NULL_CACHE",
+    "CacheAsk",
     "CacheType",
     "DatasetAsk",
     "Filters",
@@ -90,6 +91,38 @@ class RowGroupSelector(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class CacheAsk:
+    """What is kept of files elsewhere, and where.
+
+    Example:
+        >>> CacheAsk().keeps, CacheAsk("local-disk").keeps
+        (False, True)
+    """
+
+    cache_type: CacheType | None = "null"
+    """What is kept."""
+
+    cache_location: str | os.PathLike[str] | None = None
+    """The local directory where that is; None is the user's cache directory."""
+
+    cache_size_limit: int | None = None
+    """Bytes that may be kept there."""
+
+    def __post_init__(self) -> None:
+        known_word(self.cache_type, CacheType, name="cache_type", or_none=True)
+        if self.keeps:
+            from petastore.cache.location import cache_location, verified_limit
+
+            cache_location(self.cache_location)
+            verified_limit(self.cache_size_limit)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether anything is kept."""
+        return self.cache_type == LOCAL_DISK_CACHE
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class DatasetAsk:
     """Which dataset, how it is reached, which parts of its images are wanted, and what is kept of its files."""
 
@@ -108,25 +141,11 @@ class DatasetAsk:
     decode: Mapping[str, ImageDecode] | None = None
     """Field name to what is wanted of its images."""
 
-    cache_type: CacheType | None = "null"
+    cache: CacheAsk = CacheAsk()
     """What is kept of its files."""
-
-    cache_location: str | os.PathLike[str] | None = None
-    """The local directory where that is; None is the user's cache directory."""
-
-    cache_size_limit: int | None = None
-    """Bytes that may be kept there."""
 
     storage_hedging: bool = False
     """Whether requests whose answers are late are made a second time."""
-
-    def __post_init__(self) -> None:
-        known_word(self.cache_type, CacheType, name="cache_type", or_none=True)
-        if self.cache_type == LOCAL_DISK_CACHE:
-            from petastore.cache.location import cache_location, verified_limit
-
-            cache_location(self.cache_location)
-            verified_limit(self.cache_size_limit)
 
     def opened_alone(self) -> Dataset:
         """`opened`, of who asks for this dataset and no other.
@@ -154,10 +173,9 @@ class DatasetAsk:
         Warns:
             CacheBypassWarning: Nothing can be kept of its files.
         """
-        keeps = self.cache_type == LOCAL_DISK_CACHE
+        keeps, at, limit = self.cache.keeps, self.cache.cache_location, self.cache.cache_size_limit
         if isinstance(self.url, Dataset):
-            kept = self.url.with_cache(self.cache_location, limit=self.cache_size_limit) if keeps else self.url
-            return kept.with_decode(self.decode)
+            return (self.url.with_cache(at, limit=limit) if keeps else self.url).with_decode(self.decode)
         location = located(
             self.url,
             storage_options=self.storage_options,
@@ -165,7 +183,7 @@ class DatasetAsk:
             storage_timeout=self.storage_timeout,
             storage_hedging=self.storage_hedging,
         )
-        cache = cache_for(location, self.cache_location, self.cache_size_limit) if keeps else None
+        cache = cache_for(location, at, limit) if keeps else None
         return dataset_at(location, cache).with_decode(self.decode)
 
 

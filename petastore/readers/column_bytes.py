@@ -55,8 +55,8 @@ def column_bytes(dataset: Dataset, columns: Iterable[str]) -> NDArray[np.int64]:
     sizes = np.zeros(inventory.num_row_groups, dtype=np.int64)
     files = np.unique(inventory.file).tolist() if stored else []
     look = functools.partial(_in_footer, columns=stored)
-    for own, found in dataset.footers.look_through(dataset.location, inventory, files, look):
-        sizes[own] = found
+    for own, of_groups in dataset.footers.look_through(dataset.location, inventory, files, look):
+        sizes[own] = of_groups
     return sizes
 
 

@@ -66,11 +66,11 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
         return bool(file.etag) or file in dataset.kept.versions
 
     numbers = range(len(inventory.files))
-    found = [each for _, each in dataset.footers.look_through(dataset.location, inventory, numbers, of_file)]
+    of_files = [each for _, each in dataset.footers.look_through(dataset.location, inventory, numbers, of_file)]
     # groups: (row groups, 4) requests, bytes, entries and bytes on disk; files: (files, 2) requests and bytes
-    groups = _table([one for _, of_groups in found for one in of_groups], 4)
+    groups = _table([one for _, of_groups in of_files for one in of_groups], 4)
     files = _table(
-        [(0, 0) if is_known(file) else before for file, (before, _) in zip(inventory.files, found, strict=True)], 2
+        [(0, 0) if is_known(file) else before for file, (before, _) in zip(inventory.files, of_files, strict=True)], 2
     )
     requests, sizes, entries, on_disk = groups.T
     return Fetches(requests, sizes, entries, on_disk, inventory.file, files[:, 0], files[:, 1])

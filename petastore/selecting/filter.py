@@ -24,6 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow_memory import arrow_numbers, flags_of
+from petastore.callers import frames_inside_petastore
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.decoding.decode import decode_cells
@@ -36,7 +37,6 @@ from petastore.schema.field import UnischemaField
 from petastore.selecting.divide import divide
 from petastore.selecting.predicate import RowPredicate, parse_predicate
 from petastore.selecting.remembered import RememberedSelections, selection_directory, selection_of
-from petastore.selecting.retired import frames_inside_petastore
 from petastore.selecting.selected_groups import selected_groups
 from petastore.selecting.selection_file import Kept, as_kept
 from petastore.selecting.shared_scan import SharedScan

@@ -6,13 +6,12 @@ Old calls need no edits. What a parameter was for is done by something else, whi
 from __future__ import annotations
 
 import dataclasses
-import sys
 import warnings
 from collections.abc import Mapping
-from types import FrameType
 from typing import Any, Literal, TypeAlias
 
 from petastore import forks
+from petastore.callers import frames_inside_petastore
 from petastore.errors import RetiredWarning
 from petastore.plan.request import known_word, whole_number
 
@@ -115,13 +114,3 @@ def forget_what_was_told() -> None:
     """The next use of each retired parameter warns again; for tests."""
     with _lock:
         _told_of.clear()
-
-
-def frames_inside_petastore() -> int:
-    """How many calls up the caller outside petastore is, seen from `tell_retired`."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - what `warnings` itself counts
-    depth = 0
-    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "petastore":
-        frame = frame.f_back
-        depth += 1
-    return depth

@@ -26,6 +26,7 @@ import atexit
 import collections
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 import pickle
@@ -34,7 +35,7 @@ import socket
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from types import MappingProxyType
 
 import numpy as np
@@ -51,6 +52,7 @@ from petastore.transforming.results import function_name
 from petastore.transforming.transform import Transform, TransformSpec
 from petastore.transforming.worker import Call, Failure, Function, Made, Setup
 from petastore.transforming.worker_process import WorkerProcess
+from petastore.work.futures import after
 from petastore.work.process import ProcessPool
 from petastore.work.thread import available_cpus
 
@@ -152,8 +154,9 @@ class TransformProcesses:
         crew = self._crew
         assert crew is not None  # noqa: S101 - spans are assembled on the pool, which started it
         job = _Job(number, self._functions[number], columns, offsets, self._count)
+        made = after(job.done, job.finish)
         crew.submit(job)
-        return job.future
+        return made
 
     def close(self) -> None:
         """Ends the workers; whoever waits for them is woken. Does not wait itself; may be called again."""
@@ -235,12 +238,13 @@ class _Job:
         self.sent = sent
         self.columns = columns
         self.rows = int(offsets[-1])
-        self.future: Future[dict[str, Decoded]] = Future()
         self._made = {field.name: self._empty(field) for field in sent.function.schema}
-        self._lock = threading.Lock()
         self._borders = self._cut(offsets, sent.rows_at_once(self.rows, workers))
-        self._left = len(self._borders)
-        self._failed: tuple[int, BaseException] | None = None
+        self.done: list[Future[None]] = [Future() for _ in self._borders]
+        """Of each piece, whether it is in its place."""
+        # Of what was made alone: futures keep it for ever, and are kept by this job.
+        self.finish = functools.partial(_without_idle_masks, self._made)
+        """The columns, once all pieces are done."""
 
     def _cut(self, offsets: NDArray[np.int64], at_once: int) -> list[NDArray[np.int64]]:
         """Where the batches of each piece begin, and the last of them ends; a row function sees no batches."""
@@ -263,7 +267,7 @@ class _Job:
 
     def is_wanted(self, piece: _Piece) -> bool:
         """Whether what becomes of a piece still makes a difference."""
-        return not self.future.done() and (self._failed is None or piece.number < self._failed[0])
+        return not self.done[piece.number].done()
 
     def put(self, piece: _Piece, made: Made) -> None:
         """The rows of a piece to their place."""
@@ -276,31 +280,22 @@ class _Job:
             out.values[where] = column.values
             if out.missing is not None and column.missing is not None:
                 out.missing[where] = column.missing
-        self.settle()
+        with contextlib.suppress(InvalidStateError):  # nobody waits for it any more
+            self.done[piece.number].set_result(None)
 
-    def fail(self, piece: _Piece, problem: BaseException) -> None:
-        """Of several problems the one of the first piece is told."""
-        with self._lock:
-            if self._failed is None or piece.number < self._failed[0]:
-                self._failed = piece.number, problem
-        self.settle()
+    def end(self, problem: BaseException | None, first: int = 0) -> None:
+        """The pieces from one on will not be, unless they are done already: for a problem, or else by nobody's wish."""
+        for done in self.done[first:]:
+            if problem is None:
+                done.cancel()
+                continue
+            # Done or cancelled by another thread in the same moment: whoever came first is right.
+            with contextlib.suppress(InvalidStateError):
+                done.set_exception(problem)
 
-    def settle(self) -> None:
-        """One more piece is done, or will not be."""
-        with self._lock:
-            self._left -= 1
-            if self._left:
-                return
-        if self._failed is not None:
-            self.end(self._failed[1])
-        elif self.future.set_running_or_notify_cancel():
-            self.future.set_result({name: column.without_idle_mask() for name, column in self._made.items()})
 
-    def end(self, problem: BaseException) -> None:
-        """Fails as a whole, unless it is done already."""
-        # Done or cancelled by another thread in the same moment: whoever came first is right.
-        with contextlib.suppress(Exception):
-            self.future.set_exception(problem)
+def _without_idle_masks(made: Mapping[str, Decoded]) -> dict[str, Decoded]:
+    return {name: column.without_idle_mask() for name, column in made.items()}
 
 
 class _Crew:
@@ -342,10 +337,7 @@ class _Crew:
                 self._waiting.extend(job.pieces())
                 self._changed.notify_all()
                 return
-        if self._problem is not None:
-            job.end(self._problem)
-        else:
-            job.future.cancel()
+        job.end(self._problem)
 
     def cancel(self) -> None:
         """Forgets what waits; calls that are under way go on, and nobody hears of them."""
@@ -355,7 +347,7 @@ class _Crew:
             jobs = list(self._jobs)  # before what waits, which may be the last to hold them
             self._waiting.clear()
         for job in jobs:
-            job.future.cancel()
+            job.end(None)
 
     def close(self, problem: BaseException | None = None) -> None:
         """Ends all of it, for a reason or because it is done with."""
@@ -370,7 +362,7 @@ class _Crew:
         for worker in self._workers:
             worker.channel.hang_up()
         for job in jobs:
-            job.future.cancel() if problem is None else job.end(problem)
+            job.end(problem)
 
     def join(self) -> None:
         """Waits until all workers have ended, after `close`."""
@@ -424,7 +416,6 @@ class _Crew:
                 piece = self._waiting.popleft()
             if piece.job.is_wanted(piece):
                 return piece
-            piece.job.settle()
 
     def _send(self, worker: WorkerProcess, slot: int, piece: _Piece) -> bool:
         try:
@@ -437,15 +428,15 @@ class _Crew:
                 "reader_pool_type='thread'"
             )
             error.__cause__ = problem
-            piece.job.fail(piece, error)
+            piece.job.end(error, piece.number)
             return False
         return True
 
     def _take(self, piece: _Piece, answer: Made | Failure, worker: WorkerProcess) -> None:
         if not piece.job.is_wanted(piece):
-            piece.job.settle()
-        elif isinstance(answer, Failure):
-            piece.job.fail(piece, answer.error(str(worker)))
+            return
+        if isinstance(answer, Failure):
+            piece.job.end(answer.error(str(worker)), piece.number)
         else:
             piece.job.put(piece, answer)
 

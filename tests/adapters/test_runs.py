@@ -1,4 +1,4 @@
-"""Runs of batches, and where each batch that was handed over ends."""
+"""Runs of batches: all rows once, in order, and no batch asked for too early."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.adapters.runs import Handed, runs_of
+from petastore.adapters.runs import runs_of
 from petastore.decoding.decode import Decoded
-from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.readers.batch import Batch, Columns
 
@@ -53,28 +51,3 @@ def test_nothing_is_asked_for_that_the_run_does_not_need() -> None:
 
     runs = runs_of(counted(), most=10)
     assert [(next(runs).sizes, asked) for _ in range(3)] == [((2,), 1), ((3, 3), 3), ((1,), 4)]
-
-
-def test_a_place_is_known_for_each_batch_that_was_handed_over_in_the_newest_pass() -> None:
-    handed = Handed()
-    for _ in range(2):
-        assert len(list(handed.noted(batches_of([[2, 3], [4]])))) == 3
-        assert [handed.cursor_after(number).position for number in (1, 2, 3)] == [2, 5, 9]
-        for number in (0, 4):
-            with pytest.raises(RequestError, match=rf"after {number} batches was asked for.*are known: 1 to 3"):
-                handed.cursor_after(number)
-
-
-def test_before_any_batch_no_place_is_known() -> None:
-    with pytest.raises(RequestError, match="are known: none"):
-        Handed().cursor_after(1)
-
-
-def test_only_the_last_batches_are_remembered() -> None:
-    handed = Handed()
-    columns = Columns({})
-    many = (Batch(columns, 0, 0, Cursor(0, step)) for step in range(1, 70_001))
-    assert sum(1 for _ in handed.noted(many)) == 70_000
-    assert handed.cursor_after(70_000 - 65_535).position == 70_000 - 65_535
-    with pytest.raises(RequestError, match=r"known: 4,465 to 70,000"):
-        handed.cursor_after(4_464)

@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from petastore.adapters.told_epochs import ToldEpochs
+from petastore.adapters.told_epochs import ToldEpochs, going_on
 from petastore.plan.cursor import Cursor
 
 
@@ -55,3 +55,10 @@ def test_a_number_that_does_not_fit_is_warned_of_and_counts_from_the_state(
         assert epochs.meant(told, loaded, given=given) == due
     assert epochs.meant(told + 1) == due + 1
     assert epochs.meant(due, loaded, given=given) == due  # a state anew, and its number
+
+
+@pytest.mark.parametrize(("epoch", "begin"), [(2, Cursor(4, 17, 2)), (4, Cursor(4, 17, 4)), (3, None), (5, None)])
+def test_a_loaded_state_is_gone_on_with_in_its_first_epoch_and_in_the_one_that_it_stands_in(
+    epoch: int, begin: Cursor | None
+) -> None:
+    assert going_on(Cursor(4, 17, 2), epoch) == begin

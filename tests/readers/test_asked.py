@@ -10,7 +10,7 @@ import pytest
 from petastore.codecs import ImageDecode
 from petastore.errors import DatasetNotFoundError, RequestError
 from petastore.predicates import in_set
-from petastore.readers.asked import DatasetAsk, RowsAsk
+from petastore.readers.asked import CacheAsk, DatasetAsk, RowsAsk
 from petastore.work.workers import Workers
 from tests.readers.small import ROWS, written
 
@@ -28,11 +28,11 @@ DUMMY = Workers("dummy")
 )
 def test_a_cache_that_cannot_be_is_refused_before_anything_is_opened(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(RequestError, match=said):
-        DatasetAsk("file:///nowhere", **asked)
+        CacheAsk(**asked)
 
 
 def test_what_is_asked_of_a_cache_that_is_not_used_does_not_matter() -> None:
-    assert DatasetAsk("file:///nowhere", cache_type=None, cache_size_limit=-1).cache_type is None
+    assert not CacheAsk(None, cache_size_limit=-1).keeps
 
 
 def test_a_dataset_is_opened_where_a_url_was_given_and_else_is_itself(tmp_path: Path) -> None:

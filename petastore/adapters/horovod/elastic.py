@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Unpack
 
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions, Made
+from petastore.callers import frames_inside_petastore
 from petastore.errors import RequestError
 from petastore.readers.batch import Batch
 from petastore.readers.reader import Reader
-from petastore.selecting.retired import frames_inside_petastore
 
 __all__ = ["ElasticDataLoader"]
 

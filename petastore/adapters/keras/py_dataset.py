@@ -8,12 +8,14 @@ from typing import Any
 import keras
 
 from petastore.adapters.host_arrays import ArrayForm, HostArrays
-from petastore.adapters.journal import noted
 from petastore.adapters.keras.distribution import refuse_other_shards
 from petastore.adapters.nulls import Nulls
 from petastore.adapters.passes import Passes
+from petastore.adapters.received import received_of
 from petastore.errors import RequestError
+from petastore.plan.cursor import Cursor
 from petastore.plan.request import whole_number
+from petastore.plan.state import dump_state
 from petastore.readers.batch import Batch
 from petastore.readers.reader import Reader
 
@@ -86,8 +88,7 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
         self._passes = Passes(reader)
         self._batches: Iterator[Batch] = iter(())
         self._plan: Any = None  # of the pass under way; whoever moves a reader on purpose gives it another one
-        self._begun: Any = None  # the state before that pass
-        self._left: int | None = 0  # batches of that pass altogether
+        self._begun = Cursor()  # where that pass began
         self._next = 0  # the number of the batch that follows
         self._is_epoch, self._asked_in_epoch, self._is_done = False, False, False
 
@@ -102,6 +103,11 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
         if reader.plan is self._plan:
             return whole if self._is_done else self._left
         return whole if reader.last_row_consumed else reader.plan.steps_left(self.batch_size, reader.cursor)
+
+    @property
+    def _left(self) -> int | None:
+        """Batches of the pass under way altogether."""
+        return self.reader.plan.steps_left(self.batch_size, self._begun)
 
     @property
     def _whole(self) -> int | None:
@@ -127,7 +133,7 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
             raise RequestError(f"batch {index:,} was asked for, but the pass has {self._left:,} batches")
         self._next = index + 1
         self._asked_in_epoch = self._is_epoch
-        self._is_done = self._is_epoch and self._next == self._left
+        self._is_done = self._is_epoch and batch.cursor.is_at_end(self.reader.num_epochs)
         made = self._arrays(batch)
         return made if self._map_func is None else self._map_func(made)
 
@@ -149,9 +155,8 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc]
         elif self._is_done:
             reader.reset()
         else:
-            reader.load_state_dict(self._begun)
-        self._begun = reader.state_dict()
-        reader.load_state_dict(self._begun)  # so that the pass goes on from there
-        self._plan, self._left = reader.plan, reader.plan.steps_left(self.batch_size, reader.cursor)
-        self._batches = noted(reader, self._passes, self.batch_size)
+            reader.load_state_dict(dump_state(reader.plan, self._begun))
+        reader.load_state_dict(reader.state_dict())  # so that the pass goes on from there
+        self._plan, self._begun = reader.plan, reader.cursor
+        self._batches = received_of(reader).noted(self._passes.start(self.batch_size))
         self._is_done = False

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from petastore.adapters.journal import journal_of
+from petastore.adapters.received import received_of
 from petastore.errors import RequestError
 from petastore.plan.state import dump_state
 
@@ -73,11 +73,6 @@ class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         self._trained = self._done
         self._under_way = 0
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002
-        """Forgets the places of the epochs before."""
-        if self._trained:
-            journal_of(self._reader).cursor_after(self._trained)
-
     def state_dict(self) -> dict[str, Any]:
         """The state of the reader after the batches that the model was trained on.
 
@@ -87,7 +82,7 @@ class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
         done = self._done
         if not done:
             return dict(self._reader.state_dict())
-        return dump_state(self._reader.plan, journal_of(self._reader).cursor_after(done))
+        return dump_state(self._reader.plan, received_of(self._reader).cursor_after(done))
 
     def load_state_dict(self, state: Any) -> None:
         """Moves the reader; the next batch that `fit` takes is the one after the state.
@@ -101,7 +96,7 @@ class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
     @property
     def _done(self) -> int:
         trained = self._trained + self._under_way
-        handed = journal_of(self._reader).count
+        handed = received_of(self._reader).count
         if trained and not handed:
             raise RequestError(
                 "ReaderCheckpoint counts the batches of its reader, but fit trains on something else; give fit a "
@@ -111,7 +106,7 @@ class ReaderCheckpoint(keras.callbacks.Callback):  # type: ignore[misc]
 
     def _count_anew(self) -> None:
         self._trained = self._under_way = 0
-        journal_of(self._reader).begin()
+        received_of(self._reader).begin()
 
 
 class _Place(keras.layers.Layer):  # type: ignore[misc]

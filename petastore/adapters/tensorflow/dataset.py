@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from petastore.adapters.asked_of_keras import refuse_what_keras_would_shard
-from petastore.adapters.journal import forgotten, noted
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
 from petastore.adapters.ragged import Padded, forms_of, refuse_ragged_windows
+from petastore.adapters.received import forgotten, received_of
 from petastore.adapters.runs import Run, runs_of
 from petastore.adapters.tensorflow.columns import columns_of_field
 from petastore.adapters.tensorflow.crossing import Crossing, written_for_graphs
@@ -164,7 +164,7 @@ def _batches(reader: Any, passes: Passes, batch_size: int, columns: list[TensorC
     most, cut = (_BATCHES_A_CALL, _cut) if are_dense else (1, lambda _, run: tf.data.Dataset.from_tensors(run))
     return whole_passes(
         lambda runs: crossing.dataset(runs, cut),
-        lambda: runs_of(noted(reader, passes, batch_size), most=most),
+        lambda: runs_of(received_of(reader).noted(passes.start(batch_size)), most=most),
         elements=_of_pass(reader, reader.steps_per_epoch(batch_size)),
         count=lambda run: len(run.sizes),
     )
@@ -223,7 +223,8 @@ def _runs_of_rows(reader: Any, passes: Passes) -> Iterator[Run]:
     if reader.batched_output:
         forgotten(reader)
         return runs_of(passes.start(reader.rows_per_batch), most=1)
-    return runs_of(noted(reader, passes, reader.rows_per_batch), most=_rows_a_call(reader))
+    rows = received_of(reader).noted(passes.start(reader.rows_per_batch))
+    return runs_of(rows, most=_rows_a_call(reader))
 
 
 def _fields_of_padding(reader: Any) -> list[UnischemaField]:

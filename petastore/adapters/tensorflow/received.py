@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from petastore.adapters.journal import journal_of
+from petastore.adapters.received import received_of
 from petastore.plan.request import whole_number
 from petastore.plan.state import dump_state
 
@@ -44,4 +44,4 @@ def state_after(reader: Any, batches: int) -> dict[str, Any]:
         [[6, 7, 8], [9]]
     """
     batches = whole_number(batches, name="batches", least=1)
-    return dump_state(reader.plan, journal_of(reader).newest.cursor_after(batches))
+    return dump_state(reader.plan, received_of(reader).cursor_in_pass(batches))

@@ -14,11 +14,9 @@ from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.map_dataset import MapDataset
 from petastore.adapters.torch.sampling_pass import (
     Pass,
-    beginning,
-    epoch_meant,
-    loaded_in,
     refuse_unequal_rows,
     shard_of_this_process,
+    told,
     worker_plan,
 )
 from petastore.errors import RequestError
@@ -131,7 +129,7 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
             refuse_dealing_out(self, self._plan.request.shard)
         if not self._pass.is_loaded:
             # The epoch under way if nothing of it was taken, else the next one.
-            self._pass = Pass(beginning(self._pass.begin.epoch + (self._pass.given > 0)))
+            self._pass = Pass(Cursor.of_epoch(self._pass.begin.epoch + (self._pass.given > 0)))
         self._pass.is_loaded = False
         return self._batches(self._pass)
 
@@ -154,8 +152,8 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         Warns:
             UserWarning: It is neither the epoch of the state nor 0; see `DataLoader.set_epoch`.
         """
-        epoch = epoch_meant(self._epochs, self._pass, epoch)
-        self._pass = loaded_in(self._pass, epoch) or Pass(beginning(epoch))
+        epoch, loaded = told(self._epochs, self._pass, epoch)
+        self._pass = loaded or Pass(Cursor.of_epoch(epoch))
 
     def state_dict(self) -> dict[str, Any]:
         """Where the pass stands, as a new dict of JSON values: after the last batch that was *taken from the sampler*.

@@ -19,6 +19,7 @@ from petastore.errors import RequestError
 from petastore.plan.request import Fields
 from petastore.plan.selection import Selection
 from petastore.readers.asked import (
+    CacheAsk,
     CacheType,
     DatasetAsk,
     Filters,
@@ -119,18 +120,10 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         storage_hedging: bool = False,
     ) -> None:
         rows = RowsAsk(filters, predicate, rowgroup_selector, selection_cache)
+        cache = CacheAsk(cache_type, cache_location, cache_size_limit)
         workers = Workers("thread", max_cell_bytes=max_cell_bytes)
-        opened = DatasetAsk(
-            dataset,
-            storage_options,
-            filesystem,
-            storage_timeout,
-            decode,
-            cache_type,
-            cache_location,
-            cache_size_limit,
-            storage_hedging,
-        ).opened_alone()
+        ask = DatasetAsk(dataset, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging)
+        opened = ask.opened_alone()
         fields = opened.fields_of(schema_fields)  # refused before a filter reads anything
         selection = selected_rows(opened, rows, selection, workers=workers)
         self.rows = RandomAccess(

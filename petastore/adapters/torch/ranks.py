@@ -6,10 +6,10 @@ import warnings
 
 import torch.distributed
 
+from petastore.callers import frames_inside_petastore
 from petastore.distributed.current import launched_as
 from petastore.errors import UnshardedReaderWarning
 from petastore.plan.request import Shard
-from petastore.selecting.retired import frames_inside_petastore
 
 __all__ = ["ranks_known", "warn_of_ranks_since"]
 

@@ -19,15 +19,9 @@ from petastore.adapters.torch.map_dataset import selected_rows
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import DecodedRows
-from petastore.adapters.torch.sampling_pass import (
-    Pass,
-    beginning,
-    epoch_meant,
-    loaded_in,
-    refuse_unequal_rows,
-    worker_plan,
-)
+from petastore.adapters.torch.sampling_pass import Pass, refuse_unequal_rows, told, worker_plan
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
+from petastore.callers import frames_inside_petastore
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.distributed.asked import asked_shard
@@ -51,6 +45,7 @@ from petastore.plan.sharing.worker_state import dump_place, resume_place
 from petastore.plan.sharing.workers import WorkerPlan, with_lanes_for_workers
 from petastore.plan.state import dump_state
 from petastore.readers.asked import (
+    CacheAsk,
     CacheType,
     DatasetAsk,
     Filters,
@@ -62,7 +57,6 @@ from petastore.readers.asked import (
 )
 from petastore.readers.by_number.reopen import reopened
 from petastore.readers.reader import Reader
-from petastore.selecting.retired import frames_inside_petastore
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 from petastore.transforming.transform import TransformSpec
 from petastore.work.thread import available_cpus
@@ -187,17 +181,9 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         storage_hedging: bool = False,
     ) -> None:
         rows = RowsAsk(filters, predicate, rowgroup_selector, selection_cache)
-        self.dataset = DatasetAsk(
-            dataset,
-            storage_options,
-            filesystem,
-            storage_timeout,
-            decode,
-            cache_type,
-            cache_location,
-            cache_size_limit,
-            storage_hedging,
-        ).opened_alone()
+        cache = CacheAsk(cache_type, cache_location, cache_size_limit)
+        at = DatasetAsk(dataset, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging)
+        self.dataset = at.opened_alone()
         """The dataset that is read."""
         self.batch_size = None if batch_size is None else whole_number(batch_size, name="batch_size", least=1)
         self._size = self.batch_size or 1
@@ -251,7 +237,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             warn_of_ranks_since(self._ranks_known, self.plan.request.shard)
             self._warn_of_one_order()
         if self._pass is None or not self._pass.is_loaded:
-            self._pass = Pass(beginning(int(self._epoch[0])))
+            self._pass = Pass(Cursor.of_epoch(int(self._epoch[0])))
         self._pass.is_loaded = False
         return self._stream(_this_worker(), self._pass)
 
@@ -301,9 +287,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             UserWarning: A state was loaded, and this is neither its epoch nor 0; see `DataLoader.set_epoch`.
         """
         refuse_dealing_out(self, self.plan.request.shard)
-        epoch = epoch_meant(self._epochs, self._pass, epoch)
+        epoch, self._pass = told(self._epochs, self._pass, epoch)
         self._told[0] = _TOLD
-        self._pass = loaded_in(self._pass, epoch)
         if self._pass is not None:
             self._pass.is_told = True
         self._epoch[0] = epoch
@@ -336,7 +321,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         """
         batches = whole_number(batches, name="batches", least=0)
         workers = max(whole_number(num_workers, name="num_workers", least=0), 1)
-        begin = self._pass.begin if self._pass is not None else beginning(int(self._epoch[0]))
+        begin = self._pass.begin if self._pass is not None else Cursor.of_epoch(int(self._epoch[0]))
         state = dump_place(self._plan_of(Shard(0, workers), begin), batches, self._size, of_all=True)
         if state["format"] != dump_state(self.plan, begin)["format"]:
             raise RequestError(

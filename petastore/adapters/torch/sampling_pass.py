@@ -8,22 +8,14 @@ import os
 import torch
 import torch.utils.data
 
-from petastore.adapters.told_epochs import ToldEpochs
+from petastore.adapters.told_epochs import ToldEpochs, going_on
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Shard, Tail, whole_number
 from petastore.plan.sharing.workers import WorkerPlan
 
-__all__ = [
-    "Pass",
-    "beginning",
-    "epoch_meant",
-    "loaded_in",
-    "refuse_unequal_rows",
-    "shard_of_this_process",
-    "worker_plan",
-]
+__all__ = ["Pass", "refuse_unequal_rows", "shard_of_this_process", "told", "worker_plan"]
 
 
 @dataclasses.dataclass
@@ -39,30 +31,15 @@ class Pass:
     """Whether a number of an epoch came since, where workers begin to iterate it and this process does not know."""
 
 
-def beginning(epoch: int) -> Cursor:
-    """The cursor before the first row of an epoch."""
-    return Cursor(epoch, 0, epoch)
-
-
-def epoch_meant(epochs: ToldEpochs, this_pass: Pass | None, epoch: int) -> int:
-    """The epoch that is meant by a number, before a pass that may have been loaded."""
-    epoch = whole_number(epoch, name="epoch", least=0)
-    if this_pass is None or not this_pass.is_loaded or this_pass.is_told:
-        return epochs.meant(epoch)
-    return epochs.meant(epoch, this_pass.begin, given=this_pass.given)
-
-
-def loaded_in(this_pass: Pass | None, epoch: int) -> Pass | None:
-    """The pass if it was loaded, has not begun yet, and is the one of this epoch or stands in it; else None."""
-    if (
-        this_pass is None
-        or not this_pass.is_loaded
-        or epoch not in (this_pass.begin.first_epoch, this_pass.begin.epoch)
-    ):
-        return None
-    if epoch != this_pass.begin.first_epoch:
-        this_pass.begin = dataclasses.replace(this_pass.begin, first_epoch=epoch)
-    return this_pass
+def told(epochs: ToldEpochs, this_pass: Pass | None, number: int) -> tuple[int, Pass | None]:
+    """The epoch that is meant by a number, and the pass that goes on in it, where one was loaded and has not begun."""
+    number = whole_number(number, name="epoch", least=0)
+    if this_pass is None or not this_pass.is_loaded:
+        return epochs.meant(number), None
+    loaded = None if this_pass.is_told else this_pass.begin
+    epoch = epochs.meant(number, loaded, given=this_pass.given)
+    begin = going_on(this_pass.begin, epoch)
+    return epoch, None if begin is None else dataclasses.replace(this_pass, begin=begin)
 
 
 def shard_of_this_process(num_replicas: int | None, rank: int | None) -> Shard:

@@ -73,27 +73,27 @@ class Kept:
         parts.sort(key=lambda part: part[0], reverse=True)
         # What is less than a twentieth of the budget is not what makes it too small.
         wanted = [part for place, part in enumerate(parts) if place == 0 or part[0] > limit / 20]
-        found = dict.fromkeys(advice for _, of_part in wanted for advice in of_part)
-        return "; ".join([*found, "read fewer columns"])
+        advised = dict.fromkeys(advice for _, of_part in wanted for advice in of_part)
+        return "; ".join([*advised, "read fewer columns"])
 
     def _of_row_groups(self, limit: int, at_hand: int) -> list[str]:
-        found = []
+        advice = []
         of_one = self.largest_group_bytes
         if self.shuffles_rows:
-            found.append("ask for less shuffle_memory, which keeps fewer row groups and mixes less")
+            advice.append("ask for less shuffle_memory, which keeps fewer row groups and mixes less")
         elif self.lanes > 1:
-            found.append(f"ask for fewer lanes than {self.lanes:,} a rank")
+            advice.append(f"ask for fewer lanes than {self.lanes:,} a rank")
         if self.sources > 1:
-            found.append(f"mix fewer datasets than {self.sources:,}, each of which has row groups at hand")
-        if of_one > limit or 2 * of_one > at_hand or not found:
-            found.insert(
-                0 if of_one > limit else len(found),
+            advice.append(f"mix fewer datasets than {self.sources:,}, each of which has row groups at hand")
+        if of_one > limit or 2 * of_one > at_hand or not advice:
+            advice.insert(
+                0 if of_one > limit else len(advice),
                 "write row groups of fewer rows (rows_per_row_group, row_group_size_mb): the largest takes "
                 f"{of_one / 1e6:,.1f} MB",
             )
         if self.is_of_windows:
-            found.append("ask for shorter windows, which reach into fewer row groups")
-        return found
+            advice.append("ask for shorter windows, which reach into fewer row groups")
+        return advice
 
     def _of_batches(self) -> list[str]:
         return ["ask for smaller batches", *(["ask for shorter windows"] if self.is_of_windows else [])]

@@ -65,8 +65,8 @@ def load_order(
         >>> from petastore.plan.request import Order
         >>> order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
         >>> source = Source(np.array([5, 5, 5]), 15, order, None, range(1), given=15)
-        >>> found = load_order([source], [Stretch(begin=7, end=15, more=15)], Cursor(1))
-        >>> found.groups.tolist(), found.first, found.sure
+        >>> loads = load_order([source], [Stretch(begin=7, end=15, more=15)], Cursor(1))
+        >>> loads.groups.tolist(), loads.first, loads.sure
         ([1, 2, 0, 1, 2], 2, 5)
     """
     parts = [_of_source(*each) for each in zip(sources, stretches, strict=True)]
@@ -79,11 +79,11 @@ def load_order(
 def _of_source(source: Source, stretch: Stretch) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.float64]]:
     """Row groups, whether they are loaded only after the stretch, and when; all of shape (loads,)."""
     rows, stop = source.num_rows, stretch.end + stretch.more
-    found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    of_epochs = [(np.empty(0, np.int64), np.empty(0, np.int64))]
     for epoch in range(stretch.begin // rows, -(-stop // rows)) if rows else ():
         groups, first, last = needed_from_to(source.order(epoch).pieces().of_lanes(source.own_lanes))
         is_loaded = (last + epoch * rows >= stretch.begin) & (first + epoch * rows < stop)
         begins = np.maximum(first[is_loaded] + epoch * rows, stretch.begin)
-        found.append((groups[is_loaded] + source.first_group, begins))
-    groups, begins = (np.concatenate(column) for column in zip(*found, strict=True))
+        of_epochs.append((groups[is_loaded] + source.first_group, begins))
+    groups, begins = (np.concatenate(column) for column in zip(*of_epochs, strict=True))
     return groups, begins >= stretch.end, (begins - stretch.begin) / max(stretch.more, 1)

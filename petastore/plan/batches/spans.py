@@ -303,8 +303,8 @@ def _of_plan(share: Share, walk: Walk, epoch: int, _: range) -> GroupedRows:
     A plan could be found as a mixture of it alone is: by a table of whose turn it is at which position. But all turns
     are its own, and looking that up would cost a fourth more than finding its rows does.
     """
-    found = walk.order(0, epoch).by_lane(share.rows, read_lanes=walk.sources[0].own_lanes)
-    return walk.noted(0, epoch, found)
+    rows = walk.order(0, epoch).by_lane(share.rows, read_lanes=walk.sources[0].own_lanes)
+    return walk.noted(0, epoch, rows)
 
 
 def _all_of_one(consumed: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -331,14 +331,14 @@ class _Use:
     """How many rows the source will have given when no row of it is needed any more by then."""
 
 
-def each_once(found: GroupedRows) -> NDArray[np.int32]:
+def each_once(picked: GroupedRows) -> NDArray[np.int32]:
     """The row groups of some rows, each once, ascending, shape (row groups,).
 
     Example:
         >>> each_once(GroupedRows(np.array([7, 2, 7], np.int32), np.array([0, 5, 1]), None)).tolist()
         [2, 7]
     """
-    groups = found.groups if found.runs is None else found.runs.groups
+    groups = picked.groups if picked.runs is None else picked.runs.groups
     if len(groups) < _FEW:
         return np.array(sorted(set(groups.tolist())), dtype=np.int32)
     first = int(groups.min())
@@ -435,20 +435,20 @@ class Walk:
         borders = batches.offsets[[steps[0].start, *(some.stop for some in steps)]]
         return batches.find(self, epoch, range(steps[0].start, steps[-1].stop)).cut(borders - borders[0])
 
-    def noted(self, source: int, epoch: int, found: GroupedRows) -> GroupedRows:
+    def noted(self, source: int, epoch: int, picked: GroupedRows) -> GroupedRows:
         """Some rows of one epoch of a source, where row groups are numbered through all sources; noted as needed."""
         own = self.sources[source]
         if own.selection is not None:
-            found = found.selected(own.selection)
+            picked = picked.selected(own.selection)
         if own.first_group:
-            found = found.numbered_from(own.first_group)
-        groups = each_once(found).tolist()
+            picked = picked.numbered_from(own.first_group)
+        groups = each_once(picked).tolist()
         self._note(source, epoch, groups)
         # Row groups that were kept from the epoch before lie in the read order of that one.
-        is_in_read_order = found.runs is not None and own.asked.shuffle_rows
+        is_in_read_order = picked.runs is not None and own.asked.shuffle_rows
         if is_in_read_order and any(self._uses[group].first_epoch != epoch for group in groups):
-            return found.without_runs()
-        return found
+            return picked.without_runs()
+        return picked
 
     def _note(self, source: int, epoch: int, groups: Sequence[int]) -> None:
         """Notes until when an epoch of a source needs some row groups."""

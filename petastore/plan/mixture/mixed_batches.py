@@ -147,13 +147,13 @@ def _of_rows(
 ) -> GroupedRows:
     """The rows of some consecutive batches, which begin at these offsets: looked up row by row."""
     begin, end = offsets[[steps.start, steps.stop]].tolist()
-    found = []
+    of_all = []
     for part in parts:
         low, high = np.searchsorted(part.targets, [begin, end]).tolist()
         if low < high:
             some = SourceRows(part.source, part.targets[low:high] - begin, part.places[low:high])
-            found += _noted(walk, part.source, _epochs_of_rows(some, walk, epoch))
-    return _joined(found)
+            of_all += _noted(walk, part.source, _epochs_of_rows(some, walk, epoch))
+    return _joined(of_all)
 
 
 def _epochs_of_rows(part: SourceRows, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
@@ -164,9 +164,9 @@ def _epochs_of_rows(part: SourceRows, walk: Walk, epoch: int) -> Iterator[_OfEpo
     for number in range(int(epochs.min()), int(epochs.max()) + 1):
         here = epochs == number
         if here.any():
-            found = walk.order(part.source, number).by_lane(given[here] - number * source.num_rows)
-            put_at = None if found.permutation is None else found.permutation.targets
-            yield number, found, functools.partial(_put, part.targets[here], put_at)
+            rows = walk.order(part.source, number).by_lane(given[here] - number * source.num_rows)
+            put_at = None if rows.permutation is None else rows.permutation.targets
+            yield number, rows, functools.partial(_put, part.targets[here], put_at)
 
 
 def _of_runs(
@@ -182,10 +182,10 @@ def _of_runs(
     borders = consumed[steps.start : steps.stop + 1]
     if len(borders) < len(consumed):
         runs, _ = LaneRuns.between(borders, lanes=runs.lanes, own=runs.own)
-    found = []
+    of_all = []
     for part in lanes.between(runs, int(borders[0]), int(borders[-1])):
-        found += _noted(walk, part.source, _epochs_of_runs(part, turns[part.source], walk, epoch))
-    return _joined(found, lanes.permutation(runs))
+        of_all += _noted(walk, part.source, _epochs_of_runs(part, turns[part.source], walk, epoch))
+    return _joined(of_all, lanes.permutation(runs))
 
 
 def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int) -> Iterator[_OfEpoch]:
@@ -201,18 +201,18 @@ def _epochs_of_runs(part: SourceRuns, turns: SourceTurns, walk: Walk, epoch: int
         first = firsts if number == numbers[0] else begins
         stop = stops if number == numbers[-1] else turns.before((number + 1) * num_rows)[own]
         runs = LaneRuns(turns.lanes, part.own, first - begins, stop - begins)
-        found = walk.order(part.source, number).by_lane(runs, read_lanes=source.own_lanes)
-        if found.num_rows:
-            yield number, found, functools.partial(part.put_targets, first - earlier, stop - earlier)
+        rows = walk.order(part.source, number).by_lane(runs, read_lanes=source.own_lanes)
+        if rows.num_rows:
+            yield number, rows, functools.partial(part.put_targets, first - earlier, stop - earlier)
 
 
 def _noted(walk: Walk, source: int, of_epochs: Iterator[_OfEpoch]) -> list[tuple[GroupedRows, _PutTargets]]:
     return [(walk.noted(source, number, rows), put_targets) for number, rows, put_targets in of_epochs]
 
 
-def _joined(found: Sequence[tuple[GroupedRows, _PutTargets]], permutation: Permutation | None = None) -> GroupedRows:
+def _joined(of_all: Sequence[tuple[GroupedRows, _PutTargets]], permutation: Permutation | None = None) -> GroupedRows:
     """The rows of all sources; where they stand is put together of what each says, unless it is known of all."""
-    return joined([rows for rows, _ in found], permutation or Permutation(functools.partial(_targets, found)))
+    return joined([rows for rows, _ in of_all], permutation or Permutation(functools.partial(_targets, of_all)))
 
 
 def _put(targets: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: NDArray[np.int64]) -> None:
@@ -222,11 +222,11 @@ def _put(targets: NDArray[np.int64], in_order: NDArray[np.int64] | None, out: ND
         np.take(targets, in_order, out=out, mode="clip")
 
 
-def _targets(found: Sequence[tuple[GroupedRows, _PutTargets]]) -> NDArray[np.int64]:
+def _targets(of_all: Sequence[tuple[GroupedRows, _PutTargets]]) -> NDArray[np.int64]:
     """Where the rows of all sources stand."""
-    targets = np.empty(sum(rows.num_rows for rows, _ in found), dtype=np.int64)
+    targets = np.empty(sum(rows.num_rows for rows, _ in of_all), dtype=np.int64)
     begin = 0
-    for rows, put in found:
+    for rows, put in of_all:
         put(targets[begin : begin + rows.num_rows])
         begin += rows.num_rows
     return targets

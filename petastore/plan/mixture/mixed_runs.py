@@ -125,15 +125,15 @@ class LanesOfSources:
         firsts, stops = self._before(first), self._before(stop)
         targets = _Targets(runs)
         given = [np.add.reduceat(turns, self._first_lanes[:-1]).tolist() for turns in (firsts, stops)]
-        found = []
+        of_each = []
         for source, own in enumerate(self.own_of(runs.own) or ()):
             places = range(*(of_sources[source] for of_sources in given))
             start = self._first_lanes[source] + own.start
             here = slice(start, start + len(own))
             if places:
                 put_targets = functools.partial(self._put_targets, targets, start)
-                found.append(SourceRuns(source, places, own, firsts[here], stops[here], put_targets))
-        return found
+                of_each.append(SourceRuns(source, places, own, firsts[here], stops[here], put_targets))
+        return of_each
 
     def permutation(self, runs: LaneRuns) -> Permutation | None:
         """In what order the rows of `between`, source after source, are asked for; None where that is said of runs.
@@ -234,10 +234,10 @@ class _Targets:
 
 @functools.lru_cache(maxsize=64)
 def _own_of(of_sources: tuple[int, ...], lanes: int, shared: range) -> tuple[range, ...] | None:
-    found = []
+    of_each = []
     for count in of_sources:
         own = range(shared.start * count // lanes, (shared.stop - 1) * count // lanes + 1)
         if (-(-own.start * lanes // count), -(-own.stop * lanes // count)) != (shared.start, shared.stop):
             return None
-        found.append(own)
-    return tuple(found)
+        of_each.append(own)
+    return tuple(of_each)

@@ -231,15 +231,15 @@ class GroupedRows:
         stops = np.append(starts[1:], len(targets))
         run = np.searchsorted(ends, starts, side="right")
         groups, firsts = runs.groups[run], runs.firsts[run] + starts - (ends - runs.counts)[run]
-        found = []
+        parts = []
         for part, begin in enumerate(borders[:-1].tolist()):
             here = np.flatnonzero(part_of[starts] == part)
             slices = [slice(*pair) for pair in zip(starts[here].tolist(), stops[here].tolist(), strict=True)]
             rows = functools.partial(_rows_of, self, slices)
             of_part = Runs(groups[here], firsts[here], stops[here] - starts[here], rows)
             of_targets = np.concatenate([targets[:0], *(targets[each] for each in slices)]) - begin
-            found.append(GroupedRows.of_runs(of_part, Permutation(of_targets)))
-        return found
+            parts.append(GroupedRows.of_runs(of_part, Permutation(of_targets)))
+        return parts
 
 
 def joined(picked: Sequence[GroupedRows], permutation: Permutation | None) -> GroupedRows:

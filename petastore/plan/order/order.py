@@ -205,8 +205,8 @@ class EpochOrder:
         lanes = zip(runs.own, runs.firsts.tolist(), runs.stops.tolist(), strict=True)
         if not self._order.shuffle_rows:
             starts = self._lane_starts.tolist()
-            found = [self._run_of_line(starts[number] + first, starts[number] + stop) for number, first, stop in lanes]
-            return joined(found, permutation)
+            each = [self._run_of_line(starts[number] + first, starts[number] + stop) for number, first, stop in lanes]
+            return joined(each, permutation)
         parts = [part for number, first, stop in lanes for part in self._parts_of_lane(number, first, stop)]
         if not parts:
             return joined([], permutation)
@@ -249,8 +249,8 @@ class EpochOrder:
         blocks = lane.blocks_at(offsets)
         inside = offsets - lane.block_starts[blocks]
         for block, where in _runs(blocks):
-            found = self._block(lane.number, block)
-            groups[where], rows[where] = found.groups(inside[where]), found.rows[inside[where]]
+            rows_there = self._block(lane.number, block)
+            groups[where], rows[where] = rows_there.groups(inside[where]), rows_there.rows[inside[where]]
 
     def _on_line(self, line: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Row groups and rows inside them, at some places of the line."""

@@ -55,8 +55,8 @@ def lane_of_visit(lanes: int) -> NDArray[np.int64]:
         >>> (lane_of_visit(12).reshape(4, 3) * 3 // 12).tolist()
         [[0, 2, 1], [2, 1, 0], [2, 0, 1], [0, 1, 2]]
     """
-    found = _FOUND.get(lanes)
-    order = _reversed_digits(lanes) if found is None else np.array(found.split(), dtype=np.int64)
+    searched = _FOUND.get(lanes)
+    order = _reversed_digits(lanes) if searched is None else np.array(searched.split(), dtype=np.int64)
     order.flags.writeable = False
     return order
 
@@ -189,16 +189,16 @@ class LaneRuns:
         """The positions of the rows, batch after batch, shape (rows,)."""
         visits = visit_of_lane(self.lanes)[self.own.start : self.own.stop]
         runs = zip(self.firsts.tolist(), self.stops.tolist(), visits.tolist(), strict=True)
-        found = np.concatenate(
+        lane_after_lane = np.concatenate(
             [
                 np.arange(first * self.lanes + visit, stop * self.lanes + visit, self.lanes)
                 for first, stop, visit in runs
             ]
         ).astype(np.int64, copy=False)
         if self.targets is None:
-            return found
-        positions = np.empty_like(found)
-        positions[self.targets] = found
+            return lane_after_lane
+        positions = np.empty_like(lane_after_lane)
+        positions[self.targets] = lane_after_lane
         return positions
 
 

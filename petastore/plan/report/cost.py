@@ -163,12 +163,12 @@ def _hits(orders: Sequence[NDArray[np.int64]], asked: StorageAsk) -> list[NDArra
 
         return simulate(orders, sizes, room, "belady")
     kept = np.zeros(len(sizes), dtype=np.bool_)
-    found, taken = [], 0
+    are_kept, taken = [], 0
     for order in orders:
-        found.append(kept[order])
+        are_kept.append(kept[order])
         new = order[~kept[order]]
         after = taken + np.cumsum(sizes[new])
         stays = new[: int(np.searchsorted(after, room, side="right"))]
         kept[stays] = True
         taken += int(sizes[stays].sum())
-    return found
+    return are_kept

@@ -66,14 +66,14 @@ def feeds_of_order(order: EpochOrder, batches: EpochBatches, *, row_groups: int)
     """
     looked_at = sampled_steps(batches.steps, MOST_BATCHES)
 
-    def found() -> Iterator[tuple[int, int, NDArray[np.int32]]]:
+    def looks() -> Iterator[tuple[int, int, NDArray[np.int32]]]:
         for rank in range(batches.ranks):
             for step in looked_at.tolist():
                 share = batches.share(Shard(rank, batches.ranks), step, step + 1)
                 yield step, rank, order.rows_at(share.positions)[0]
 
     return _feeds(
-        found(), looked_at, num_batches=batches.steps, num_ranks=batches.ranks, first_row_groups=(0, row_groups)
+        looks(), looked_at, num_batches=batches.steps, num_ranks=batches.ranks, first_row_groups=(0, row_groups)
     )
 
 
@@ -101,17 +101,17 @@ def feeds_of_spans(
     """
     looked_at = np.arange(min(num_batches, MOST_BATCHES))
 
-    def found() -> Iterator[tuple[int, int, NDArray[np.int32]]]:
+    def looks() -> Iterator[tuple[int, int, NDArray[np.int32]]]:
         for rank, of_rank in enumerate(spans):
             batches = (span.groups[a:b] for span in of_rank for a, b in itertools.pairwise(span.offsets.tolist()))
             for batch, groups in zip(looked_at.tolist(), batches, strict=False):
                 yield batch, rank, groups
 
-    return _feeds(found(), looked_at, num_batches=num_batches, num_ranks=len(spans), first_row_groups=first_row_groups)
+    return _feeds(looks(), looked_at, num_batches=num_batches, num_ranks=len(spans), first_row_groups=first_row_groups)
 
 
 def _feeds(
-    found: Iterable[tuple[int, int, NDArray[np.int32]]],
+    looks: Iterable[tuple[int, int, NDArray[np.int32]]],
     looked_at: NDArray[np.int64],
     *,
     num_batches: int,
@@ -121,7 +121,7 @@ def _feeds(
     """The feeds of some batches.
 
     Args:
-        found: Batch, rank, and the row group of each of its rows.
+        looks: Batch, rank, and the row group of each of its rows.
         looked_at: The batches, ascending.
         num_batches: Batches of the epoch.
         num_ranks: Ranks.
@@ -129,7 +129,7 @@ def _feeds(
     """
     # entries: (n, 3) batch, rank, row group
     parts = [np.empty((0, 3), dtype=np.int64)]
-    for batch, rank, groups in found:
+    for batch, rank, groups in looks:
         distinct = np.unique(groups).astype(np.int64)
         parts.append(np.stack([np.full_like(distinct, batch), np.full_like(distinct, rank), distinct], axis=1))
     entries = np.concatenate(parts)

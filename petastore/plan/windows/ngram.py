@@ -120,11 +120,11 @@ class NGram:
         Raises:
             RequestError: None matches, or more than one.
         """
-        found = select_fields(schema, [self._timestamp_field], among=f"schema {schema.name!r}")
-        if len(found) != 1:
-            names = ", ".join(repr(field.name) for field in found)
+        fields = select_fields(schema, [self._timestamp_field], among=f"schema {schema.name!r}")
+        if len(fields) != 1:
+            names = ", ".join(repr(field.name) for field in fields)
             raise RequestError(f"timestamp_field={self._timestamp_field!r} matches {names}, but only one can be it")
-        return found[0]
+        return fields[0]
 
     def resolve_regex_field_names(self, schema: Unischema) -> None:
         """Replaces names and regular expressions by the fields of a schema, in this object.
@@ -134,9 +134,9 @@ class NGram:
         Raises:
             RequestError: As `resolved`.
         """
-        found = self.resolved(schema)
-        self._fields = _checked_fields(found.fields)
-        self._timestamp_field = found.timestamp_field
+        resolved = self.resolved(schema)
+        self._fields = _checked_fields(resolved.fields)
+        self._timestamp_field = resolved.timestamp_field
 
     def get_field_names_at_timestep(self, timestep: int) -> list[str]:
         """Names of the fields at an offset; none where there is no such offset."""

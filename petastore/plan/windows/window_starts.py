@@ -124,11 +124,11 @@ class _Line:
         plain = first_tie >= stop_tie
         begins, counts = self.begins[plain], (self.ends - self.begins)[plain] // length
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        found = [np.repeat(begins, counts) + length * within]
+        starts = [np.repeat(begins, counts) + length * within]
         for run in tied.tolist():
             ties = self.ties[first_tie[run] : stop_tie[run]]
-            found.append(_greedy_run(int(self.begins[run]), int(self.ends[run]), ties, length))
-        return np.sort(np.concatenate(found))
+            starts.append(_greedy_run(int(self.begins[run]), int(self.ends[run]), ties, length))
+        return np.sort(np.concatenate(starts))
 
 
 def _greedy_run(begin: int, end: int, ties: NDArray[np.int64], length: int) -> NDArray[np.int64]:

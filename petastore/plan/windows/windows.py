@@ -84,10 +84,10 @@ class Windows:
 
     def following(self, group: int) -> tuple[Following, ...]:
         """The rows that a row group is extended by, in the order of the dataset; () where its windows end with it."""
-        found = self._known.get(group)
-        if found is None:
-            found = self._known[group] = self._following(group)
-        return found
+        following = self._known.get(group)
+        if following is None:
+            following = self._known[group] = self._following(group)
+        return following
 
     def num_following(self, group: int) -> int:
         """How many rows a row group is extended by."""
@@ -105,14 +105,14 @@ class Windows:
         last_row = int(self.rows[group]) - 1 if bitmap is None else int(np.flatnonzero(bitmap)[-1])
         last_place = int(self._places(group, np.array([last_row]))[0])
         lacking = last_place + self.length - int(self._counts[group])
-        found = []
+        following = []
         while lacking > 0:
             group += 1
             taken = min(lacking, int(self._counts[group]))
             if taken:
-                found.append(Following(group, self._chosen(group, taken)))
+                following.append(Following(group, self._chosen(group, taken)))
                 lacking -= taken
-        return tuple(found)
+        return tuple(following)
 
     def _chosen(self, group: int, first: int) -> NDArray[np.int64]:
         """The first rows of a row group of which windows are made."""

@@ -110,12 +110,12 @@ class EncodedCells:
             DecodeError: `row` is the position among the rows that are wanted.
         """
         groups = picks.distinct()
-        found = [column.way_of(group, self.loaded[group]) for group in groups]
-        if all(way == found[0] for way in found):  # Arrow types are compared faster than hashed
-            self._decode(found[0], picks, out)
+        way_of_each = [column.way_of(group, self.loaded[group]) for group in groups]
+        if all(way == way_of_each[0] for way in way_of_each):  # Arrow types are compared faster than hashed
+            self._decode(way_of_each[0], picks, out)
             return
         ways: dict[_Way, list[int]] = {}
-        for group, way in zip(groups, found, strict=True):
+        for group, way in zip(groups, way_of_each, strict=True):
             ways.setdefault(way, []).append(group)
         for way, of_way in ways.items():
             where = np.flatnonzero(np.isin(picks.groups, of_way))
@@ -149,9 +149,9 @@ class EncodedCells:
             decode_into(cells, field, codec, out, max_cell_bytes=self.max_cell_bytes)
             return
         files = {group: row_group.files[field.name] for group, row_group in of_groups.items()}
-        found = [files[group][row] for group, row in zip(picks.groups.tolist(), picks.rows.tolist(), strict=True)]
+        cells = [files[group][row] for group, row in zip(picks.groups.tolist(), picks.rows.tolist(), strict=True)]
         try:
-            cast("BytesCodec", codec).decode_bytes(found, field, out.values)
+            cast("BytesCodec", codec).decode_bytes(cells, field, out.values)
             if out.values.dtype.hasobject and measuring_face(codec) is None:
                 refuse_large_values(out.values, field, self.max_cell_bytes)
         except DecodeError as problem:

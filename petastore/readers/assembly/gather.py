@@ -85,8 +85,8 @@ class Picks:
 
     def distinct(self) -> list[int]:
         """The row groups, each once, ascending."""
-        found: list[int] = each_once(self.picked).tolist()
-        return found
+        groups: list[int] = each_once(self.picked).tolist()
+        return groups
 
     def by_group(self) -> list[tuple[int, NDArray[np.int64]]]:
         """Row group after row group, each once: where its rows stand in `groups` and `rows`."""
@@ -145,19 +145,19 @@ class Picks:
             places: Of each row there: at which place of the read order of its row group it comes, for stacks in read
                 order; None for the others.
         """
-        found = self.buffers.empty((self.picked.num_rows,), np.int64)
+        standing = self.buffers.empty((self.picked.num_rows,), np.int64)
         if self.picked.runs is not None and places is not None:
-            _write_runs(self.picked.runs, firsts, found)
+            _write_runs(self.picked.runs, firsts, standing)
         else:
-            self._write_rows(firsts, places, found)
+            self._write_rows(firsts, places, standing)
         permutation = self.picked.permutation
         if permutation is None:
-            return found
-        ordered = self.buffers.empty(found.shape, np.int64)
+            return standing
+        ordered = self.buffers.empty(standing.shape, np.int64)
         if permutation.comes_as_order:
-            np.take(found, permutation.order, out=ordered, mode="clip")
+            np.take(standing, permutation.order, out=ordered, mode="clip")
         else:
-            ordered[permutation.targets] = found
+            ordered[permutation.targets] = standing
         return ordered
 
     def _write_rows(self, firsts: Mapping[int, int], places: NDArray[np.int32] | None, out: NDArray[np.int64]) -> None:

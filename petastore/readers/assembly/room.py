@@ -107,7 +107,7 @@ def _no_room(room: Room, by_column: dict[str, NDArray[np.int64]], taken: int, ro
     column, row, size = max(
         ((name, rows.start + int(np.argmax(sizes[rows.start : rows.stop])), int(sizes[rows.start : rows.stop].max()))
          for name, sizes in by_column.items()),
-        key=lambda found: found[2],
+        key=lambda cell: cell[2],
     )  # fmt: skip
     return DecodeError(
         f"the cell takes {size:,} bytes of memory once it is decoded, and its batch of {len(rows):,} rows {taken:,} "

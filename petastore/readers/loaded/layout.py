@@ -30,7 +30,7 @@ _CACHE_LINE = 64
 """Bytes that memory gives at a time: rows that are shorter are fetched with their neighbours, wanted or not."""
 
 _SHORT_ROW_BYTES = 16 * 1024
-"""Where rows have more bytes, a cache miss a number is nothing beside decoding them; so that no row is turned."""
+"""Where rows have more bytes, a cache miss a number is nothing beside decoding them; rows stay as in the file."""
 
 _STACKED = "biufcmM"
 """Kinds of dtypes whose values have one size."""

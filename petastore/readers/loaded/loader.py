@@ -27,15 +27,14 @@ from numpy.typing import NDArray
 
 from petastore.arrow_memory import flags_of
 from petastore.codecs.arrow.arrow_views import ByteCells, byte_cells
-from petastore.codecs.plain import PlainCodec
 from petastore.codecs.registry import BoundCodec
-from petastore.codecs.scalar import ScalarCodec
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.cell_sizes import decoded_sizes
 from petastore.decoding.decode import Decoded, decode_cells, decode_into
 from petastore.errors import DecodeError
 from petastore.once import once
 from petastore.readers.loaded.arena import Arena, Place
+from petastore.readers.loaded.as_one import AsOne
 from petastore.readers.loaded.layout import Layout, Stack
 from petastore.readers.loaded.moved_cells import are_movable, moved_cells
 from petastore.readers.loaded.row_group import LoadedRowGroup
@@ -124,7 +123,7 @@ class _Column:
 
 @dataclasses.dataclass(frozen=True)
 class RowGroupLoader:
-    """Makes loaded of what is read. Thread-safe: what it remembers is the same whoever finds it out."""
+    """Makes loaded row groups of what is read. Thread-safe: what it remembers is the same whoever finds it out."""
 
     layout: Layout
     """Which columns are stacked."""
@@ -138,15 +137,18 @@ class RowGroupLoader:
     most_bytes: int = dataclasses.field(default=MOST_BYTES, kw_only=True)
     """What the rows of a column of a row group may take that the file holds as a dictionary."""
 
-    known_as_one: dict[Stack, Any] = dataclasses.field(default_factory=dict, kw_only=True)
-    """Of stacks: the `pyarrow.Schema` of tables that are known to be seen as one array."""
-
     known_rows_at_once: dict[str, int] = dataclasses.field(default_factory=dict, kw_only=True)
     """Of columns of text or bytes: how many rows are best read in one go, as the first row group has shown."""
 
     @once
-    def _columns(self) -> dict[str, _Column]:
+    def columns(self) -> dict[str, _Column]:
+        """What each column that the files hold is read by."""
         return {name: _Column(BoundCodec.of(field)) for name, field in self.fields.items()}
+
+    @once
+    def as_one(self) -> AsOne:
+        """What sees several of them as one array."""
+        return AsOne({name: column.bound for name, column in self.columns.items()})
 
     def load(
         self, rows: int, read_order: NDArray[np.int64] | None, read: Read, arena: Arena | None = None
@@ -173,7 +175,7 @@ class RowGroupLoader:
         flags = {name: missing[first:stop] for name, missing in whole.missing.items()}
         missing = {name: of_rows for name, of_rows in flags.items() if of_rows.any()}
         cells = {name: column.slice(first, stop - first) for name, column in whole.cells.items()}
-        lying = {name: self._columns[name].files(cells[name]) for name in whole.files}
+        lying = {name: self.columns[name].files(cells[name]) for name in whole.files}
         files = {name: where for name, where in lying.items() if where is not None}
         sizes = {name: of_cells[first:stop] for name, of_cells in whole.sizes.items()}
         return LoadedRowGroup(stop - first, None, stacks, missing, cells, files, sizes)
@@ -198,12 +200,12 @@ class RowGroupLoader:
         loading = _Loading(rows, read_order, read, None if arena is None else arena.place(rows))
         pieces = self._divided(rows, most)
         # What is kept as cells comes with the last piece.
-        tasks = [functools.partial(self._take_in, piece, (), loading) for piece in pieces[:-1]]
-        tasks.append(functools.partial(self._take_in, pieces[-1], self._stored_cells, loading))
+        tasks = [functools.partial(_Task(self, loading).run, piece, ()) for piece in pieces[:-1]]
+        tasks.append(functools.partial(_Task(self, loading).run, pieces[-1], self.stored_cells))
         return tasks, functools.partial(self._loaded, loading)
 
     @once
-    def _parts(self) -> list[Part]:
+    def parts(self) -> list[Part]:
         """Of each stack: what is read for it."""
         stored = [tuple(name for name in stack.names if name in self.fields) for stack in self.layout.stacks]
         return [
@@ -212,7 +214,7 @@ class RowGroupLoader:
         ]
 
     @once
-    def _stored_cells(self) -> tuple[str, ...]:
+    def stored_cells(self) -> tuple[str, ...]:
         """Columns that are kept as cells."""
         return tuple(name for name in self.layout.encoded if name in self.fields)
 
@@ -226,80 +228,93 @@ class RowGroupLoader:
         borders = [int(np.searchsorted(ends, ends[-1] * piece / pieces)) for piece in range(1, pieces)]
         return [range(*pair) for pair in itertools.pairwise([0, *borders, len(sizes)])]
 
-    def _take_in(self, numbers: range, encoded: Sequence[str], loading: _Loading) -> None:
-        rows, cells = loading.rows, dict[str, Any]()
-        kept = [Part((name,), self.known_rows_at_once.get(name), most_bytes=self.most_bytes) for name in encoded]
-        read_tables = loading.read([*self._parts[numbers.start : numbers.stop], *kept])
-        tables = at_least(read_tables, rows)
-        for number in numbers:
-            if self.layout.stacks[number].rows_at_once is None:
-                loading.stacks[number] = self._stack(number, next(tables), loading, cells)
-            else:
-                loading.stacks[number] = self._piece_by_piece(number, tables, loading, cells)
-        self._keep_cells(kept, rows, tables, cells)
-        _check_no_more(read_tables, rows)
-        again = [Part((name,), most_bytes=self.most_bytes) for name, chunk in cells.items() if chunk is None]
-        self._keep_cells(again, rows, at_least(loading.read(again) if again else iter(()), rows), cells)
-        loading.cells.update(cells)
-
     def _loaded(self, made: _Loading) -> LoadedRowGroup:
-        lying = {name: self._columns[name].files(chunk) for name, chunk in made.cells.items()}
+        lying = {name: self.columns[name].files(chunk) for name, chunk in made.cells.items()}
         files = {name: where for name, where in lying.items() if where is not None}
         stacks = tuple(made.stacks[number] for number in range(len(self.layout.stacks)))
-        measured = {name: self._columns[name].sizes(chunk) for name, chunk in made.cells.items()}
+        measured = {name: self.columns[name].sizes(chunk) for name, chunk in made.cells.items()}
         sizes = {name: of_cells for name, of_cells in measured.items() if of_cells is not None}
         return LoadedRowGroup(made.rows, made.read_order, stacks, made.missing, made.cells, files, sizes, made.place)
 
-    def _keep_cells(self, parts: Sequence[Part], rows: int, tables: Iterator[pa.Table], cells: dict[str, Any]) -> None:
+
+@dataclasses.dataclass(eq=False, slots=True)
+class _Task:
+    """A part of loading a row group: some stacks, and some columns as cells, in one thread."""
+
+    loader: RowGroupLoader
+    loading: _Loading
+    cells: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Columns that are kept as cells; None of those whose cells are to be read once more."""
+
+    def run(self, numbers: range, encoded: Sequence[str]) -> None:
+        """Reads the stacks of these numbers, and these columns as cells."""
+        loader, loading = self.loader, self.loading
+        kept = [self._part(name, loader.known_rows_at_once.get(name)) for name in encoded]
+        read_tables = loading.read([*loader.parts[numbers.start : numbers.stop], *kept])
+        tables = at_least(read_tables, loading.rows)
+        for number in numbers:
+            if loader.layout.stacks[number].rows_at_once is None:
+                loading.stacks[number] = self._stack(number, next(tables))
+            else:
+                loading.stacks[number] = self._piece_by_piece(number, tables)
+        self._keep_cells(kept, tables)
+        _check_no_more(read_tables, loading.rows)
+        again = [self._part(name) for name, chunk in self.cells.items() if chunk is None]
+        self._keep_cells(again, at_least(loading.read(again) if again else iter(()), loading.rows))
+        loading.cells.update(self.cells)
+
+    def _part(self, name: str, rows_at_once: int | None = None) -> Part:
+        """What is read of a column that is kept as cells."""
+        return Part((name,), rows_at_once, most_bytes=self.loader.most_bytes)
+
+    def _keep_cells(self, parts: Sequence[Part], tables: Iterator[pa.Table]) -> None:
+        rows, known, cells = self.loading.rows, self.loader.known_rows_at_once, self.cells
         for part in parts:
             (name,) = part.columns
             try:
-                cells[name] = moved_cells(_pieces(tables, rows), rows, self.buffers.empty)
+                cells[name] = moved_cells(_pieces(tables, rows), rows, self.loader.buffers.empty)
             except pa.ArrowCapacityError as problem:
                 raise DecodeError(f"{problem} in a row group; write smaller row groups", column=name) from problem
-            if rows and name not in self.known_rows_at_once and are_movable(cells[name]):
-                self.known_rows_at_once[name] = max(_BYTES_AT_ONCE * rows // max(cells[name].nbytes, 1), 1)
+            if rows and name not in known and are_movable(cells[name]):
+                known[name] = max(_BYTES_AT_ONCE * rows // max(cells[name].nbytes, 1), 1)
 
-    def _piece_by_piece(
-        self, number: int, tables: Iterator[pa.Table], loading: _Loading, cells: dict[str, Any]
-    ) -> NDArray[Any]:
+    def _piece_by_piece(self, number: int, tables: Iterator[pa.Table]) -> NDArray[Any]:
         """A stack of one column of long rows; `cells` says None of it where its cells are to be read once more."""
-        (name,) = self.layout.stacks[number].names
-        rows, column = loading.rows, self._room(number, loading.rows, loading)
-        is_missing = np.zeros(rows, dtype=np.bool_)
+        (name,) = self.loader.layout.stacks[number].names
+        rows, stored = self.loading.rows, self.loader.columns.get(name)
+        values, is_missing = self._room(number, rows), np.zeros(rows, dtype=np.bool_)
         first = 0
-        while first < rows and name in self.fields:
+        while first < rows and stored is not None:
             chunk = _only_chunk(next(tables).column(0))
             where = slice(first, first + len(chunk))
-            if name not in cells and not self._columns[name].put(chunk, Decoded(column[0, where], is_missing[where])):
-                cells[name] = None
+            if name not in self.cells and not stored.put(chunk, Decoded(values[0, where], is_missing[where])):
+                self.cells[name] = None
             first = where.stop
-        if rows == 0 or name not in self.fields:
+        if rows == 0 or stored is None:
             next(tables)
-        if name not in cells and is_missing.any():
-            loading.missing[name] = is_missing
-        return column
+        if name not in self.cells and is_missing.any():
+            self.loading.missing[name] = is_missing
+        return values
 
-    def _room(self, number: int, rows: int, loading: _Loading) -> NDArray[Any]:
+    def _room(self, number: int, rows: int) -> NDArray[Any]:
         """Where so many rows of a stack are put."""
-        if loading.place is not None:
-            return loading.place.columns(number)[:, :rows]
-        stack = self.layout.stacks[number]
-        return self.buffers.empty((len(stack.names), rows, *stack.shape), stack.dtype)
+        if self.loading.place is not None:
+            return self.loading.place.columns(number)[:, :rows]
+        stack = self.loader.layout.stacks[number]
+        return self.loader.buffers.empty((len(stack.names), rows, *stack.shape), stack.dtype)
 
-    def _stack(self, number: int, table: pa.Table, loading: _Loading, cells: dict[str, Any]) -> NDArray[Any]:
+    def _stack(self, number: int, table: pa.Table) -> NDArray[Any]:
         """A stack of columns that were read in one go."""
-        stack = self.layout.stacks[number]
-        read_order = loading.read_order if stack.in_read_order else None
-        whole = self._seen_as_one(stack, table)
-        if whole is not None and read_order is None and loading.place is None:
+        stack = self.loader.layout.stacks[number]
+        read_order = self.loading.read_order if stack.in_read_order else None
+        whole = None if len(stack.names) < _FEW_COLUMNS else self.loader.as_one.values(stack, table)
+        if whole is not None and read_order is None and self.loading.place is None:
             return whole  # Arrow put it together in memory of its own, and it is as wanted
-        columns = self._room(number, table.num_rows if read_order is None else len(read_order), loading)
+        columns = self._room(number, table.num_rows if read_order is None else len(read_order))
         if whole is not None:
             self._permute(whole, read_order, columns)
         else:
-            found = self._found(stack, table, loading.missing, cells)
-            for values, out in zip(found, columns, strict=True):
+            for values, out in zip(self._each(stack, table), columns, strict=True):
                 _lay(values, read_order, out)
         return columns
 
@@ -312,49 +327,24 @@ class RowGroupLoader:
             for values, column in zip(whole, out, strict=True):
                 np.take(values, read_order, axis=0, out=column, mode="clip")
         else:
-            permuted = self.buffers.empty(out.shape, out.dtype)
+            permuted = self.loader.buffers.empty(out.shape, out.dtype)
             np.take(whole, read_order, axis=1, out=permuted, mode="clip")
             np.copyto(out, permuted)
 
-    def _seen_as_one(self, stack: Stack, table: pa.Table) -> NDArray[Any] | None:
-        """The values of all columns, shape (columns, rows); None where they are not just numbers, or some are missing.
-
-        Arrow puts them together without a Python object a column: with hundreds of columns that is most of the work.
-        """
-        if len(stack.names) < _FEW_COLUMNS:
-            return None
-        known = self.known_as_one.get(stack)
-        if known is None or not table.schema.equals(known):
-            if not _is_one(stack, table.schema, self._columns):
-                return None
-            self.known_as_one[stack] = table.schema
-        if table.num_rows == 0:
-            return None
-        values = _lying_as_one(stack, table)
-        if values is None:
-            (batch,) = table.to_batches()
-            try:
-                values = batch.to_tensor(row_major=False).to_numpy().T
-            except pa.ArrowException:  # values are missing
-                return None
-        return values
-
-    def _found(
-        self, stack: Stack, table: pa.Table, missing: dict[str, NDArray[np.bool_]], cells: dict[str, Any]
-    ) -> list[NDArray[Any] | None]:
+    def _each(self, stack: Stack, table: pa.Table) -> list[NDArray[Any] | None]:
         """The values of each column of a stack; None for those that are not there, or become cells."""
-        found: list[NDArray[Any] | None] = []
+        columns: list[NDArray[Any] | None] = []
         for name in stack.names:
-            column = None
-            if name in self.fields:
+            decoded, stored = None, self.loader.columns.get(name)
+            if stored is not None:
                 chunk = _only_chunk(table.column(name))
-                column = self._columns[name].values(chunk)
-                if column is None:
-                    cells[name] = chunk
-                elif column.missing is not None:
-                    missing[name] = column.missing
-            found.append(None if column is None else _with_zeros(column))
-        return found
+                decoded = stored.values(chunk)
+                if decoded is None:
+                    self.cells[name] = chunk
+                elif decoded.missing is not None:
+                    self.loading.missing[name] = decoded.missing
+            columns.append(None if decoded is None else _with_zeros(decoded))
+        return columns
 
 
 def _lay(values: NDArray[Any] | None, read_order: NDArray[np.int64] | None, out: NDArray[Any]) -> None:
@@ -364,34 +354,6 @@ def _lay(values: NDArray[Any] | None, read_order: NDArray[np.int64] | None, out:
         np.copyto(out, values if read_order is None else values[read_order])
     else:
         np.take(values, read_order, axis=0, out=out, mode="clip")
-
-
-def _lying_as_one(stack: Stack, table: pa.Table) -> NDArray[Any] | None:
-    """The values of numbers where they are, shape (columns, rows); None where they do not lie column after column."""
-    first, size = _address(table.column(0)), table.num_rows * stack.dtype.itemsize
-    if first is None:
-        return None
-    for number in range(1, table.num_columns):  # of a file that is decoded, the second one lies elsewhere
-        if _address(table.column(number)) != first + number * size:
-            return None
-    whole = pa.foreign_buffer(first, table.num_columns * size, base=table)
-    return np.frombuffer(whole, stack.dtype).reshape(table.num_columns, table.num_rows)
-
-
-def _address(column: Any) -> int | None:
-    """Where the values of numbers begin that are of one chunk; None where some are missing, or others come before."""
-    chunk = column.chunk(0)
-    return None if chunk.offset or chunk.null_count else int(chunk.buffers()[1].address)
-
-
-def _is_one(stack: Stack, schema: pa.Schema, columns: Mapping[str, _Column]) -> bool:
-    """Whether the columns of a stack are numbers that are stored just as they are declared."""
-    if stack.shape or stack.dtype.kind not in "iuf" or schema.names != list(stack.names):
-        return False
-    stored = pa.from_numpy_dtype(stack.dtype)
-    return all(kind == stored for kind in schema.types) and all(
-        isinstance(columns[name].bound.codec, (PlainCodec, ScalarCodec)) for name in stack.names
-    )
 
 
 def _with_zeros(column: Decoded) -> NDArray[Any]:
@@ -405,12 +367,12 @@ def _with_zeros(column: Decoded) -> NDArray[Any]:
 
 def _pieces(tables: Iterator[pa.Table], rows: int) -> Iterator[Any]:
     """The arrays of the next tables, which are of one column, until they have so many rows."""
-    found = 0
+    given = 0
     while True:
         piece = _only_chunk(next(tables).column(0))
-        found += len(piece)
+        given += len(piece)
         yield piece
-        if found >= rows:
+        if given >= rows:
             return
 
 

@@ -280,14 +280,14 @@ def runs(groups: Sequence[int], sizes: NDArray[np.int64] | None, workers: int) -
     most = max(len(groups) // (_TASKS_A_WORKER * max(workers, 1)), 1)
     if most == 1 or sizes is None:
         return [slice(number, number + 1) for number in range(len(groups))]
-    found: list[slice] = []
+    slices: list[slice] = []
     first = held = 0
     for number, size in enumerate(sizes[np.asarray(groups)].tolist()):
         if number > first and (number - first == most or held + size > _MOST_BYTES):
-            found.append(slice(first, number))
+            slices.append(slice(first, number))
             first, held = number, 0
         held += size
-    return [*found, slice(first, len(groups))]
+    return [*slices, slice(first, len(groups))]
 
 
 def _cancel_with(futures: Sequence[Future[LoadedRowGroup]], task: Future[None]) -> None:

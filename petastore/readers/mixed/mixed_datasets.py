@@ -92,13 +92,13 @@ class MixedDatasets:
     def own_partition_values(self) -> list[dict[str, pa.Array]]:
         """Of each dataset: its partition columns, with nulls for the row groups of the others, if they have others."""
         of_all = self.partition_values(self.mixture.request.columns)
-        found = []
+        of_datasets = []
         borders = itertools.pairwise(self.mixture.first_groups.tolist())
         for dataset, view, (first, stop) in zip(self.datasets, self.views, borders, strict=True):
             after = int(self.mixture.first_groups[-1]) - stop
             own = dataset.partition_values(tuple(view.fields)).items()
-            found.append({name: of_all.get(name, _between(first, values, after)) for name, values in own})
-        return found
+            of_datasets.append({name: of_all.get(name, _between(first, values, after)) for name, values in own})
+        return of_datasets
 
     @once
     def columns(self) -> dict[str, EncodedColumn]:

@@ -16,7 +16,7 @@ from petastore.plan.plan import Plan
 from petastore.plan.request import Fields, PlanAsk
 from petastore.plan.selection import Selection
 from petastore.readers.arguments import SourceArguments
-from petastore.readers.asked import DatasetAsk, RowsAsk, Urls
+from petastore.readers.asked import CacheAsk, DatasetAsk, RowsAsk, Urls
 from petastore.readers.mixed.mixed_datasets import agreed_schema
 from petastore.schema.unischema import Unischema
 from petastore.work.workers import Workers
@@ -73,9 +73,11 @@ def _ask_of(given: SourceGiven, dataset: DatasetAsk, rows: RowsAsk) -> tuple[Dat
             given.get("filesystem", dataset.filesystem),
             given.get("storage_timeout", dataset.storage_timeout),
             given.get("decode", dataset.decode),
-            given.get("cache_type", dataset.cache_type),
-            given.get("cache_location", dataset.cache_location),
-            given.get("cache_size_limit", dataset.cache_size_limit),
+            CacheAsk(
+                given.get("cache_type", dataset.cache.cache_type),
+                given.get("cache_location", dataset.cache.cache_location),
+                given.get("cache_size_limit", dataset.cache.cache_size_limit),
+            ),
             given.get("storage_hedging", dataset.storage_hedging),
         ),
         RowsAsk(

@@ -43,8 +43,8 @@ class OwnTransforms:
     def __call__(self, columns: dict[str, Decoded], span: Span) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
         """The columns that come out; a future of them where functions run in processes."""
         sources = self.datasets.source_of(span.groups)
-        found = np.unique(sources).tolist()
-        pieces = [self._piece(source, np.flatnonzero(sources == source), columns, span) for source in found]
+        present = np.unique(sources).tolist()
+        pieces = [self._piece(source, np.flatnonzero(sources == source), columns, span) for source in present]
         futures = [made for _, made in pieces if isinstance(made, Future)]
         return after(futures, lambda: self._merged(sources, pieces)) if futures else self._merged(sources, pieces)
 

@@ -91,11 +91,11 @@ class RowsBehind:
         left = read(parts)
         tables = at_least(left, rows)
         for part in parts:
-            found = 0
+            given = 0
             own: list[pa.Table] = []
-            while not own or found < rows:
+            while not own or given < rows:
                 own.append(next(tables))
-                found += own[-1].num_rows
+                given += own[-1].num_rows
                 if part.rows_at_once is not None:
                     yield own[-1]
             after = [self._rest(rest, part) for rest in following]

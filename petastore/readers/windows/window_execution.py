@@ -114,8 +114,8 @@ class _GivesWindows:
 
 def _places(ngram: NGram, schema: Unischema) -> Mapping[str, Sequence[int]]:
     """Of each field that comes out: at which rows of a window, counted from 0, it is wanted."""
-    found = {name: ngram.offsets_of(name) for name in schema.fields}
-    places = {name: [offset - ngram.offsets[0] for offset in offsets] for name, offsets in found.items() if offsets}
+    asked_at = {name: ngram.offsets_of(name) for name in schema.fields}
+    places = {name: [offset - ngram.offsets[0] for offset in offsets] for name, offsets in asked_at.items() if offsets}
     if not places:
         raise RequestError(f"after the transform there is none of the fields that {ngram!r} names")
     return places

@@ -80,14 +80,14 @@ def select_window_starts(
     is_version_known = all(file.digest for file in dataset.inventory.files)
     memory = RememberedSelections(directory) if directory is not None and is_version_known else None
     key = _key(dataset, ngram, field, most, selection)
-    found = None if memory is None else memory.load(key, rows)
-    if found is None:
+    starts = None if memory is None else memory.load(key, rows)
+    if starts is None:
         timestamps = _Timestamps(dataset, field, selection)
-        found = _found(dataset, ngram, timestamps, most, workers or Workers())
+        starts = _found(dataset, ngram, timestamps, most, workers or Workers())
         if memory is not None:
-            memory.save(key, found, rows)
+            memory.save(key, starts, rows)
     among = None if selection is None else selection.fingerprint
-    return WindowStarts(found.counts, found.bitmaps, found.pruned, ngram.length, among)
+    return WindowStarts(starts.counts, starts.bitmaps, starts.pruned, ngram.length, among)
 
 
 def _found(dataset: Dataset, ngram: NGram, timestamps: _Timestamps, most: Any, workers: Workers) -> Selection:
@@ -140,9 +140,9 @@ class _Timestamps:
         """What is kept of a row group."""
         bitmap = None if self.selection is None else self.selection.bitmaps.get(group)
         rows = None if bitmap is None else np.flatnonzero(bitmap)
-        found = self._decoded(group, rows)
-        values = comparable(found.values)
-        gone = np.flatnonzero(_missing(values, found.missing))
+        stamps = self._decoded(group, rows)
+        values = comparable(stamps.values)
+        gone = np.flatnonzero(_missing(values, stamps.missing))
         if len(gone):
             raise RequestError(
                 f"{self._place(group, rows, int(gone[0]))}: the timestamp {self._field.name!r} is missing, so windows "
@@ -151,8 +151,8 @@ class _Timestamps:
         wrong = first_unsorted(values)
         if wrong is not None:
             raise RequestError(
-                f"{self._place(group, rows, wrong)}: the timestamp {self._field.name!r} is {found.values[wrong]}, "
-                f"after {found.values[wrong - 1]} in the row before; windows are made of rows that are sorted by it "
+                f"{self._place(group, rows, wrong)}: the timestamp {self._field.name!r} is {stamps.values[wrong]}, "
+                f"after {stamps.values[wrong - 1]} in the row before; windows are made of rows that are sorted by it "
                 "inside each row group: sort them when you write the dataset, or leave other sequences out by filters"
             )
         return stretch_of(values, most)

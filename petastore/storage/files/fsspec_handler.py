@@ -92,8 +92,8 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
         if not self.fs.isdir(base) and not self._is_directory(base, missing_is_fine=selector.allow_not_found):
             return []
         here = base.strip("/")  # which some list too
-        found = self._walked(base) if selector.recursive and self._walks_itself else self._found(base, selector)
-        return [self._listed(path, info) for path, info in found.items() if path.strip("/") != here]
+        entries = self._walked(base) if selector.recursive and self._walks_itself else self._found(base, selector)
+        return [self._listed(path, info) for path, info in entries.items() if path.strip("/") != here]
 
     def _listed(self, path: str, info: Mapping[str, Any]) -> fs.FileInfo:
         known = self._create_file_info(path, info)
@@ -107,8 +107,8 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
     def _found(self, base: str, selector: Any) -> dict[str, Any]:
         if not selector.recursive:
             return {info["name"]: info for info in self.fs.ls(base, detail=True)}
-        found: dict[str, Any] = self.fs.find(base, maxdepth=None, withdirs=True, detail=True)
-        return found
+        entries: dict[str, Any] = self.fs.find(base, maxdepth=None, withdirs=True, detail=True)
+        return entries
 
     @property
     def _walks_itself(self) -> bool:
@@ -118,7 +118,7 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
         return getattr(self.fs.find, "__func__", None) is AbstractFileSystem.find
 
     def _walked(self, base: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         waiting = [base]
         while waiting:
             try:
@@ -126,10 +126,10 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
             except FileNotFoundError as problem:  # it was removed while others were listed
                 _refuse_unless_missing(problem)
                 continue
-            new = [info for info in listed if info["name"] not in found]
-            found.update({info["name"]: info for info in new})
+            new = [info for info in listed if info["name"] not in entries]
+            entries.update({info["name"]: info for info in new})
             waiting += [info["name"] for info in new if info["type"] == "directory"]
-        return found
+        return entries
 
     def _is_directory(self, path: str, *, missing_is_fine: bool) -> bool:
         try:

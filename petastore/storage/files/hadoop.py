@@ -36,10 +36,10 @@ def configuration(environment: Mapping[str, str] = os.environ) -> dict[str, str]
     """
     home = environment.get("HADOOP_HOME")
     folder = environment.get("HADOOP_CONF_DIR") or (f"{home}/etc/hadoop" if home else "")
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for name in _FILES if folder else ():
-        found.update(_properties(Path(folder) / name))
-    return {name: _filled(value, found, environment) for name, value in found.items()}
+        properties.update(_properties(Path(folder) / name))
+    return {name: _filled(value, properties, environment) for name, value in properties.items()}
 
 
 def _properties(path: Path) -> dict[str, str]:
@@ -57,20 +57,20 @@ def _properties(path: Path) -> dict[str, str]:
     return {name.strip(): (value or "").strip() for name, value in pairs if name}
 
 
-def _filled(value: str, found: Mapping[str, str], environment: Mapping[str, str]) -> str:
+def _filled(value: str, properties: Mapping[str, str], environment: Mapping[str, str]) -> str:
     for _ in range(_MOST_TURNS):
-        filled = _VARIABLE.sub(lambda match: _value_of(match, found, environment), value)
+        filled = _VARIABLE.sub(lambda match: _value_of(match, properties, environment), value)
         if filled == value:
             break
         value = filled
     return value
 
 
-def _value_of(match: re.Match[str], found: Mapping[str, str], environment: Mapping[str, str]) -> str:
+def _value_of(match: re.Match[str], properties: Mapping[str, str], environment: Mapping[str, str]) -> str:
     name = match[1]
     if name.startswith("env."):
         return environment.get(name[4:], match[0])
-    return found.get(name, match[0])
+    return properties.get(name, match[0])
 
 
 def hdfs_options(url: str, settings: Mapping[str, str]) -> dict[str, Any]:
@@ -131,9 +131,9 @@ def _nameservice(name: str, settings: Mapping[str, str]) -> dict[str, str]:
         raise RequestError(
             f"{name} is a nameservice by Hadoop's configuration (HADOOP_CONF_DIR), which does not say {missing[0]}"
         )
-    found = {"dfs.nameservices": settings["dfs.nameservices"], **{key: settings[key] for key in keys}}
+    options = {"dfs.nameservices": settings["dfs.nameservices"], **{key: settings[key] for key in keys}}
     if nodes:
         provider = f"dfs.client.failover.proxy.provider.{name}"
-        found[f"dfs.ha.namenodes.{name}"] = ",".join(nodes)
-        found[provider] = settings.get(provider, _PROVIDER)
-    return found
+        options[f"dfs.ha.namenodes.{name}"] = ",".join(nodes)
+        options[provider] = settings.get(provider, _PROVIDER)
+    return options

@@ -51,8 +51,8 @@ def writing_marker(token: str) -> str:
 def unfinished_writes(location: Location) -> set[str]:
     """Tokens of writes that have not ended, or were killed."""
     selector = fs.FileSelector(location.join("_petastore"), allow_not_found=True)
-    found = answered(location, lambda: location.filesystem.get_file_info(selector), "list the directory _petastore")
-    return {match[1] for info in found if (match := _MARKER.fullmatch(f"_petastore/{info.base_name}"))}
+    markers = answered(location, lambda: location.filesystem.get_file_info(selector), "list the directory _petastore")
+    return {match[1] for info in markers if (match := _MARKER.fullmatch(f"_petastore/{info.base_name}"))}
 
 
 def is_hidden(path: str) -> bool:
@@ -107,7 +107,7 @@ def list_etags(location: Location) -> dict[str, tuple[int | None, str]]:
         MetadataError: As `list_data_files`.
         StorageError: As `list_data_files`.
     """
-    found, written, unfinished = _looked_through(location)
+    all_entries, written, unfinished = _looked_through(location)
     _refuse_odd(location, [one for one in written if not one.entry.is_file])
     for one in written:
         if one.entry.size == 0:
@@ -115,7 +115,7 @@ def list_etags(location: Location) -> dict[str, tuple[int | None, str]]:
                 f"{location.url}: {one.path} has no bytes, so it is no Parquet; write it again, or leave it out"
             )
     if not written:
-        raise DatasetNotFoundError(_nothing_found(location, found, unfinished=unfinished))
+        raise DatasetNotFoundError(_nothing_found(location, all_entries, unfinished=unfinished))
     return {one.path: (one.entry.size, one.entry.etag) for one in sorted(written, key=lambda one: one.path)}
 
 
@@ -147,13 +147,13 @@ def etags_around(location: Location, listed: Collection[str]) -> dict[str, tuple
 
 def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], bool]:
     """All that is there, what of it belongs to the data, and whether files of unfinished writes do not."""
-    found = list(_found(location, _is_entered).values())
-    unfinished = {match[1] for one in found if (match := _MARKER.fullmatch(one.path))}
-    if location.paths is not None and not all(one.is_named for one in found):
+    all_entries = list(_found(location, _is_entered).values())
+    unfinished = {match[1] for one in all_entries if (match := _MARKER.fullmatch(one.path))}
+    if location.paths is not None and not all(one.is_named for one in all_entries):
         unfinished |= unfinished_writes(location)
-    data = [one for one in found if one.is_named or not one.is_left_out]
+    data = [one for one in all_entries if one.is_named or not one.is_left_out]
     written = [one for one in data if one.is_named or not any(token in one.path for token in unfinished)]
-    return found, written, len(data) > len(written)
+    return all_entries, written, len(data) > len(written)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -201,13 +201,13 @@ def _found(location: Location, enter: Enter) -> dict[str, _Found]:
     starts = ("",) if location.paths is None else location.paths
     homes = [location.join(start) if start else location.root for start in starts]
     trees = functools.cache(lambda: trees_at(location.filesystem, homes))
-    found: dict[str, _Found] = {}
+    by_path: dict[str, _Found] = {}
     for start, home in zip(starts, homes, strict=True):
         look = functools.partial(_all_found_at, location, start, home, enter, trees)
         for one in answered(location, look, f"list {start or 'the directory'}"):
-            if one.path not in found or one.is_named:
-                found[one.path] = one
-    return found
+            if one.path not in by_path or one.is_named:
+                by_path[one.path] = one
+    return by_path
 
 
 def _all_found_at(
@@ -252,13 +252,13 @@ def _nothing_there(location: Location, start: str) -> str:
     return f"there is nothing at {start or 'that path'}"
 
 
-def _nothing_found(location: Location, found: Sequence[_Found], *, unfinished: bool) -> str:
+def _nothing_found(location: Location, all_entries: Sequence[_Found], *, unfinished: bool) -> str:
     if unfinished:
         return (
             f"{location.url} holds only files of a write that has not ended or was interrupted; "
             'write it again with mode="overwrite"'
         )
-    if not found:
+    if not all_entries:
         return f"{location.url} is an empty directory; there is no Parquet file in it"
-    shown = ", ".join(sorted(one.path for one in found)[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+    shown = ", ".join(sorted(one.path for one in all_entries)[:_SHOWN]) + (", …" if len(all_entries) > _SHOWN else "")
     return f"{location.url} has no Parquet file in it; found only {shown}"

@@ -1,4 +1,4 @@
-"""A dataset's URL → the filesystem and the path in it. Credentials stay inside the filesystem and are never shown."""
+"""URLs of a dataset → where it lies: a filesystem and paths in it. Credentials stay there, and are never shown."""
 
 from __future__ import annotations
 
@@ -8,45 +8,33 @@ import hashlib
 import itertools
 import os
 import posixpath
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pyarrow import fs
 
-from petastore.errors import DatasetNotFoundError, MissingExtraError, RequestError, StorageError
+from petastore.errors import DatasetNotFoundError, RequestError, StorageError
 from petastore.once import once
 from petastore.storage.files.clouds import bucket_is_missing, has_buckets, is_anonymous, refuse_unknown_host, sign_on
+from petastore.storage.files.file_systems import (
+    filesystem_and_path,
+    full_url,
+    has_cheap_rename,
+    path_in,
+    scheme_and_host,
+)
 from petastore.storage.files.fsspec_handler import forget_listings
 from petastore.storage.files.patterns import pattern_at
 from petastore.storage.requests.failure_kinds import attribute
-from petastore.storage.requests.failures import answered, asking, foreign_text, raise_alone
+from petastore.storage.requests.failures import answered, foreign_text, raise_alone
 from petastore.storage.requests.shown import secrets_in_options, secrets_in_url, shown_url, without_query
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 
-__all__ = ["Location", "filesystem_and_path", "open_location"]
+__all__ = ["Location", "open_location"]
 
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+(?:::[A-Za-z][A-Za-z0-9+.-]+)*)://")
-_USER_AND_PASSWORD = re.compile(r"//([^/@]*:[^/@]*)@")
 _Found = TypeVar("_Found")
-_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-_HDFS = {"hdfs", "viewfs"}
-# What the filesystems of these schemes need, and the extra of ours that brings it.
-_EXTRAS = {
-    "s3": ("s3fs", "s3"),
-    "gs": ("gcsfs", "gcs"),
-    "abfs": ("adlfs", "azure"),
-    "abfss": ("adlfs", "azure"),
-    "az": ("adlfs", "azure"),
-    "adl": ("adlfs", "azure"),
-}
-# Those that only fsspec knows of.
-_PACKAGES = {"hf": "huggingface_hub"}
-# A put replaces the object in one step there, and a rename is a copy.
-_OBJECT_STORES = {*_EXTRAS, *_SAME_SCHEME, "gcs", "oss", "oci", "r2", "http", "https"}
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -158,9 +146,7 @@ class Location:
     @property
     def has_cheap_rename(self) -> bool:
         """Whether a rename is one step; on object stores it is a copy, and a put is the one step."""
-        name = str(self.filesystem.type_name)
-        schemes = set(re.findall(r"[a-z0-9]+", name.partition("+")[2])) if name.startswith("py::fsspec") else {name}
-        return not schemes & _OBJECT_STORES
+        return has_cheap_rename(self.filesystem)
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled: without credentials and signatures, unless it is for a process that is being started."""
@@ -255,7 +241,15 @@ class _Way:
     ) -> Location:
         """A location that is reached so."""
         return Location(
-            _shown(url), filesystem, root, paths, matched, dict(named), self.timeout_s, self.hedged, dict(times)
+            full_url(url),
+            filesystem,
+            root,
+            paths,
+            matched,
+            dict(named),
+            self.timeout_s,
+            self.hedged,
+            dict(times),
         )
 
 
@@ -312,25 +306,25 @@ def _asked(location: Location, look: Callable[[], _Found], way: _Way) -> _Found:
 
 
 def _of_many(urls: list[str], way: _Way) -> Location:
-    schemes = {_scheme_and_host(url) for url in urls}
+    schemes = {scheme_and_host(url) for url in urls}
     if len(schemes) > 1:
         shown = ", ".join(sorted(shown_url(f"{scheme}://{host}") for scheme, host in schemes))
         raise RequestError(
             f"the URLs of one dataset must share scheme and host, but these have {shown}; open each alone"
         )
     opened, first = filesystem_and_path(urls[0], way.storage_options, way.filesystem)
-    paths = [first, *(_path_in(opened, url, way.filesystem) for url in urls[1:])]
+    paths = [first, *(path_in(opened, url, way.filesystem) for url in urls[1:])]
     times, first_urls = collections.Counter(paths), dict(zip(reversed(paths), reversed(urls), strict=True))
     places = [
         dataclasses.replace(_place(opened, first_urls[path], path, way), times=count) for path, count in times.items()
     ]
-    named = [(place.path, place.url) for place in places if place.found is None]
+    named = [(place.path, place.url) for place in places if place.matches is None]
     sorted_paths = sorted(named, key=lambda named: named[0].split("/"))
     for (previous, around), (path, url) in itertools.pairwise(sorted_paths):
         if path == previous or path.startswith(previous.rstrip("/") + "/"):
             raise RequestError(
-                f"the URLs of one dataset overlap: {_shown(url)} is or lies in {_shown(around)}. To read rows several "
-                "times, name what holds them several times, each time in the same way"
+                f"the URLs of one dataset overlap: {full_url(url)} is or lies in {full_url(around)}. To read rows "
+                "several times, name what holds them several times, each time in the same way"
             )
     return _of_places(opened, places, way)
 
@@ -347,7 +341,7 @@ class _Place:
     levels: int
     """Of the path as it was given."""
 
-    found: Sequence[str] | None = None
+    matches: Sequence[str] | None = None
     """What matches the pattern, relative to `path`; None where there is no pattern."""
 
     times: int = 1
@@ -364,25 +358,25 @@ def _place(filesystem: Any, url: str, path: str, way: _Way) -> _Place:
             pattern = pattern_at(filesystem, spelling)
             if pattern is None:
                 return _Place(url, spelling, levels)
-            found = pattern.matches(filesystem)
-            if found:
-                return _Place(url, pattern.fixed, levels, found)
+            matches = pattern.matches(filesystem)
+            if matches:
+                return _Place(url, pattern.fixed, levels, matches)
         return None
 
     place = _asked(way.location(url, filesystem, path), look, way)
     if place is None:
         raise DatasetNotFoundError(
-            f"{_shown(url)}: nothing matches this pattern; correct it, or name what is to be read"
+            f"{full_url(url)}: nothing matches this pattern; correct it, or name what is to be read"
         )
     return place
 
 
 def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location:
-    if len(places) == 1 and places[0].found is None:
+    if len(places) == 1 and places[0].matches is None:
         return _named_alone(_whole_or_file(filesystem, places[0], way), places[0].times)
     # Not `posixpath.commonpath`: it makes one slash of the two in paths that are web addresses.
     asked = [place.path for place in places]
-    names = _unlike([place.path if place.found is not None else without_query(place.path) for place in places], asked)
+    names = _unlike([place.path if place.matches is not None else without_query(place.path) for place in places], asked)
     parts = [name.split("/") for name in names]
     shared = len(list(itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))))
     root = "/".join(parts[0][:shared]) or ("/" if places[0].path.startswith("/") else "")
@@ -391,12 +385,12 @@ def _of_places(filesystem: Any, places: Sequence[_Place], way: _Way) -> Location
     times: dict[str, int] = {}
     for place, part in zip(places, parts, strict=True):
         above = "/".join(part[shared:])
-        if place.found is None:
+        if place.matches is None:
             named[above] = place.path
-        found = [posixpath.join(above, path) for path in place.found or ()]
-        matched.update(found)
+        under_it = [posixpath.join(above, path) for path in place.matches or ()]
+        matched.update(under_it)
         if place.times > 1:
-            times.update(dict.fromkeys([above] if place.found is None else found, place.times))
+            times.update(dict.fromkeys([above] if place.matches is None else under_it, place.times))
     matched.difference_update(named)
     url = without_query(places[0].url)
     if len(places) > 1 and places[0].levels > shared:
@@ -429,151 +423,3 @@ def _unlike(named: list[str], paths: list[str]) -> list[str]:
         f"{name}~{hashlib.sha256(path.encode()).hexdigest()[:8]}" if len(ways[name]) > 1 else name
         for name, path in zip(named, paths, strict=True)
     ]
-
-
-def _scheme_and_host(url: str) -> tuple[str, str]:
-    scheme = _scheme(url)
-    return (scheme, "") if scheme == "file" else (scheme, urlsplit(url).netloc)
-
-
-def _scheme(url: str) -> str:
-    """The scheme in its one spelling; a plain path is a `file`."""
-    match = _URL.match(url)
-    if match is None:
-        return "file"
-    scheme = match["scheme"].lower()
-    return _SAME_SCHEME.get(scheme, scheme)
-
-
-def _shown(url: str) -> str:
-    """The URL as it may be shown, and with a scheme."""
-    if _scheme(url) == "file":
-        local = f"file://{_local_path(url)}"
-        return shown_url(local) if _URL.match(url) else local
-    return shown_url(url if url.endswith("://") else url.rstrip("/"))
-
-
-def filesystem_and_path(url: str, storage_options: Mapping[str, Any] | None, filesystem: Any) -> tuple[Any, str]:
-    """The pyarrow filesystem of one URL, and the path in it; nothing is asked of the storage but to be opened.
-
-    Raises:
-        RequestError: The URL cannot be understood.
-        StorageError: The storage cannot be reached.
-        MissingExtraError: The scheme needs a package that is not installed.
-    """
-    if filesystem is not None:
-        opened = _wrapped(filesystem)
-    elif _scheme(url) == "file":
-        opened = fs.LocalFileSystem()
-    else:
-        opened = _from_fsspec(url, storage_options)
-    path = _path_in(opened, url, filesystem)
-    match = _USER_AND_PASSWORD.search(url)
-    if match and f"{match[1]}@" in f"{path}@":
-        raise RequestError(
-            f"{_shown(url)}: this kind of URL takes no user and password; give them as storage_options instead"
-        )
-    return opened, path
-
-
-def _wrapped(filesystem: Any) -> Any:
-    if isinstance(filesystem, fs.FileSystem):
-        handler: Any = getattr(filesystem, "handler", None)
-        return _files(handler.fs) if type(handler) is fs.FSSpecHandler else filesystem
-    inner = getattr(filesystem, "fs", None)
-    if isinstance(inner, fs.FileSystem):  # fsspec's own wrapper of a pyarrow filesystem, as for hdfs
-        return inner
-    if not hasattr(filesystem, "protocol") or not hasattr(filesystem, "_strip_protocol"):
-        raise RequestError(f"filesystem is a pyarrow or fsspec filesystem, but a {type(filesystem).__name__} was given")
-    if "file" in ((filesystem.protocol,) if isinstance(filesystem.protocol, str) else filesystem.protocol):
-        return fs.LocalFileSystem()
-    return _files(filesystem)
-
-
-def _files(store: Any) -> Any:
-    from petastore.storage.files.fsspec_handler import Files, Handler  # which imports fsspec
-
-    return Files(Handler(store))
-
-
-def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
-    import fsspec
-
-    scheme = _scheme(url)
-    spelled = _URL.sub(f"{scheme}://", url, count=1)
-    place = _Unopened(_shown(url), f"the file system of {scheme}://", secrets_in_url(url) | secrets_in_options(options))
-
-    found = _hdfs_options(url) if scheme in _HDFS else None
-
-    def open_it() -> Any:
-        try:
-            if found is not None:
-                return fsspec.filesystem("hdfs", **{**found, **dict(options or {})})
-            return fsspec.core.url_to_fs(spelled, **dict(options or {}))[0]
-        except ImportError as problem:
-            package, extra = _EXTRAS.get(scheme, (_PACKAGES.get(scheme, ""), ""))
-            if package:
-                raise_alone(MissingExtraError(f"a {scheme}:// URL", package=package, extra=extra))
-            said = f"cannot be imported: {foreign_text(problem, place.secrets)}"
-            raise_alone(RequestError(f"{place.url}: {place.system} {said}"))
-        except TypeError:
-            names = ", ".join(sorted(map(str, options or {}))) or "none"
-            raise_alone(RequestError(f"{place.url}: {scheme}:// does not take these storage_options: {names}"))
-        except ValueError as problem:
-            raise_alone(RequestError(f"{place.url}: {foreign_text(problem, place.secrets)}"))
-
-    # In the caller's thread: fsspec keeps the file systems of each thread apart.
-    with asking(place, "be opened"):
-        return _wrapped(open_it())
-
-
-def _hdfs_options(url: str) -> dict[str, Any]:
-    from petastore.storage.files.hadoop import configuration, hdfs_options  # which imports a parser of XML
-
-    return hdfs_options(url, configuration())
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Unopened:
-    """A place whose file system is being made."""
-
-    url: str
-    system: str
-    secrets: frozenset[str]
-    timeout_s: float | None = DEFAULT_STORAGE_TIMEOUT_S
-
-
-def _path_in(opened: Any, url: str, given: Any) -> str:
-    """The path of a URL inside its filesystem, without a slash at its end."""
-    scheme = _scheme(url)
-    if isinstance(opened, fs.LocalFileSystem) and scheme == "file":
-        return _local_path(url)
-    handler = getattr(opened, "handler", None)
-    if isinstance(handler, fs.FSSpecHandler):
-        spelled = _URL.sub(f"{scheme}://", url, count=1)
-        return str(handler.fs._strip_protocol(spelled)).rstrip("/") or "/"  # noqa: SLF001 - fsspec's documented way
-    match = _URL.match(url)
-    if match is None:
-        return url.rstrip("/") or "/"
-    parts = urlsplit(url)
-    rest = url[match.end() :]  # with what looks like a query or a fragment: it belongs to the path
-    path = rest[len(parts.netloc) :] if scheme in {*_HDFS, "file"} else rest
-    if given is None and not path:
-        raise RequestError(f"{_shown(url)}: the URL names no path")
-    return path.rstrip("/") or "/"
-
-
-def _local_path(url: str) -> str:
-    match = _URL.match(url)
-    if match is None and not url.startswith("file:/"):
-        return str(Path(url).expanduser().absolute()) if not url.startswith("/") else os.path.normpath(url)
-    rest = url.partition(":")[2]
-    host, slash, below = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
-    literal = slash + below
-    if host not in {"", "localhost"}:
-        right = shown_url(f"file://{host}{literal}").replace("://", ":///", 1)
-        raise RequestError(f"{shown_url(url)}: a file URL has three slashes; write {right}")
-    if not literal:
-        raise RequestError(f"{shown_url(url)}: the URL names no path")
-    decoded = unquote(literal)
-    return os.path.normpath(decoded if not os.path.exists(literal) and os.path.exists(decoded) else literal)  # noqa: PTH110

@@ -36,18 +36,18 @@ def parse_partitions(path: str) -> tuple[tuple[str, str | None], ...]:
         >>> parse_partitions("city=S%C3%A3o Paulo/day=__HIVE_DEFAULT_PARTITION__/part-0.parquet")
         (('city', 'São Paulo'), ('day', None))
     """
-    found: dict[str, str | None] = {}
+    values: dict[str, str | None] = {}
     for directory in path.split("/")[:-1]:
         key, equals, value = directory.partition("=")
         key = _decoded(key)
         if not equals or not key:
             continue
-        if key in found:
+        if key in values:
             raise SchemaError(
                 f"{path}: the partition key {key!r} occurs twice in the path; give each level its own key"
             )
-        found[key] = None if value == _NULL else _decoded(value)
-    return tuple(found.items())
+        values[key] = None if value == _NULL else _decoded(value)
+    return tuple(values.items())
 
 
 def _decoded(text: str) -> str:

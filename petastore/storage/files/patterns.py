@@ -55,20 +55,20 @@ class Pattern:
         except ValueError as problem:
             raise RequestError(f"the pattern {self.wild} cannot be understood: {problem}") from None
         if isinstance(handler, fs.FSSpecHandler):
-            found: Iterable[Entry] = self._found_by(handler.fs)
+            entries: Iterable[Entry] = self._found_by(handler.fs)
         else:
             entries = walk(filesystem, self.fixed, enter=self._is_entered, by_level=True)
-            found = (entry for entry in entries if regex.match(entry.path))
-        found = _outermost(entry for entry in found if entry.path and self._may_be(entry.path))
-        return [entry.path for entry in _each_once(filesystem, self.fixed, found)]
+            entries = (entry for entry in entries if regex.match(entry.path))
+        entries = _outermost(entry for entry in entries if entry.path and self._may_be(entry.path))
+        return [entry.path for entry in _each_once(filesystem, self.fixed, entries)]
 
     def _found_by(self, store: Any) -> list[Entry]:
         forget_listings(store)
-        found = store.glob(f"{glob.escape(self.fixed.rstrip('/'))}/{self.wild}", detail=True)
+        infos = store.glob(f"{glob.escape(self.fixed.rstrip('/'))}/{self.wild}", detail=True)
         start = len(self.fixed.strip("/"))
         return [
             Entry(path.strip("/")[start:].strip("/"), info.get("size"), info.get("type") == "directory")
-            for path, info in found.items()
+            for path, info in infos.items()
         ]
 
     def _is_entered(self, directory: str) -> bool:
@@ -94,21 +94,21 @@ def _regex(wild: str) -> re.Pattern[str]:
     return re.compile(glob_translate(wild))
 
 
-def _outermost(found: Iterable[Entry]) -> list[Entry]:
+def _outermost(entries: Iterable[Entry]) -> list[Entry]:
     kept: list[Entry] = []
     directory: str | None = None
-    for entry in sorted(found, key=lambda entry: entry.path.split("/")):
+    for entry in sorted(entries, key=lambda entry: entry.path.split("/")):
         if directory is None or not entry.path.startswith(directory):
             kept.append(entry)
             directory = f"{entry.path}/" if entry.is_directory else directory
     return sorted(kept, key=lambda entry: entry.path)
 
 
-def _each_once(filesystem: Any, fixed: str, found: Sequence[Entry]) -> list[Entry]:
+def _each_once(filesystem: Any, fixed: str, entries: Sequence[Entry]) -> list[Entry]:
     """Without links that lead back: to a directory around them, or to one that was found, too, or inside such a one."""
-    directories = [posixpath.join(fixed, entry.path) for entry in found if entry.is_directory]
+    directories = [posixpath.join(fixed, entry.path) for entry in entries if entry.is_directory]
     if local_path(filesystem, fixed) is None:
-        return list(found)
+        return list(entries)
     trees = dict(zip(directories, trees_at(filesystem, directories), strict=True))
     above = dict(zip(directories, trees_at(filesystem, map(posixpath.dirname, directories)), strict=True))
     links = {
@@ -120,7 +120,7 @@ def _each_once(filesystem: Any, fixed: str, found: Sequence[Entry]) -> list[Entr
         for path in links
         if above[path].is_in(trees[path].real) or any(tree.has(trees[path].real, _is_any) for tree in others)
     }
-    return [entry for entry in found if posixpath.join(fixed, entry.path) not in back]
+    return [entry for entry in entries if posixpath.join(fixed, entry.path) not in back]
 
 
 def _is_any(_: str) -> bool:

@@ -187,21 +187,21 @@ def _walk_local(start: str, enter: Enter, homes: Callable[[], Sequence[Tree]]) -
 def _scanned(directory: str) -> list[tuple[str, str, bool]]:
     """Name, path, and whether it is a link, of each thing in a directory."""
     try:
-        with os.scandir(directory) as found:
-            return [(entry.name, entry.path, entry.is_symlink()) for entry in found]
+        with os.scandir(directory) as entries:
+            return [(entry.name, entry.path, entry.is_symlink()) for entry in entries]
     except (FileNotFoundError, NotADirectoryError):  # it is none, or somebody deleted it meanwhile
         return []
 
 
 def _local_entry(relative: str, path: str) -> Entry:
     try:
-        found = os.stat(path)  # noqa: PTH116 - there are many files, and `Path` takes longer than the call
+        status = os.stat(path)  # noqa: PTH116 - there are many files, and `Path` takes longer than the call
     except OSError as problem:
         if problem.errno in _NOWHERE and stat.S_ISLNK(os.lstat(path).st_mode):
             return Entry(relative, None, oddity="a link that leads nowhere")
         raise
-    if stat.S_ISREG(found.st_mode):
-        return Entry(relative, found.st_size)
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISREG(status.st_mode):
+        return Entry(relative, status.st_size)
+    if stat.S_ISDIR(status.st_mode):
         return Entry(relative, None, is_directory=True)
-    return Entry(relative, None, oddity=_KINDS.get(stat.S_IFMT(found.st_mode), "no file"))
+    return Entry(relative, None, oddity=_KINDS.get(stat.S_IFMT(status.st_mode), "no file"))

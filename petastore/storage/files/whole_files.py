@@ -117,15 +117,15 @@ def _local_bytes(path: str, size: int) -> bytes:
     try:
         for _ in range(_TRIES):
             before, began = os.fstat(opened), time.time_ns()
-            found = os.pread(opened, size, 0)
-            while len(found) < size and (more := os.pread(opened, size - len(found), len(found))):
-                found += more
+            data = os.pread(opened, size, 0)
+            while len(data) < size and (more := os.pread(opened, size - len(data), len(data))):
+                data += more
             after, age = os.fstat(opened), began - before.st_ctime_ns
             if (before.st_mtime_ns, before.st_ctime_ns) == (after.st_mtime_ns, after.st_ctime_ns):
                 if not 0 <= age < TICK_NS:
                     break  # nobody wrote meanwhile
                 time.sleep((TICK_NS - age) / 1e9)  # or somebody did in the tick of the write before
-        return found
+        return data
     finally:
         os.close(opened)
 

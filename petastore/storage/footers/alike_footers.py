@@ -86,8 +86,8 @@ def alike_footers(footers: Sequence[bytes]) -> list[AlikeFooters]:
             parts = [left[first : first + _MOST_AT_ONCE] for first in range(0, len(left), _MOST_AT_ONCE)]
             walked = [walk_together([footers[number] for number in part.tolist()], steps) for part in parts]
             is_alike = np.concatenate([part.is_alike for part in walked])
-            found = np.concatenate([part.numbers for part in walked])[is_alike]
-            kinds.append(_kind(left[is_alike], found, steps))
+            numbers = np.concatenate([part.numbers for part in walked])[is_alike]
+            kinds.append(_kind(left[is_alike], numbers, steps))
         is_alike[0] = True  # it has had its turn
         left = left[~is_alike]
     return kinds
@@ -136,16 +136,16 @@ class Walked:
     """Where it ends."""
 
 
-def _kind(members: NDArray[np.int64], found: NDArray[np.int64], steps: Sequence[Step]) -> AlikeFooters:
+def _kind(members: NDArray[np.int64], numbers: NDArray[np.int64], steps: Sequence[Step]) -> AlikeFooters:
     slots = [step.slot for step in steps if step.slot is not None]
     groups = max((slot.group for slot in slots), default=_OF_FILE) + 1
     counts = np.zeros((len(members), len(_COUNTED), groups), np.int64)
     num_rows = np.zeros(len(members), np.int64)
     for number, slot in enumerate(slots):
         if slot.group == _OF_FILE:
-            num_rows = found[:, number]
+            num_rows = numbers[:, number]
         else:
-            counts[:, _COUNTED.index(slot.what), slot.group] += found[:, number]
+            counts[:, _COUNTED.index(slot.what), slot.group] += numbers[:, number]
     return AlikeFooters(members, num_rows, counts)
 
 
@@ -321,7 +321,7 @@ class _Walkers:
         # One that has lost its way may stand anywhere, up to the end; whatever it finds there does not count.
         data = np.frombuffer(self._bytes + bytes(longest + 1), np.uint8)
         slots = sum(step.slot is not None for step in steps)
-        found = np.zeros((3, slots, len(self._at)), np.int64)
+        of_slots = np.zeros((3, slots, len(self._at)), np.int64)
         slot = 0
         for step in steps:
             begin = self._at
@@ -337,13 +337,13 @@ class _Walkers:
                     self._go(np.where(self._is_alike, value, 0))
             if step.slot is not None:
                 if value is not None:
-                    found[0, slot] = (value >> 1) ^ -(value & 1)
-                found[1, slot], found[2, slot] = begin - self._firsts, self._at - self._firsts
+                    of_slots[0, slot] = (value >> 1) ^ -(value & 1)
+                of_slots[1, slot], of_slots[2, slot] = begin - self._firsts, self._at - self._firsts
                 slot += 1
             if not self._is_alike.any():
                 break
         self._is_alike &= self._at == self._ends  # who signs a footer writes more behind it
-        return Walked(self._is_alike, *(of_slots.T for of_slots in found))
+        return Walked(self._is_alike, *(numbers.T for numbers in of_slots))
 
     def _number(self, data: NDArray[np.uint8]) -> NDArray[np.int64]:
         byte = data[self._at]

@@ -68,8 +68,8 @@ def chunk_contents(footer: bytes, leaves: Collection[int], *, source: str) -> li
     Raises:
         MetadataError: The bytes are no footer.
     """
-    found = footer_fields(footer, {ROW_GROUPS: _row_groups(_column_chunk, leaves)}, source=source)
-    return [group.get(COLUMNS, {}) for group in found.get(ROW_GROUPS, [])]
+    fields_there = footer_fields(footer, {ROW_GROUPS: _row_groups(_column_chunk, leaves)}, source=source)
+    return [group.get(COLUMNS, {}) for group in fields_there.get(ROW_GROUPS, [])]
 
 
 def _row_groups(read_chunk: Read, leaves: Collection[int]) -> Mapping[int, Read]:
@@ -132,11 +132,11 @@ def chunk_statistics(footer: bytes, leaves: Collection[int], *, source: str) -> 
     """
     orders = list_reader({STRUCT: struct_reader({_TYPE_ORDER: PRESENCE})})
     fields = {ROW_GROUPS: _row_groups(_described, leaves), _ORDERS: orders}
-    found = footer_fields(footer, fields, source=source)
-    ordered = {leaf for leaf, order in enumerate(found.get(_ORDERS, ())) if order}
+    fields_there = footer_fields(footer, fields, source=source)
+    ordered = {leaf for leaf, order in enumerate(fields_there.get(_ORDERS, ())) if order}
     return [
         {leaf: _statistics(chunk, has_bounds=leaf in ordered) for leaf, chunk in group.get(COLUMNS, {}).items()}
-        for group in found.get(ROW_GROUPS, [])
+        for group in fields_there.get(ROW_GROUPS, [])
     ]
 
 

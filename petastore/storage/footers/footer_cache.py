@@ -334,19 +334,19 @@ def check_row_groups(footer: Footer, inventory: Inventory, url: str) -> None:
     Raises:
         MetadataError: The number of row groups, or the rows of one of them, differ.
     """
-    said, found, path = inventory.rows_of(footer.file.path), footer.rows, footer.file.path
-    if said is None or np.array_equal(said, found):
+    said, in_footer, path = inventory.rows_of(footer.file.path), footer.rows, footer.file.path
+    if said is None or np.array_equal(said, in_footer):
         return
     again = "the inventory is damaged; `petastore generate-metadata` writes it anew from the files"
-    if len(said) != len(found):
+    if len(said) != len(in_footer):
         raise MetadataError(
-            f"{url}: the inventory says that {path} has {len(said):,} row groups, but its footer has {len(found):,}: "
-            f"{again}"
+            f"{url}: the inventory says that {path} has {len(said):,} row groups, but its footer has "
+            f"{len(in_footer):,}: {again}"
         )
-    group = int(np.flatnonzero(said != found)[0])
+    group = int(np.flatnonzero(said != in_footer)[0])
     raise MetadataError(
         f"{url}: the inventory says that row group {group:,} of {path} has {said[group]:,} rows, but its footer says "
-        f"{found[group]:,}: {again}"
+        f"{in_footer[group]:,}: {again}"
     )
 
 

@@ -38,7 +38,7 @@ def footer_fields(footer: bytes, fields: Mapping[int, Mapping[int, Read]], *, so
         MetadataError: The bytes are no footer.
     """
     try:
-        found: dict[int, Any] = struct_reader(fields)(footer, 0)[0]
+        values: dict[int, Any] = struct_reader(fields)(footer, 0)[0]
     except (IndexError, ValueError, OverflowError, RecursionError) as problem:
         raise MetadataError(f"{source}: the footer is damaged: {problem}") from None
-    return found
+    return values

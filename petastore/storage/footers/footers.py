@@ -359,12 +359,12 @@ def read_footers(location: Location, paths: Iterable[str], kept: KeptTails | Non
             return tails.read(path) if kept is None else kept.tail(path, functools.partial(tails.read, path))
 
         ends = _Ends(tails, read, kept)
-        found = list(at_once(functools.partial(_tail_or_stranger, ends.read), wanted))
-        strangers = [one for one in found if isinstance(one, NoParquetError)]
+        told = list(at_once(functools.partial(_tail_or_stranger, ends.read), wanted))
+        strangers = [one for one in told if isinstance(one, NoParquetError)]
         if strangers:
             _refuse_strangers(location, wanted, strangers)
         try:
-            return _all_parsed(wanted, [one for one in found if not isinstance(one, NoParquetError)], ends)
+            return _all_parsed(wanted, [one for one in told if not isinstance(one, NoParquetError)], ends)
         except MetadataError:
             if kept is not None:
                 kept.forget(*wanted)
@@ -411,8 +411,8 @@ def parquet_among(location: Location, paths: Sequence[str]) -> list[str]:
     looked_at = others[:: -(-len(others) // _LOOKED_AT) or 1]
     with Tails(location) as tails:
         ends = at_once(tails.is_parquet, looked_at)
-        found = {path for path, is_one in zip(looked_at, ends, strict=True) if is_one}
-    return [path for path in paths if path in found or is_called_parquet(path)]
+        parquet = {path for path, is_one in zip(looked_at, ends, strict=True) if is_one}
+    return [path for path in paths if path in parquet or is_called_parquet(path)]
 
 
 def _tail_or_stranger(read: Callable[[str], Tail], path: str) -> Tail | NoParquetError:
@@ -453,20 +453,20 @@ def encoded_footers(footers: Iterable[Footer]) -> dict[str, bytes]:
     return {footer.file.path: footer.encoded for footer in footers}
 
 
-def check_unchanged(found: DataFile, expected: DataFile) -> None:
+def check_unchanged(now: DataFile, expected: DataFile) -> None:
     """Refuse a file that is not the one which the inventory describes; an unknown digest is not compared.
 
     Raises:
         DatasetChangedError: Size or digest differ.
     """
-    if not is_unchanged(found, expected):
+    if not is_unchanged(now, expected):
         raise DatasetChangedError(
             f"{expected.path} was rewritten since the dataset was listed: it had {expected.size:,} bytes and footer "
-            f"{expected.digest or '(unknown)'}, and has {found.size:,} bytes and footer {found.digest}. Open the "
+            f"{expected.digest or '(unknown)'}, and has {now.size:,} bytes and footer {now.digest}. Open the "
             "dataset again; if its manifest lists the old file, `petastore generate-metadata` lists the new one"
         )
 
 
-def is_unchanged(found: DataFile, expected: DataFile) -> bool:
+def is_unchanged(now: DataFile, expected: DataFile) -> bool:
     """Whether a file is the one that was expected; an unknown digest is not compared."""
-    return found.size == expected.size and (not expected.digest or found.digest == expected.digest)
+    return now.size == expected.size and (not expected.digest or now.digest == expected.digest)

@@ -182,14 +182,14 @@ class FootersBeside:
 
     def all_at(self, location: Location) -> dict[str, bytes]:
         """The footers by path, as many as are there; for who writes them anew."""
-        found: dict[str, bytes | None] = {}
+        footers: dict[str, bytes | None] = {}
         data, held = b"", None
         for file in self.files:
             block = self.block_of(file)
             if block is not None and block != held:
                 data, held = self.fetched(location, block, None), block
-            found[file.path] = None if block is None else self.footer_in(data, block, file)
-        return {path: footer for path, footer in found.items() if footer is not None}
+            footers[file.path] = None if block is None else self.footer_in(data, block, file)
+        return {path: footer for path, footer in footers.items() if footer is not None}
 
     def key_of(self, block: Block) -> str:
         """Under which key a cache has a block: the same wherever the dataset lies."""

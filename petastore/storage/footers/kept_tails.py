@@ -89,12 +89,12 @@ class _AnotherVersionError(Exception):
 
 
 def _is_told(tail: Tail, version: FileVersion) -> bool:
-    found = tail.version
+    kept = tail.version
     return (
-        found is not None
-        and found.size == tail.size == version.size
-        and bool(found.strong_etag)
-        and _bare(found.etag) == _bare(version.etag)
+        kept is not None
+        and kept.size == tail.size == version.size
+        and bool(kept.strong_etag)
+        and _bare(kept.etag) == _bare(version.etag)
     )
 
 

@@ -28,8 +28,8 @@ def row_group_counts(footer: bytes, *, source: str) -> NDArray[np.int64]:
     Raises:
         MetadataError: The bytes are no footer.
     """
-    found = footer_fields(footer, {ROW_GROUPS: {LIST: _row_groups}}, source=source)
-    counts: NDArray[np.int64] = found.get(ROW_GROUPS, np.empty((3, 0), dtype=np.int64))
+    values = footer_fields(footer, {ROW_GROUPS: {LIST: _row_groups}}, source=source)
+    counts: NDArray[np.int64] = values.get(ROW_GROUPS, np.empty((3, 0), dtype=np.int64))
     return counts
 
 

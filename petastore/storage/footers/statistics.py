@@ -66,18 +66,18 @@ def read_statistics(
             for name, column in footer_statistics(footer, fields).items()
         }
 
-    found = list(footers.look_through(location, inventory, np.unique(inventory.file[groups]).tolist(), of_file))
-    return {field.name: _joined(inventory, field, [(own, of[field.name]) for own, of in found]) for field in fields}
+    of_files = list(footers.look_through(location, inventory, np.unique(inventory.file[groups]).tolist(), of_file))
+    return {field.name: _joined(inventory, field, [(own, of[field.name]) for own, of in of_files]) for field in fields}
 
 
 def _joined(
-    inventory: Inventory, field: UnischemaField, found: Sequence[tuple[slice, Mapping[str, NDArray[Any]]]]
+    inventory: Inventory, field: UnischemaField, of_files: Sequence[tuple[slice, Mapping[str, NDArray[Any]]]]
 ) -> ColumnStatistics:
     known = ColumnStatistics.unknown(inventory.num_row_groups)
     dtype = _domain_dtype(field)
     arrays = {part.name: getattr(known, part.name).copy() for part in dataclasses.fields(known)}
     arrays["minimum"], arrays["maximum"] = (np.zeros(inventory.num_row_groups, dtype=dtype) for _ in range(2))
-    for own, of_file in found:
+    for own, of_file in of_files:
         for name, array in arrays.items():
             array[own] = of_file[name]
     return ColumnStatistics(**arrays)

@@ -99,10 +99,10 @@ class Tails:
         """
         if self._fetcher is None:
             return Tail(*read_tail(self._location, path, max_bytes=max_bytes))
-        found = fetched_tail(self._fetcher, path, self._expected, max_bytes=max_bytes)
+        tail = fetched_tail(self._fetcher, path, self._expected, max_bytes=max_bytes)
         # Threads that come here together may each forget what another one found; only a request is longer then.
-        self._longest = max(self._longest, len(found.footer))
-        return found
+        self._longest = max(self._longest, len(tail.footer))
+        return tail
 
     def is_parquet(self, path: str) -> bool:
         """Whether a file ends as Parquet does.

@@ -128,7 +128,7 @@ def struct_reader(fields: Mapping[int, Mapping[int, Read]], *, until: int | None
     wanted = readers.get
 
     def read_struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
-        found = {}
+        fields_there = {}
         number = 0
         while header := data[at]:
             kind = header & 15
@@ -138,16 +138,16 @@ def struct_reader(fields: Mapping[int, Mapping[int, Read]], *, until: int | None
                 number, at = read_integer(data, at + 1)
             read = wanted(number << 4 | kind)
             if read is not None:
-                found[number], at = read(data, at)
+                fields_there[number], at = read(data, at)
                 if number == until:
-                    return found, skip_struct(data, at)
+                    return fields_there, skip_struct(data, at)
             elif kind in INTEGERS:
                 while data[at] > 127:
                     at += 1
                 at += 1
             else:
                 at = skip_value(data, at, kind)
-        return found, at + 1
+        return fields_there, at + 1
 
     return read_struct
 
@@ -168,11 +168,11 @@ def list_reader(kinds: Mapping[int, Read]) -> Mapping[int, Read]:
             return [], at
         if kind not in kinds:
             raise ValueError(f"a list holds type {kind} instead of {' or '.join(map(str, kinds))}")
-        read, found = kinds[kind], []
+        read, elements = kinds[kind], []
         for _ in range(count):
             element, at = read(data, at)
-            found.append(element)
-        return found, at
+            elements.append(element)
+        return elements, at
 
     return {LIST: read_list}
 
@@ -182,13 +182,13 @@ def some_structs_reader(read: Read, places: Collection[int]) -> Mapping[int, Rea
 
     def read_some(data: bytes, at: int) -> tuple[dict[int, Any], int]:
         count, at = read_struct_list(data, at)
-        found = {}
+        elements = {}
         for place in range(count):
             if place in places:
-                found[place], at = read(data, at)
+                elements[place], at = read(data, at)
             else:
                 at = skip_struct(data, at)
-        return found, at
+        return elements, at
 
     return {LIST: read_some}
 

@@ -39,7 +39,7 @@ def unreadable_columns(
         MetadataError: The bytes are no footer.
     """
     counts = collections.Counter(schema.names)
-    found = {
+    reasons = {
         name: f"{count:,} columns of {source} are called {name!r}, and columns are read by name"
         for name, count in counts.items()
         if count > 1
@@ -49,7 +49,7 @@ def unreadable_columns(
     groups = range(metadata.num_row_groups)
     is_large = any(metadata.row_group(group).total_byte_size >= _MOST_TEXT_BYTES for group in groups)
     if not is_signed and not is_large:
-        return found
+        return reasons
     encrypted: set[int] = set()
     longest: dict[int, tuple[int, int]] = {}
     for group, leaf, is_encrypted, size in _chunks(encoded, source):
@@ -59,17 +59,17 @@ def unreadable_columns(
     for field in schema:
         own = leaves.get(field.name, range(0))
         if encrypted.intersection(own):
-            found[field.name] = (
+            reasons[field.name] = (
                 f"column {field.name!r} of {source} is encrypted, and petastore reads no encrypted columns"
             )
             continue
         size, group = max((longest.get(leaf, (0, 0)) for leaf in own), default=(0, 0))
         if size >= _MOST_TEXT_BYTES and _has_text_inside(field.type):
-            found[field.name] = (
+            reasons[field.name] = (
                 f"column {field.name!r} of {source} has some {size:,} bytes of text inside its values in row group "
                 f"{group}, and Apache Arrow reads less than 2 GiB; write the file again with smaller row groups"
             )
-    return found
+    return reasons
 
 
 def _has_text_inside(stored: pa.DataType) -> bool:

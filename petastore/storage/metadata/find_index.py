@@ -59,7 +59,7 @@ def find_indexes(
                 f"there is no row-group index {name!r}: {location.url} {has}. "
                 "petastore.indexing.build_rowgroup_index builds them"
             )
-    found: dict[str, RowGroupIndex] = {}
+    indexes: dict[str, RowGroupIndex] = {}
     for name in known if wanted is None else wanted:
         index = read_index(location, inventory, name) if name in own else None
         if index is None:
@@ -67,5 +67,5 @@ def find_indexes(
                 raise RequestError(f"the row-group index {name!r} of {location.url} was deleted meanwhile")
             check_petastorm_counts(location, inventory)
             index = of_petastorm[name]
-        found[name] = index
-    return found
+        indexes[name] = index
+    return indexes

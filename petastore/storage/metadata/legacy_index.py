@@ -43,8 +43,8 @@ def read_petastorm_indexes(location: Location, inventory: Inventory) -> dict[str
     pickled = None if footer is None else (footer.metadata.metadata or {}).get(PETASTORM_INDEX_KEY)
     if pickled is None:
         return {}
-    found = petastorm_indexes(pickled, source=f"{location.url}/{COMMON_METADATA}")
-    return {name: _as_ours(index, inventory.num_row_groups) for name, index in found.items()}
+    indexes = petastorm_indexes(pickled, source=f"{location.url}/{COMMON_METADATA}")
+    return {name: _as_ours(index, inventory.num_row_groups) for name, index in indexes.items()}
 
 
 def _as_ours(index: PetastormIndex, num_row_groups: int) -> RowGroupIndex:
@@ -104,9 +104,9 @@ def _counted(location: Location) -> dict[str, int]:
             f"stale; {_AGAIN}"
         )
     try:
-        found = json.loads(text)
+        counts = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise MetadataError(f"{source}: Petastorm's row-group counts are damaged: {problem}") from None
-    if not isinstance(found, dict) or not all(type(count) is int for count in found.values()):
+    if not isinstance(counts, dict) or not all(type(count) is int for count in counts.values()):
         raise MetadataError(f"{source}: Petastorm's row-group counts are no numbers by file")
-    return found
+    return counts

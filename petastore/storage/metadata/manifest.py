@@ -177,13 +177,13 @@ def looked_around(location: Location, manifest: Manifest) -> Around:
     """
     files = manifest.inventory.files
     listed = {file.path for file in files}
-    found = etags_around(location, listed)
-    strangers = parquet_among(location, [path for path in found if path not in listed])
-    return Around(strangers, {file: FileVersion(file.size, file.etag) for file in files if _is_as_told(file, found)})
+    etags = etags_around(location, listed)
+    strangers = parquet_among(location, [path for path in etags if path not in listed])
+    return Around(strangers, {file: FileVersion(file.size, file.etag) for file in files if _is_as_told(file, etags)})
 
 
-def _is_as_told(file: DataFile, found: Mapping[str, tuple[int | None, str]]) -> bool:
-    size, etag = found.get(file.path, (None, "")) if file.etag else (None, "")
+def _is_as_told(file: DataFile, etags: Mapping[str, tuple[int | None, str]]) -> bool:
+    size, etag = etags.get(file.path, (None, "")) if file.etag else (None, "")
     return size == file.size and etag.strip('"') == file.etag.strip('"')  # some leave quotes out
 
 
@@ -265,8 +265,8 @@ def _check_columns(schema: pa.Schema, source: str) -> None:
         if name in _TOLD and not places:
             continue
         if len(places) != 1 or schema.field(places[0]).type != expected:
-            found = [str(schema.field(place).type) for place in places]
-            raise MetadataError(f"{source} needs one column {name!r} of type {expected}, but has {found}")
+            types = [str(schema.field(place).type) for place in places]
+            raise MetadataError(f"{source} needs one column {name!r} of type {expected}, but has {types}")
 
 
 def _inventory(table: pa.Table, source: str) -> Inventory:

@@ -112,8 +112,8 @@ def stored_index_names(location: Location) -> list[str]:
         StorageError: The storage refused.
     """
     selector = fs.FileSelector(location.join(INDEXES), allow_not_found=True)
-    found = answered(location, lambda: location.filesystem.get_file_info(selector), f"list the directory {INDEXES}")
-    names = [info.base_name for info in found if info.is_file]
+    infos = answered(location, lambda: location.filesystem.get_file_info(selector), f"list the directory {INDEXES}")
+    names = [info.base_name for info in infos if info.is_file]
     return sorted(unquote(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX))
 
 
@@ -160,15 +160,15 @@ def _text_of(value: Any, name: str) -> str:
     if type(value) is int:
         return str(value)
     try:
-        found = literal_json(as_literal(value))
+        literal = literal_json(as_literal(value))
     except RequestError:
-        found = None
-    if found is None or (isinstance(found, dict) and "nan" in found.values()):
+        literal = None
+    if literal is None or (isinstance(literal, dict) and "nan" in literal.values()):
         raise RequestError(
             f"the index {name!r} has the value {value!r:.80}, a {type(value).__name__}; numbers, text, bytes, "
             "decimals, dates and times can be stored"
         )
-    return json.dumps(found)
+    return json.dumps(literal)
 
 
 def _versions(inventory: Inventory) -> list[list[Any]]:
@@ -233,13 +233,13 @@ def _row_groups(column: pa.ChunkedArray, num_row_groups: int) -> Sequence[Sequen
     return Slices(numbers, offsets - offsets[0])
 
 
-def _value(found: Any) -> Any:
+def _value(written: Any) -> Any:
     """The literal that `literal_json` wrote."""
-    if isinstance(found, (bool, int, str)):
-        return found
-    if not isinstance(found, dict) or len(found) != 1:
-        raise ValueError(f"{found!r:.80} is no value")
-    ((kind, text),) = found.items()
+    if isinstance(written, (bool, int, str)):
+        return written
+    if not isinstance(written, dict) or len(written) != 1:
+        raise ValueError(f"{written!r:.80} is no value")
+    ((kind, text),) = written.items()
     if kind == "float":
         return float(text)
     if kind == "bytes":
@@ -248,6 +248,6 @@ def _value(found: Any) -> Any:
         return Decimal(text[:_MOST_DIGITS])
     time = _TIME.fullmatch(kind)
     if time is None:
-        raise ValueError(f"{found!r:.80} is no value")
+        raise ValueError(f"{written!r:.80} is no value")
     unit: Any = time["unit"]
     return np.datetime64(text, unit) if time["kind"] == "datetime64" else np.timedelta64(text, unit)

@@ -71,10 +71,10 @@ def _texts(data: bytes) -> Iterator[bytes]:
     seen: set[bytes] = set()
     at = data.find(_KIND)
     while at >= 0:
-        found = _DIGEST.match(data, at + len(_KIND))
-        if found is not None and found[0] not in seen:
-            seen.add(found[0])
-            yield found[0]
+        digest = _DIGEST.match(data, at + len(_KIND))
+        if digest is not None and digest[0] not in seen:
+            seen.add(digest[0])
+            yield digest[0]
         at = data.find(_KIND, at + 1)
 
 

@@ -86,7 +86,7 @@ def petastorm_indexes(pickled: bytes, *, source: str) -> dict[str, PetastormInde
         >>> petastorm_indexes(pickled, source="here")["seen"].row_groups == {3, 5}
         True
     """
-    found = read_pickle(
+    indexes = read_pickle(
         pickled,
         _NAMES,
         source=f"{source}, the row-group indexes that Petastorm pickled",
@@ -94,10 +94,10 @@ def petastorm_indexes(pickled: bytes, *, source: str) -> dict[str, PetastormInde
         max_opcodes=_MAX_OPCODES,
     )
     try:
-        if not isinstance(found, dict):
-            raise _NoIndexError(f"they are {_told(found)}")
+        if not isinstance(indexes, dict):
+            raise _NoIndexError(f"they are {_told(indexes)}")
         budget = _Budget()
-        return {_text(name): _index(_text(name), value, budget) for name, value in found.items()}
+        return {_text(name): _index(_text(name), value, budget) for name, value in indexes.items()}
     except _NoIndexError as problem:
         raise MetadataError(f"{source}: the indexes that Petastorm pickled cannot be read: {problem}") from None
 
@@ -156,11 +156,11 @@ def _ordinals(value: Any, budget: _Budget) -> frozenset[int]:
     if not isinstance(value, (set, list)):
         raise _NoIndexError(f"the ordinals of row groups are {_told(value)}")
     budget.spend(len(value))
-    found = [_plain(ordinal) for ordinal in value]
-    for ordinal in found:
+    ordinals = [_plain(ordinal) for ordinal in value]
+    for ordinal in ordinals:
         if type(ordinal) is not int or not 0 <= ordinal < _MAX_ORDINAL:
             raise _NoIndexError(f"the ordinal of a row group is {_told(ordinal)}")
-    return frozenset(found)
+    return frozenset(ordinals)
 
 
 def _plain(key: Any) -> Any:
@@ -193,16 +193,16 @@ def _scalar(dtype: Any, data: Any) -> Any:
         raise _NoIndexError("one of its values has a dtype that no index has")
     state = dtype.state[0] if dtype.state and isinstance(dtype.state[0], tuple) else ()
     order = ">" if len(state) > 1 and state[1] == ">" else "<"
-    found, memory = np.dtype(order + given[0]), _bytes(data)
-    if len(memory) != found.itemsize:
-        raise _NoIndexError(f"one of its values is {len(memory)} bytes of {found}")
-    if found.kind == "U":
+    dtype, memory = np.dtype(order + given[0]), _bytes(data)
+    if len(memory) != dtype.itemsize:
+        raise _NoIndexError(f"one of its values is {len(memory)} bytes of {dtype}")
+    if dtype.kind == "U":
         return _characters(memory, order)
-    if found.kind == "S":
+    if dtype.kind == "S":
         return memory.rstrip(b"\0")
-    if found.kind in "mM":
+    if dtype.kind in "mM":
         return int.from_bytes(memory, "big" if order == ">" else "little", signed=True)
-    return np.frombuffer(memory, found)[0].item()
+    return np.frombuffer(memory, dtype)[0].item()
 
 
 def _characters(memory: bytes, order: str) -> str:

@@ -184,13 +184,13 @@ def _field_parts(value: Any) -> dict[str, Any]:
 
 def _natural_codec(name: str, dtype: str, shape: tuple[Any, ...], stored: pa.Schema) -> dict[str, Any] | None:
     """The codec that says how Petastorm stores a field without one, where that differs from ours."""
-    found = stored.field(name).type if stored.names.count(name) == 1 else None
+    arrow_type = stored.field(name).type if stored.names.count(name) == 1 else None
     if shape or dtype not in ("bytes", "decimal"):
         return None
-    if dtype == "bytes" and (found is None or pa.types.is_string(found)):
+    if dtype == "bytes" and (arrow_type is None or pa.types.is_string(arrow_type)):
         return {"id": "scalar", "spark_type": "string"}
-    if dtype == "decimal" and found is not None and pa.types.is_decimal(found):
-        return {"id": "scalar", "spark_type": f"decimal({found.precision},{found.scale})"}
+    if dtype == "decimal" and arrow_type is not None and pa.types.is_decimal(arrow_type):
+        return {"id": "scalar", "spark_type": f"decimal({arrow_type.precision},{arrow_type.scale})"}
     return None
 
 
@@ -250,9 +250,9 @@ def _dtype(value: Any) -> str:
     if isinstance(value, Name) and value.kind.startswith("dtype "):
         return value.kind.removeprefix("dtype ")
     if isinstance(value, Record) and value.made_by.kind == "dtype" and value.arguments:
-        found = _dtype_text(value.arguments[0])
-        if found is not None:
-            return found + (_unit(value.state) if found.endswith("64") and found[0] in "dt" else "")
+        text = _dtype_text(value.arguments[0])
+        if text is not None:
+            return text + (_unit(value.state) if text.endswith("64") and text[0] in "dt" else "")
     raise _NoSchemaError(f"the dtype is {_told(value)}")
 
 

@@ -188,9 +188,9 @@ class _Machine:
         end = self.data.find(b"\n", self.at, self.at + most + 1)
         if end < 0:
             raise _RefusedError(f"the pickle is damaged: no end of line within {most:,} bytes of byte {self.at:,}")
-        found = self.data[self.at : end]
+        text = self.data[self.at : end]
         self.at = end + 1
-        return found.decode("latin-1")
+        return text.decode("latin-1")
 
     # The stack
 
@@ -204,8 +204,8 @@ class _Machine:
 
     def top(self, kind: type | tuple[type, ...], purpose: str) -> Any:
         if not self.stack or not isinstance(self.stack[-1], kind):
-            found = type(self.stack[-1]).__name__ if self.stack else "nothing"
-            raise _RefusedError(f"the pickle is damaged at byte {self.at - 1:,}: {purpose} {found}")
+            top = type(self.stack[-1]).__name__ if self.stack else "nothing"
+            raise _RefusedError(f"the pickle is damaged at byte {self.at - 1:,}: {purpose} {top}")
         return self.stack[-1]
 
     def mark(self) -> None:
@@ -217,8 +217,8 @@ class _Machine:
     def since_mark(self) -> list[Any]:
         if not self.below:
             raise _RefusedError(f"the pickle is damaged: there is no mark at byte {self.at - 1:,}")
-        found, self.stack = self.stack, self.below.pop()
-        return found
+        items, self.stack = self.stack, self.below.pop()
+        return items
 
     def drop(self) -> None:
         if self.stack:

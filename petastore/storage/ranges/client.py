@@ -137,25 +137,25 @@ def tail_between_looks(client: Client, path: str, length: int) -> Answer:
         NotTheVersionError: The file has no bytes.
         ConnectionError: It was written to meanwhile.
     """
-    found = client.version(path)
-    if not found.size:
-        raise NotTheVersionError(found)
-    answer = client.get(path, max(found.size - length, 0), min(length, found.size), None)
-    if not client.version(path).is_same(found):
+    version = client.version(path)
+    if not version.size:
+        raise NotTheVersionError(version)
+    answer = client.get(path, max(version.size - length, 0), min(length, version.size), None)
+    if not client.version(path).is_same(version):
         raise ConnectionError("the file was written to while its end was read")
-    return answer._replace(version=found)
+    return answer._replace(version=version)
 
 
 class NotTheVersionError(FinalError):
     """A file has another version than the one that was asked for; it never leaves `petastore.storage`.
 
     Args:
-        found: The version that it has; None where the storage does not say.
+        now: The version that it has; None where the storage does not say.
     """
 
-    def __init__(self, found: FileVersion | None) -> None:
-        super().__init__(str(found))
-        self.found = found
+    def __init__(self, now: FileVersion | None) -> None:
+        super().__init__(str(now))
+        self.now = now
 
 
 class UnsuitedError(FinalError):

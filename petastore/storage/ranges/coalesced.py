@@ -81,14 +81,14 @@ def coalesced(asked: Iterable[ByteRange], line: Line) -> list[ByteRange]:
 
 def _joined(ranges: Iterable[ByteRange], are_one: Callable[[int, int], bool]) -> list[ByteRange]:
     """Neighbours as one range, where the hole between them and its number say so."""
-    found: list[ByteRange] = []
+    joined: list[ByteRange] = []
     for number, one in enumerate(ranges, -1):
-        if found and are_one(one.offset - found[-1].end, number):
-            first = found[-1].offset
-            found[-1] = ByteRange(first, max(found[-1].end, one.end) - first)
+        if joined and are_one(one.offset - joined[-1].end, number):
+            first = joined[-1].offset
+            joined[-1] = ByteRange(first, max(joined[-1].end, one.end) - first)
         else:
-            found.append(one)
-    return found
+            joined.append(one)
+    return joined
 
 
 def divided(requests: Sequence[ByteRange], line: Line, most: int) -> list[ByteRange]:

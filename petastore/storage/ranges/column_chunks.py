@@ -9,7 +9,7 @@ from petastore.errors import DecodeError
 from petastore.inventory import DataFile
 from petastore.storage.ranges.coalesced import ByteRange
 
-__all__ = ["END_BYTES", "chunk_ranges"]
+__all__ = ["END_BYTES", "chunk_ranges", "first_page"]
 
 _FIRST_PAGE = 4
 END_BYTES = 8
@@ -39,10 +39,10 @@ def chunk_ranges(metadata: Any, ordinal: int, leaves: Iterable[int], file: DataF
     group = metadata.row_group(ordinal)
     slack = _UNCOUNTED_BYTES if _may_miscount(metadata) else 0
     last = file.size - END_BYTES
-    found: dict[int, ByteRange] = {}
+    ranges: dict[int, ByteRange] = {}
     for leaf in leaves:
         column = group.column(leaf)
-        first, stored = _first_page(column), column.total_compressed_size
+        first, stored = first_page(column), column.total_compressed_size
         if stored == 0 and column.num_values == 0:
             continue
         if first < _FIRST_PAGE or stored <= 0 or first + stored > last:
@@ -53,12 +53,13 @@ def chunk_ranges(metadata: Any, ordinal: int, leaves: Iterable[int], file: DataF
                 file=file.path,
                 row_group=ordinal,
             )
-        found[leaf] = ByteRange(first, min(stored + slack, file.size - first))
-    _check_sum(found.values(), file, ordinal)
-    return found
+        ranges[leaf] = ByteRange(first, min(stored + slack, file.size - first))
+    _check_sum(ranges.values(), file, ordinal)
+    return ranges
 
 
-def _first_page(column: Any) -> int:
+def first_page(column: Any) -> int:
+    """Where the pages of a column chunk begin, by the metadata of the footer."""
     at: int = column.data_page_offset
     if column.has_dictionary_page and column.dictionary_page_offset:  # some writers say 0 where there is none
         at = min(at, column.dictionary_page_offset)
@@ -73,8 +74,8 @@ def _may_miscount(metadata: Any) -> bool:
     return writer.startswith("parquet-mr") or not writer
 
 
-def _check_sum(found: Collection[ByteRange], file: DataFile, ordinal: int) -> None:
-    wanted = sum(one.length for one in found)
+def _check_sum(ranges: Collection[ByteRange], file: DataFile, ordinal: int) -> None:
+    wanted = sum(one.length for one in ranges)
     if wanted > _MOST_TIMES * file.size:
         raise DecodeError(
             f"the footer is damaged: column chunks have {wanted:,} bytes, but the file has {file.size:,}",

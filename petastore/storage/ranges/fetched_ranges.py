@@ -53,10 +53,10 @@ class FetchedRanges:
         Raises:
             LookupError: They were not fetched.
         """
-        found = self.read_up_to(offset, length)
-        if found.size != length:
-            raise LookupError(f"of the {length:,} bytes at {offset:,} only {found.size:,} were fetched")
-        return found
+        data = self.read_up_to(offset, length)
+        if data.size != length:
+            raise LookupError(f"of the {length:,} bytes at {offset:,} only {data.size:,} were fetched")
+        return data
 
     def read_up_to(self, offset: int, length: int) -> pa.Buffer:
         """As many of some bytes of the file as were fetched.
@@ -70,13 +70,13 @@ class FetchedRanges:
             raise LookupError(f"the bytes at {offset:,} were not fetched")
         if skipped + length <= self._buffers[at].size:
             return self._buffers[at].slice(skipped, length)
-        found = [memoryview(self._buffers[at])[skipped:]]
-        left = length - len(found[0])
+        pieces = [memoryview(self._buffers[at])[skipped:]]
+        left = length - len(pieces[0])
         while left and at + 1 < len(self._starts) and self._starts[at + 1] == self._starts[at] + self._buffers[at].size:
             at += 1
-            found.append(memoryview(self._buffers[at])[:left])
-            left -= len(found[-1])
-        return pa.py_buffer(found[0] if len(found) == 1 else b"".join(found))
+            pieces.append(memoryview(self._buffers[at])[:left])
+            left -= len(pieces[-1])
+        return pa.py_buffer(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
 def in_memory_file(fetched: FetchedRanges) -> pa.PythonFile:
@@ -125,9 +125,9 @@ class _File:
 
     def read(self, size: int = -1) -> pa.Buffer:
         left = max(self._size - self._at, 0)
-        found = self._read(ByteRange(self._at, min(size, left) if size >= 0 else left))
-        self._at += found.size
-        return found
+        data = self._read(ByteRange(self._at, min(size, left) if size >= 0 else left))
+        self._at += data.size
+        return data
 
     def close(self) -> None:
         self.closed = True

@@ -16,8 +16,8 @@ from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.storage.files.clouds import server_of
 from petastore.storage.files.location import Location
+from petastore.storage.ranges.asking.tally import Tally
 from petastore.storage.ranges.client import FileVersion
-from petastore.storage.ranges.fetch import Tally
 from petastore.storage.ranges.kept_chunks import KeptChunks
 from petastore.storage.requests.shown import shown_url, without_query
 

@@ -8,8 +8,9 @@ from typing import Any
 from petastore.storage.files.clouds import server_of
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.arrow_client import ArrowClient
+from petastore.storage.ranges.asking.tally import Tally
 from petastore.storage.ranges.client import Client
-from petastore.storage.ranges.fetch import RangeFetcher, Tally
+from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.fsspec_client import FsspecClient
 from petastore.storage.ranges.line import LearntLine
 from petastore.storage.ranges.obstores.azure import azure_settings, azure_stores
@@ -68,11 +69,11 @@ def _of_google(store: Any, options: Mapping[str, Any], timeout_s: float | None) 
 def _of_azure(store: Any, options: Mapping[str, Any], timeout_s: float | None) -> Client | None:
     settings = azure_settings(options, store)
 
-    def wait_for(found: Any) -> Any:
+    def wait_for(answer: Any) -> Any:
         from fsspec.asyn import sync
 
         async def awaited() -> Any:
-            return await found
+            return await answer
 
         return sync(store.loop, awaited)
 

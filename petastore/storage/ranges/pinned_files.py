@@ -146,14 +146,14 @@ class PinnedFiles:
             return None
         told = FileVersion(file.size, file.etag)
         try:
-            found = of(told)
+            answer = of(told)
         except DatasetChangedError:
             if file in self._kept.versions:
                 return of(self._kept.versions[file])  # another thread has found out meanwhile
             self._etags_hold = False
             return None
         version = self.settled(file, told)
-        return found if version.is_same(told) else of(version)
+        return answer if version.is_same(told) else of(version)
 
     def settled(self, file: DataFile, version: FileVersion) -> FileVersion:
         """From now on a file is read in this version, or in the one that was found first."""
@@ -170,12 +170,12 @@ class PinnedFiles:
         ahead: Ahead | None,
     ) -> FetchedRanges:
         kept = _kept(asked, planned)
-        found, was_asked = self._through(cache, keys, file, version, kept, planned, ahead)
+        entries, was_asked = self._through(cache, keys, file, version, kept, planned, ahead)
         if not was_asked and file not in self._kept.versions:
             self._confirm(file, version)
-        stored = ((one.ranges[0], entry) for one, entry in found if one.kind is None)
+        stored = ((one.ranges[0], entry) for one, entry in entries if one.kind is None)
         pieces = [(place.offset, entry) for place, entry in sorted(stored, key=lambda one: one[0])]
-        return FetchedRanges(version.size, version, pieces, _columns(file, found, planned))
+        return FetchedRanges(version.size, version, pieces, _columns(file, entries, planned))
 
     def missing(self, file: DataFile, planned: PlannedChunks, seen: FileVersion | None = None) -> list[ByteRange]:
         """Those chunks of a plan that a cache does not have in the version that is read; nothing is asked for.
@@ -238,8 +238,8 @@ class PinnedFiles:
         sizes, into = [one.size for one in kept], _memory_for(file, kept)
         with cache.entries(keys, fetch, sizes=sizes, into=into, took=lambda: took_s) as views:
             # The memory of a view stays as long as a buffer refers to it.
-            found = [(one, pa.py_buffer(view)) for one, view in zip(kept, views, strict=True)]
-        return found, bool(asked)
+            entries = [(one, pa.py_buffer(view)) for one, view in zip(kept, views, strict=True)]
+        return entries, bool(asked)
 
     def _elsewhere(
         self,
@@ -275,10 +275,10 @@ class PinnedFiles:
     def _found_once(self, file: DataFile, footer: bytes) -> FileVersion:
         """The version in which a file has a footer; who comes while another thread finds that out waits for it."""
         own: Future[FileVersion] = Future()
-        found = self._finding.setdefault(file, own)
-        if found is not own:
+        finding = self._finding.setdefault(file, own)
+        if finding is not own:
             with contextlib.suppress(Exception):
-                return found.result()
+                return finding.result()
         try:
             version = self.settled(file, self._found(file, footer))
         except BaseException as problem:
@@ -307,7 +307,7 @@ def _kept(asked: Iterable[ByteRange], planned: PlannedChunks | None) -> Sequence
 
 
 def _columns(
-    file: DataFile, found: Iterable[tuple[KeptChunks, pa.Buffer]], planned: PlannedChunks | None
+    file: DataFile, entries: Iterable[tuple[KeptChunks, pa.Buffer]], planned: PlannedChunks | None
 ) -> dict[ByteRange, pa.Array]:
     """The columns that are in entries which are kept decoded, by their ranges.
 
@@ -316,7 +316,7 @@ def _columns(
     """
     columns = dict[ByteRange, pa.Array]()
     try:
-        for one, entry in found:
+        for one, entry in entries:
             if one.kind is not None:
                 columns |= zip(one.ranges, one.arrays(entry), strict=True)
     except DecodeError as problem:

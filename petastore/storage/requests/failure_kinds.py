@@ -62,8 +62,8 @@ _STATUSES: dict[str, Kind] = {
 }
 
 
-def _patterns(*found: tuple[Kind, str]) -> tuple[tuple[Kind, re.Pattern[str]], ...]:
-    return tuple((kind, re.compile(pattern, re.VERBOSE)) for kind, pattern in found)
+def _patterns(*written: tuple[Kind, str]) -> tuple[tuple[Kind, re.Pattern[str]], ...]:
+    return tuple((kind, re.compile(pattern, re.VERBOSE)) for kind, pattern in written)
 
 
 # Names of classes, and codes of services, looked at in this order.
@@ -168,25 +168,25 @@ def kind_of(problem: BaseException) -> tuple[Kind, int | None]:
         >>> kind_of(OSError("AWS Error ACCESS_DENIED during HeadObject operation")), kind_of(KeyError("Contents"))
         (('access', None), ('other', None))
     """
-    found = list(causes(problem))
-    number = next((number for one in found if (number := _number(one)) is not None), None)
+    chain = list(causes(problem))
+    number = next((number for one in chain if (number := _number(one)) is not None), None)
     if isinstance(problem, FileNotFoundError) and problem.__cause__ is not None:
         # Some file systems say so of all that they could not get, and why in the cause alone.
         is_of_server = any(status >= _SERVER_FAILED for status in statuses_in(problem))
-        found = [one for one in found if not isinstance(one, FileNotFoundError)] + [problem] * (not is_of_server)
-    kinds = (look(one) for one in found for look in (_by_type, _by_answer, _by_names, _by_text))
+        chain = [one for one in chain if not isinstance(one, FileNotFoundError)] + [problem] * (not is_of_server)
+    kinds = (look(one) for one in chain for look in (_by_type, _by_answer, _by_names, _by_text))
     return next((kind for kind in kinds if kind is not None), "other"), number
 
 
 def statuses_in(problem: BaseException) -> set[int]:
     """Statuses of the answers of HTTP that a failure, and what it came from, tells of."""
-    found: set[int] = set()
+    codes_there: set[int] = set()
     for one in causes(problem):
         answer = attribute(one, "response")
         metadata = answer.get("ResponseMetadata", {}) if isinstance(answer, dict) else {}
         codes = (attribute(one, "status"), attribute(one, "code"), attribute(answer, "status_code"))
-        found.update(code for code in (*codes, metadata.get("HTTPStatusCode")) if isinstance(code, int))
-    return found
+        codes_there.update(code for code in (*codes, metadata.get("HTTPStatusCode")) if isinstance(code, int))
+    return codes_there
 
 
 def causes(problem: BaseException) -> Iterator[BaseException]:
@@ -220,12 +220,12 @@ def _by_type(problem: BaseException) -> Kind | None:
 def _by_answer(problem: BaseException) -> Kind | None:
     """By the status of an HTTP answer, or the code that a service gives its errors."""
     response = attribute(problem, "response")
-    found = [attribute(problem, name) for name in ("status", "status_code", "http_status", "code", "error_code")]
+    codes = [attribute(problem, name) for name in ("status", "status_code", "http_status", "code", "error_code")]
     if isinstance(response, dict):  # as botocore has it
-        found += [_inside(response, "Error", "Code"), _inside(response, "ResponseMetadata", "HTTPStatusCode")]
+        codes += [_inside(response, "Error", "Code"), _inside(response, "ResponseMetadata", "HTTPStatusCode")]
     else:
-        found += [attribute(response, name) for name in ("status_code", "status")]
-    for code in found:
+        codes += [attribute(response, name) for name in ("status_code", "status")]
+    for code in codes:
         if isinstance(code, (int, str)) and not isinstance(code, bool):
             known = _STATUSES.get(str(int(code) if isinstance(code, int) else code)) or _by_pattern(_NAMES, str(code))
             if known is not None:
@@ -234,10 +234,10 @@ def _by_answer(problem: BaseException) -> Kind | None:
 
 
 def _inside(answer: dict[Any, Any], *names: str) -> Any:
-    found: Any = answer
+    inner: Any = answer
     for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        inner = inner.get(name) if isinstance(inner, dict) else None
+    return inner
 
 
 def class_names(problem: BaseException) -> list[str]:

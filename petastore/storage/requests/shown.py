@@ -109,7 +109,7 @@ def secrets_in_url(url: str) -> frozenset[str]:
         >>> {"s%40cret", "s@cret", "abcd"} <= secrets_in_url("https://me:s%40cret@host/a?sig=abcd")
         True
     """
-    found: set[str] = set()
+    secrets: set[str] = set()
     for link in re.split(r"::(?=[A-Za-z])", url):
         match = _URL.match(link)
         if match is None:
@@ -117,8 +117,8 @@ def secrets_in_url(url: str) -> frozenset[str]:
         user, _, rest = _parts(match[1], match[2])
         query = rest.removeprefix("?").removeprefix("#")
         values = [value.partition("=")[2] for value in re.split("[&#?]", query)]
-        found.update([user, user.partition(":")[2], query, *values])
-    return _spelled(found)
+        secrets.update([user, user.partition(":")[2], query, *values])
+    return _spelled(secrets)
 
 
 def secrets_in_options(options: Any) -> frozenset[str]:
@@ -153,10 +153,10 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
 
 def _spelled(secrets: Iterable[str]) -> frozenset[str]:
     """In each way in which messages write them; short ones are left, for they are in every word."""
-    found = {text for text in secrets if len(text) >= _SHORTEST}
+    texts = {text for text in secrets if len(text) >= _SHORTEST}
     ways = (quote, quote_plus, unquote, lambda text: quote(text, safe=""), lambda text: repr(text)[1:-1])
-    found |= {way(text) for text in found for way in ways}
-    return frozenset(text for text in found if len(text) >= _SHORTEST)
+    texts |= {way(text) for text in texts for way in ways}
+    return frozenset(text for text in texts if len(text) >= _SHORTEST)
 
 
 def _shown_link(link: str) -> str:

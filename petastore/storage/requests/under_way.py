@@ -135,8 +135,8 @@ def request_of(thread: int) -> Request | None:
 
 def requests_of(threads: Iterable[Thread]) -> list[Request]:
     """What some threads wait for, those of them that wait for storage."""
-    found = (request_of(thread.ident or 0) for thread in threads)
-    return [request for request in found if request is not None]
+    requests = (request_of(thread.ident or 0) for thread in threads)
+    return [request for request in requests if request is not None]
 
 
 def overdue(requests: Iterable[Request]) -> StorageTimeoutError | None:

@@ -36,15 +36,15 @@ class Part:
     """What the rows of one of the columns may take that the file holds as a dictionary, each value once."""
 
 
-def check_rows(found: int, footer: Footer, ordinal: int, columns: Sequence[str], rows: int) -> None:
+def check_rows(read: int, footer: Footer, ordinal: int, columns: Sequence[str], rows: int) -> None:
     """Refuse a table that has other rows than the footer says.
 
     Raises:
         DecodeError: It has.
     """
-    if columns and found != rows:
+    if columns and read != rows:
         raise DecodeError(
-            f"the pages hold {found:,} rows, but the footer says {rows:,}", file=footer.file.path, row_group=ordinal
+            f"the pages hold {read:,} rows, but the footer says {rows:,}", file=footer.file.path, row_group=ordinal
         )
 
 

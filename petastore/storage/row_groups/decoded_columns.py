@@ -87,7 +87,7 @@ def _chosen(footer: Footer, ordinal: int) -> dict[str, int]:
 
 
 def _neighbours(footer: Footer, ordinal: int, sizes: Mapping[str, int]) -> tuple[Neighbours, ...]:
-    rows, found = footer.metadata.row_group(ordinal).num_rows, list[Neighbours]()
+    rows, neighbours = footer.metadata.row_group(ordinal).num_rows, list[Neighbours]()
     of_kind = collections.defaultdict[Any, list[str]](list)
     for name in sizes:
         of_kind[footer.arrow_schema.field(name).type].append(name)
@@ -97,8 +97,8 @@ def _neighbours(footer: Footer, ordinal: int, sizes: Mapping[str, int]) -> tuple
         for first in range(0, len(names), at_once):
             columns = tuple(names[first : first + at_once])
             of_each = tuple(sizes[name] for name in columns)
-            found.append(Neighbours(columns, kind, of_each, max(of_each) * len(columns)))
-    return tuple(found)
+            neighbours.append(Neighbours(columns, kind, of_each, max(of_each) * len(columns)))
+    return tuple(neighbours)
 
 
 def _says_that_some_are_missing(chunk: Any) -> bool:
@@ -130,21 +130,21 @@ def kept_chunks(
     rows, times = footer.metadata.row_group(ordinal).num_rows, collections.Counter(ranges.values())
     # Where a writer made one chunk of two that are alike, it is kept as it is stored.
     place_of = {columns[leaf]: place for leaf, place in ranges.items() if times[place] == 1}
-    found = dict[ByteRange, KeptChunks]()
+    of_place = dict[ByteRange, KeptChunks]()
     for neighbours in decoded_columns(footer, ordinal):
         names = neighbours.columns
         asked = [name for name in names if name in place_of]
         if len(asked) == len(names):
             places = tuple(place_of[name] for name in names)
-            found |= dict.fromkeys(places, KeptChunks(places, names, neighbours.kind, rows, neighbours.size))
+            of_place |= dict.fromkeys(places, KeptChunks(places, names, neighbours.kind, rows, neighbours.size))
             continue
         within = _within(footer, ordinal, neighbours, rows) if asked else None
         for name in asked:
             size = neighbours.sizes[names.index(name)]
-            found[place_of[name]] = KeptChunks((place_of[name],), (name,), neighbours.kind, rows, size, within)
+            of_place[place_of[name]] = KeptChunks((place_of[name],), (name,), neighbours.kind, rows, size, within)
     kept = dict[ByteRange, KeptChunks]()
     for leaf, place in ranges.items():
-        one = found.get(place) or KeptChunks((place,), (columns[leaf],), size=place.length)
+        one = of_place.get(place) or KeptChunks((place,), (columns[leaf],), size=place.length)
         kept.setdefault(one.ranges[0], one)
     return list(kept.values())
 

@@ -50,9 +50,9 @@ def swelling_leaves(footer: Footer, ordinal: int, columns: Iterable[str], most: 
 
 
 def _most_copied_bytes(footer: Footer, ordinal: int, name: str) -> int:
-    found = footer.copied_bytes.get((ordinal, name))
-    if found is not None:
-        return found
+    known = footer.copied_bytes.get((ordinal, name))
+    if known is not None:
+        return known
     chunks = footer.dictionaries[ordinal]
     return sum(_most_of_chunk(chunks[leaf]) for leaf in footer.leaves[name] if leaf in chunks)
 

@@ -45,8 +45,8 @@ class FetchedAhead:
         >>> ahead, one = FetchedAhead(), ByteRange(4, 5)
         >>> ranges = FetchedRanges(9, FileVersion(9), [(4, pa.py_buffer(b"bytes"))])
         >>> ahead.begin((0, "a.parquet", 0), lambda: (frozenset({one}), ranges))
-        >>> found = ahead.of((0, "a.parquet", 0), [one]) or ranges  # what nobody has begun, the reader fetches
-        >>> found.read(4, 5).to_pybytes()
+        >>> fetched = ahead.of((0, "a.parquet", 0), [one]) or ranges  # what nobody has begun, the reader fetches
+        >>> fetched.read(4, 5).to_pybytes()
         b'bytes'
         >>> ahead.close()
     """
@@ -134,8 +134,8 @@ class FetchedAhead:
 
 def _settle(future: _Fetched, fetch: Fetch) -> None:
     try:
-        found = fetch()
+        fetched = fetch()
     except BaseException as problem:  # noqa: BLE001 - who reads the row group asks again, and is told
         future.set_exception(problem)
     else:
-        future.set_result(found)
+        future.set_result(fetched)

@@ -143,12 +143,12 @@ class _Slots:
     def chunks(self, walked: Walked, members: NDArray[np.int64], ordinals: NDArray[np.int64]) -> Chunks:
         """What some row groups say of their chunks, given their footers and their numbers there."""
         rows = np.array([self.of[Slot(group, -1, "rows")] for group in range(self.groups)])
-        found = {}
+        others = {}
         for what in ("dictionary", *_OF_CHUNKS):
             chunks = itertools.product(range(self.groups), range(self._columns), [what])
             numbers = np.array([self.of.get(Slot(*chunk), -1) for chunk in chunks]).reshape(self.groups, -1)[ordinals]
-            found[what] = np.where(numbers < 0, -1, walked.numbers[members[:, None], numbers])
-        return Chunks(walked.numbers[members, rows[ordinals]], **found)
+            others[what] = np.where(numbers < 0, -1, walked.numbers[members[:, None], numbers])
+        return Chunks(walked.numbers[members, rows[ordinals]], **others)
 
     def of_pages(self, group: int) -> list[int]:
         """The numbers of a row group that say where pages are, in the order in which they stand there."""

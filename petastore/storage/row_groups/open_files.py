@@ -177,13 +177,13 @@ class OpenFiles:
             return None
         key = id(location), id(kept)
         with self._lock:
-            found = self._pinned.get(key)
-            if found is None:
+            pinned = self._pinned.get(key)
+            if pinned is None:
                 if self._closed:
                     raise ReaderClosedError("what fetches ranges of files was closed; make a new reader")
                 fetcher = open_fetcher(location, tally=None if kept is None else kept.asked)
-                found = self._pinned[key] = location, kept, PinnedFiles(fetcher, kept)
-            return found[-1]
+                pinned = self._pinned[key] = location, kept, PinnedFiles(fetcher, kept)
+            return pinned[-1]
 
 
 _Place: TypeAlias = tuple[int, str]
@@ -264,9 +264,9 @@ class Reading:
             believe = believe and self._verified.is_believed(file.path, version, self._ordinal, self._asked)
             self._is_settled = not believe and self._verified.is_settled(version)
         settings = Settings(version is None or not believe, self._whole)
-        found = self._files.found(file, version, settings) if file.idle else None
-        if found is not None:
-            return found
+        opened = self._files.found(file, version, settings) if file.idle else None
+        if opened is not None:
+            return opened
         self._pinned = self._files.pinned(file.location, file.kept)
         if self._pinned is None:
             return _Opened(_opened_local(file), file.footer, settings, version=version)
@@ -384,11 +384,11 @@ def planned_chunks(footer: Footer, ordinal: int, asked: Asked, kept: KeptFiles |
     names = dict.fromkeys(name for columns in asked for name in columns)
     columns_of = {leaf: name for name in names for leaf in footer.leaves[name]}
     ranges = chunk_ranges(footer.metadata, ordinal, columns_of, footer.file)
-    found = {one: columns_of[leaf] for leaf, one in ranges.items()}
+    columns_at = {one: columns_of[leaf] for leaf, one in ranges.items()}
     if kept is None or kept.cache is None:
-        return PlannedChunks(ordinal, found)
-    decode = functools.partial(_decoded, footer, ordinal, found)
-    return PlannedChunks(ordinal, found, kept_chunks(footer, ordinal, columns_of, ranges), decode)
+        return PlannedChunks(ordinal, columns_at)
+    decode = functools.partial(_decoded, footer, ordinal, columns_at)
+    return PlannedChunks(ordinal, columns_at, kept_chunks(footer, ordinal, columns_of, ranges), decode)
 
 
 def _decoded(

@@ -32,6 +32,7 @@ from petastore.storage.footers.thrift import (
     read_varint,
     struct_reader,
 )
+from petastore.storage.ranges.column_chunks import first_page
 
 __all__ = ["DataPage", "PageWindow", "data_pages", "refuse_damaged_pages"]
 
@@ -90,7 +91,7 @@ def refuse_damaged_pages(read: Read, metadata: Any, leaves: Iterable[int], *, fi
         DecodeError: A header is not what it was; the message says how.
     """
     wanted, group = list(leaves), metadata.row_group(ordinal)
-    if wanted and _UNCHECKED_DICTIONARY.match(read(_LEAST_BYTES, _first_page(group.column(wanted[0])))):
+    if wanted and _UNCHECKED_DICTIONARY.match(read(_LEAST_BYTES, first_page(group.column(wanted[0])))):
         return  # who writes checksums writes them for all
     columns = [group.column(leaf) for leaf in wanted]
     are_right = _seen_right(read, columns) if len(wanted) >= _FEWEST_TOGETHER else [False] * len(wanted)
@@ -118,7 +119,7 @@ def _seen_right(read: Read, columns: Sequence[Any]) -> NDArray[np.bool_]:
     kinds: dict[tuple[str, ...], int] = {}
     kind_of = np.array([kinds.setdefault(column.encodings, len(kinds)) for column in columns])
     values, sizes = np.array([(column.num_values, column.total_compressed_size) for column in columns]).T
-    at = np.array([_first_page(column) for column in columns])
+    at = np.array([first_page(column) for column in columns])
     stops, found, are_right = at + sizes, np.zeros_like(at), np.ones(len(at), np.bool_)
     for _ in range(_MOST_PAGES):
         places = np.flatnonzero(are_right & (found < values) & (at < stops))
@@ -234,36 +235,29 @@ def _lying(head: bytes) -> tuple[bytearray, dict[tuple[int, ...], slice]]:
     return mask, where
 
 
-def _first_page(column: Any) -> int:
-    at: int = column.data_page_offset
-    if column.has_dictionary_page and column.dictionary_page_offset:  # some writers say 0 where there is none
-        at = min(at, column.dictionary_page_offset)
-    return at
-
-
 def _check_chunk(window: PageWindow, column: Any, max_definition: int, max_repetition: int) -> None:
-    encodings, found = column.encodings, 0
+    encodings, values = column.encodings, 0
     for header, after, left in _headers(window.header, column):
         if _CHECKSUM not in header:
             return
         _check_length(header, left)
-        found += _values_of(header)
+        values += _values_of(header)
         if header[_TYPE] == _DATA:
             _check_v1(header[_V1], encodings, max_definition, max_repetition)
         elif header[_TYPE] == _DATA_V2:
             _check_v2(header, encodings, window, after, (max_definition, max_repetition))
-    if found != column.num_values:
-        raise ValueError(f"pages have {found:,} values, but the footer says {column.num_values:,}")
+    if values != column.num_values:
+        raise ValueError(f"pages have {values:,} values, but the footer says {column.num_values:,}")
 
 
 def _headers(header_at: Callable[[int], tuple[Header, int]], column: Any) -> Iterator[tuple[Header, int, int]]:
     """The header of each page of a column chunk, where its data begin, and how many bytes are left there."""
-    at, found = _first_page(column), 0
+    at, values = first_page(column), 0
     stop = at + column.total_compressed_size
-    while found < column.num_values and at < stop:
+    while values < column.num_values and at < stop:
         header, after = header_at(at)
         yield header, after, max(stop - after, 0)
-        found += _values_of(header)
+        values += _values_of(header)
         at = after + header[_PACKED]
 
 
@@ -376,11 +370,11 @@ class PageWindow:
     def _header(self, read: Callable[[bytes, int], tuple[Header, int]], at: int) -> tuple[Header, int]:
         self.header_at = at
         try:
-            found, after = read(self.bytes_at(at), 0)
+            header, after = read(self.bytes_at(at), 0)
         except IndexError:
             # Statistics in a header may be as long as the longest cells.
-            found, after = read(self._read(_LONGEST_HEADER, at), 0)
-        return found, at + after
+            header, after = read(self._read(_LONGEST_HEADER, at), 0)
+        return header, at + after
 
 
 def _page_header(data: bytes, at: int) -> tuple[Header, int]:
@@ -394,10 +388,10 @@ def _page_header(data: bytes, at: int) -> tuple[Header, int]:
 
 
 def _whole_header(data: bytes, at: int) -> tuple[Header, int]:
-    found, at = _read_header(data, at)
-    if _TYPE not in found or found.get(_PACKED, -1) < 0:
+    header, at = _read_header(data, at)
+    if _TYPE not in header or header.get(_PACKED, -1) < 0:
         raise ValueError("it says neither what page it is of nor how long that is")
-    return found, at
+    return header, at
 
 
 @functools.lru_cache(maxsize=4096)  # pages of a row group have the same values, and often the same sizes
@@ -450,10 +444,10 @@ def _check_levels_encoding(encoding: int | None, encodings: Sequence[str]) -> No
 def _check_runs(levels: bytes, highest: int, values: int) -> None:
     """Refuse levels of which the runs do not fill the bytes and the values."""
     width = highest.bit_length()
-    at = found = 0
+    at = read = 0
     while width and at < len(levels):
         run, at = read_varint(levels, at)
-        found += (run >> 1) * 8 if run & 1 else run >> 1
+        read += (run >> 1) * 8 if run & 1 else run >> 1
         at += (run >> 1) * width if run & 1 else (width + 7) // 8
-    if at != len(levels) or (width and not values <= found < values + 8):
-        raise ValueError(f"{found:,} levels in {len(levels):,} bytes belong to {values:,} values")
+    if at != len(levels) or (width and not values <= read < values + 8):
+        raise ValueError(f"{read:,} levels in {len(levels):,} bytes belong to {values:,} values")

@@ -325,13 +325,13 @@ def _tables(reading: Reading, footer: Footer, ordinal: int, part: Part, leaves: 
         yield from _decoded_now(reading, footer, ordinal, part, leaves)
         return
     rest = dataclasses.replace(part, columns=tuple(name for name in part.columns if name not in reading.decoded))
-    found = 0
+    first = 0
     for length, table in _rest(reading, footer, ordinal, rest):
         columns = [
-            reading.decoded[name].slice(found, length) if name in reading.decoded else table.column(name)
+            reading.decoded[name].slice(first, length) if name in reading.decoded else table.column(name)
             for name in part.columns
         ]
-        found += length
+        first += length
         yield as_asked(pa.Table.from_arrays(columns, names=part.columns), footer, ordinal, part.columns)
 
 
@@ -381,14 +381,14 @@ def _by_arrow(reader: Any, footer: Footer, ordinal: int, part: Part, leaves: lis
     if part.rows_at_once is None or part.rows_at_once >= rows:
         yield _whole(reader, footer, ordinal, part, leaves)
         return
-    found = 0
+    read = 0
     batches = reader.iter_batches(part.rows_at_once, row_groups=[ordinal], column_indices=leaves, use_threads=False)
     for batch in batches:
-        found += batch.num_rows
-        if found > rows:
+        read += batch.num_rows
+        if read > rows:
             break
         yield as_asked(pa.Table.from_batches([batch]), footer, ordinal, part.columns)
-    check_rows(found, footer, ordinal, part.columns, rows)
+    check_rows(read, footer, ordinal, part.columns, rows)
 
 
 def _of_long_lists(

@@ -80,10 +80,10 @@ def version_of(path: str) -> Version | None:
         False
     """
     try:
-        found = os.stat(path)  # noqa: PTH116 - a row group is read in less time than a `Path` is made a few times
+        status = os.stat(path)  # noqa: PTH116 - a row group is read in less time than a `Path` is made a few times
     except OSError:
         return None
-    return Version(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return Version(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def telling_version_of(path: str) -> Version | None:
@@ -144,10 +144,10 @@ class Verified:
 
     def is_believed(self, path: str, version: Version, group: int, asked: Asked) -> bool:
         """Whether these columns of a row group were found right in this very version of the file, not long ago."""
-        found = self._found.get(self._key(path, asked))
-        if found is None or found.version != version:
+        known = self._found.get(self._key(path, asked))
+        if known is None or known.version != version:
             return False
-        return self._now() - found.at[group] < self._believed_s
+        return self._now() - known.at[group] < self._believed_s
 
     def is_settled(self, version: Version) -> bool:
         """Whether a file has been as it is for so long that its times will tell of every change from now on."""
@@ -156,10 +156,10 @@ class Verified:
     def note(self, path: str, version: Version, group: int, groups: int, asked: Asked) -> None:
         """Columns of a row group, of which the file has `groups`, were found right in a version that was settled."""
         key = self._key(path, asked)
-        found = self._found.get(key)
-        if found is None or found.version != version:
-            found = self._found[key] = _Found(version, groups)
-        found.at[group] = self._now()
+        known = self._found.get(key)
+        if known is None or known.version != version:
+            known = self._found[key] = _Found(version, groups)
+        known.at[group] = self._now()
 
     def is_known(self, path: str, version: Version) -> bool:
         """Whether a file is in the version in which it was seen last."""
@@ -188,7 +188,7 @@ def _mounts() -> Sequence[tuple[str, str]]:
 
 
 def _unescaped(place: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), place)
 
 
 def _kind_of_file_system(path: str, mounts: Sequence[tuple[str, str]]) -> str:

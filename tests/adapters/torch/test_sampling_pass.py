@@ -6,14 +6,7 @@ import pytest
 import torch
 
 from petastore.adapters.told_epochs import ToldEpochs
-from petastore.adapters.torch.sampling_pass import (
-    Pass,
-    beginning,
-    epoch_meant,
-    loaded_in,
-    refuse_unequal_rows,
-    shard_of_this_process,
-)
+from petastore.adapters.torch.sampling_pass import Pass, refuse_unequal_rows, shard_of_this_process, told
 from petastore.errors import RequestError
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
@@ -21,35 +14,31 @@ from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
 
 
-def test_a_pass_begins_with_the_epoch_that_is_asked_for() -> None:
-    assert beginning(3) == Cursor(epoch=3, position=0, first_epoch=3)
-
-
 @pytest.mark.parametrize("epoch", [2, 4])
 def test_a_loaded_pass_is_gone_on_with_in_its_first_epoch_and_in_the_one_that_it_stands_in(epoch: int) -> None:
     loaded = Pass(Cursor(4, 17, 2), 5, is_loaded=True)
-    found = loaded_in(loaded, epoch)
-    assert found is loaded
-    assert (found.begin, found.given) == (Cursor(4, 17, epoch), 5)
+    assert told(ToldEpochs(), loaded, epoch) == (epoch, Pass(Cursor(4, 17, epoch), 5, is_loaded=True))
 
 
-@pytest.mark.parametrize("this_pass", [None, Pass(Cursor(4, 17, 2), 5), Pass(Cursor(4, 17, 2), 5, is_loaded=True)])
+@pytest.mark.parametrize(
+    "this_pass", [None, Pass(Cursor(4, 17, 2), 5), Pass(Cursor(4, 17, 2), 5, is_loaded=True, is_told=True)]
+)
 def test_of_another_epoch_and_where_none_was_loaded_a_new_pass_begins(this_pass: Pass | None) -> None:
     epoch = 3 if this_pass is not None and this_pass.is_loaded else 4
-    assert loaded_in(this_pass, epoch) is None
+    assert told(ToldEpochs(), this_pass, epoch) == (epoch, None)
 
 
 @pytest.mark.parametrize("epoch", [-1, 1.5, True])
 def test_what_is_no_epoch_is_refused(epoch: int) -> None:
     with pytest.raises(RequestError, match="epoch="):
-        epoch_meant(ToldEpochs(), None, epoch)
+        told(ToldEpochs(), None, epoch)
 
 
 def test_a_pass_that_workers_may_have_begun_is_not_asked_twice() -> None:
     loaded, epochs = Pass(Cursor(4, 17, 4), is_loaded=True), ToldEpochs()
-    assert epoch_meant(epochs, loaded, 0) == 4
+    assert told(epochs, loaded, 0) == (4, loaded)
     loaded.is_told = True
-    assert epoch_meant(epochs, loaded, 1) == 5
+    assert told(epochs, loaded, 1) == (5, None)
 
 
 def test_the_rank_is_what_is_given_or_that_of_torch_distributed_or_the_only_one(

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import sys
 
-from petastore.readers.asked import DatasetAsk
+from petastore.readers.asked import CacheAsk, DatasetAsk
 
 
 def main(url: str, options: str, folder: str) -> None:
@@ -20,7 +20,7 @@ def main(url: str, options: str, folder: str) -> None:
 
     print(f"ready with {s3fs.__name__} and {obstore.__name__}", flush=True)
     sys.stdin.read()
-    ask = DatasetAsk(url, given, cache_type="local-disk", cache_location=folder, cache_size_limit=1 << 26)
+    ask = DatasetAsk(url, given, cache=CacheAsk("local-disk", folder, 1 << 26))
     dataset = ask.opened()
     cache = dataset.kept.footers
     assert cache is not None

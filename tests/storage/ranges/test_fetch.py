@@ -18,9 +18,10 @@ from petastore.errors import (
     StorageError,
     StorageTimeoutError,
 )
+from petastore.storage.ranges.asking.tally import Counts
 from petastore.storage.ranges.client import Answer, FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.fetch import Counts, RangeFetcher
+from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served

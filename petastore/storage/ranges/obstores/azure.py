@@ -121,8 +121,8 @@ def azure_stores(settings: AzureSettings, timeout_s: float | None, wait_for: Cal
     credentials = None
 
     def token() -> tuple[dict[str, Any], dt.datetime]:
-        found = wait_for(settings.credential.get_token(_SCOPE))
-        return {"token": found.token}, dt.datetime.fromtimestamp(found.expires_on, dt.UTC)
+        token = wait_for(settings.credential.get_token(_SCOPE))
+        return {"token": token.token}, dt.datetime.fromtimestamp(token.expires_on, dt.UTC)
 
     signed: dict[str, Any] = {}
     if settings.credential is not None:

@@ -65,14 +65,14 @@ class ObstoreClient:
         def ask(store: Store, key: str) -> Answer:
             began = time.perf_counter()
             result = _obstore().get(store, key, options=options)
-            found = self._version_of(result.meta)
+            now = self._version_of(result.meta)
             if result.range != (offset, offset + length):
-                if found.size < offset + length or (version is not None and found.size != version.size):
-                    raise NotTheVersionError(found)
+                if now.size < offset + length or (version is not None and now.size != version.size):
+                    raise NotTheVersionError(now)
                 raise ConnectionError(f"bytes {offset:,} to {offset + length:,} were asked for, {result.range} came")
             first = time.perf_counter()
             data = result.bytes()
-            return Answer(data, found, first - began, time.perf_counter() - first)
+            return Answer(data, now, first - began, time.perf_counter() - first)
 
         with self._telling_generations(path, version):
             return self._asked(path, ask)
@@ -98,12 +98,12 @@ class ObstoreClient:
             data = result.bytes()
             return Answer(data, self._version_of(result.meta), first - began, time.perf_counter() - first)
 
-        found = self._asked(path, ask)
-        if isinstance(found, Answer):
-            return found
-        if not found.size:
-            raise NotTheVersionError(found)
-        return self.get(path, max(found.size - length, 0), min(length, found.size), found)
+        answer = self._asked(path, ask)
+        if isinstance(answer, Answer):
+            return answer
+        if not answer.size:
+            raise NotTheVersionError(answer)
+        return self.get(path, max(answer.size - length, 0), min(length, answer.size), answer)
 
     def version(self, path: str) -> FileVersion:
         """The version that a file has now.

@@ -40,9 +40,9 @@ class Credentials:
         now = dt.datetime.now(dt.UTC)
         if self._until is not None and now < self._until:
             return
-        found, end = self._look()
+        credentials, end = self._look()
         end = now + _REFRESHED_EVERY if end is None else end
-        self._found, self._until = {**found, "expires_at": end}, end - _ASKED_AGAIN_BEFORE
+        self._found, self._until = {**credentials, "expires_at": end}, end - _ASKED_AGAIN_BEFORE
 
     def look_anew(self) -> bool:
         """Finds them once more, whatever their end; whether they are other ones than before."""
@@ -60,14 +60,14 @@ class Credentials:
         return "Credentials()"
 
 
-def _without_end(found: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name != "expires_at"}
+def _without_end(credentials: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in credentials.items() if name != "expires_at"}
 
 
-def given(**found: Any) -> Callable[[], dict[str, Any]]:
+def given(**known: Any) -> Callable[[], dict[str, Any]]:
     """Credentials that somebody gave; as a function, for obstore shows its settings to everybody."""
 
     def credentials() -> dict[str, Any]:
-        return {**found, "expires_at": None}
+        return {**known, "expires_at": None}
 
     return credentials

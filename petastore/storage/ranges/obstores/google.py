@@ -59,15 +59,15 @@ def google_settings(options: Mapping[str, Any], endpoint: str | None = None) -> 
     return GoogleSettings(config, {"allow_http": True} if place.startswith("http://") else {})
 
 
-def google_stores(settings: GoogleSettings, timeout_s: float | None, found: Any) -> Stores:
+def google_stores(settings: GoogleSettings, timeout_s: float | None, given: Any) -> Stores:
     """Stores of buckets, for paths such as `bucket/a/b.parquet`.
 
     Args:
         settings: How they are reached.
         timeout_s: Seconds that a request may take; None is as long as bytes come.
-        found: gcsfs's credentials: it knows where they come from, and refreshes them.
+        given: gcsfs's credentials: it knows where they come from, and refreshes them.
     """
-    credentials = None if attribute(found, "credentials") is None else Credentials(lambda: _token(found))
+    credentials = None if attribute(given, "credentials") is None else Credentials(lambda: _token(given))
     signed: dict[str, Any] = {"credential_provider": credentials} if credentials else {}
     config: Any = {**settings.config, **({} if credentials else {"skip_signature": True})}
 
@@ -79,7 +79,7 @@ def google_stores(settings: GoogleSettings, timeout_s: float | None, found: Any)
     return of_containers(make, credentials)
 
 
-def _token(found: Any) -> tuple[dict[str, Any], dt.datetime | None]:
-    found.maybe_refresh()
-    expiry = found.credentials.expiry  # in UTC, without saying so
-    return {"token": found.credentials.token}, None if expiry is None else expiry.replace(tzinfo=dt.UTC)
+def _token(given: Any) -> tuple[dict[str, Any], dt.datetime | None]:
+    given.maybe_refresh()
+    expiry = given.credentials.expiry  # in UTC, without saying so
+    return {"token": given.credentials.token}, None if expiry is None else expiry.replace(tzinfo=dt.UTC)

@@ -94,8 +94,8 @@ def _config_kwargs(left: dict[str, Any]) -> dict[str, Any]:
 
 def _one_of(options: dict[str, Any], names: tuple[str, ...], client: dict[str, Any], inner: str) -> Any:
     """What an option says that has several names; all are taken out."""
-    found = [options.pop(name, None) for name in names] + [client.pop(inner, None)]
-    return next((value for value in found if value is not None), None)
+    values = [options.pop(name, None) for name in names] + [client.pop(inner, None)]
+    return next((value for value in values if value is not None), None)
 
 
 def s3_stores(settings: S3Settings, timeout_s: float | None) -> Stores:
@@ -128,18 +128,18 @@ def _looked_for(profile: str | None) -> Callable[[], tuple[dict[str, Any], dt.da
 
     Those that end are refreshed there in time. Others are looked for each time: somebody may have written new ones.
     """
-    found: list[Any] = []
+    known: list[Any] = []
 
     def look() -> tuple[dict[str, Any], dt.datetime | None]:
         try:
             from botocore.session import Session
         except ImportError:
             raise UnsuitedError("credentials are looked for by botocore, which is not installed") from None
-        credentials = found[0] if found else Session(profile=profile).get_credentials()
+        credentials = known[0] if known else Session(profile=profile).get_credentials()
         if credentials is None:
             raise PermissionError("no credentials were found in the environment, in files, or by the machine")
         if attribute(credentials, "refresh_needed") is not None:
-            found[:] = [credentials]
+            known[:] = [credentials]
         frozen = credentials.get_frozen_credentials()
         keys = {"access_key_id": frozen.access_key, "secret_access_key": frozen.secret_key, "token": frozen.token}
         return keys, None

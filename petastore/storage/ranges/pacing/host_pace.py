@@ -103,24 +103,24 @@ class HostPace:
     def refused(self) -> None:
         """The storage had no time for a request."""
         made = self._made_per_s()
-        with self._shared() as (found, write):
+        with self._shared() as (shared, write):
             now = self._clock()
-            if found is None:
+            if shared is None:
                 pace = Pace.after_refusal(now, made)
             else:
-                pace = found.refused(now, made, is_new=self._known_to != found.began_at)
+                pace = shared.refused(now, made, is_new=self._known_to != shared.began_at)
             self._known_to = pace.began_at
             self._pace = pace
             write(pace)
 
     def _turn(self) -> tuple[bool, float]:
         """Whether this is a turn, and for how many seconds to wait for it, or for another try."""
-        with self._shared() as (found, write):
-            self._pace = found
-            if found is None:
+        with self._shared() as (shared, write):
+            self._pace = shared
+            if shared is None:
                 return True, 0.0
-            pace, seconds = found.next_turn(self._clock())
-            self._pace = pace or found
+            pace, seconds = shared.next_turn(self._clock())
+            self._pace = pace or shared
             write(self._pace)
             return pace is not None, seconds
 
@@ -158,10 +158,10 @@ class HostPace:
                 return
             held.enter_context(file)
             fd, path = file.fd, file.path
-            found = Pace.unpacked(os.pread(fd, _MOST_BYTES, 0), self._clock())
-            found = found and found.answered(self._clock(), answers)
+            pace = Pace.unpacked(os.pread(fd, _MOST_BYTES, 0), self._clock())
+            pace = pace and pace.answered(self._clock(), answers)
             written: list[Pace] = []
-            yield found, written.append
+            yield pace, written.append
             with contextlib.suppress(OSError):
                 if written:
                     os.pwrite(fd, written[-1].packed(), 0)
@@ -179,10 +179,10 @@ def pace_file(*names: str) -> Path | None:
     try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return None
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         return None  # somebody else was there first
     text = repr((_host(), *names))
     return folder / f"pace-{hashlib.blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=12).hexdigest()}"

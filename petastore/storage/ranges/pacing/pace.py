@@ -143,18 +143,18 @@ class Pace:
         if len(data) != _PACKED.size:
             return None
         magic, *numbers = _PACKED.unpack(data)
-        found = cls(*numbers)
+        pace = cls(*numbers)
         soon = now + 1.0
         can_be = (
             magic == _MAGIC
             and all(map(math.isfinite, numbers[:-1]))
-            and _LEAST_PER_S <= found.per_s <= _MOST_PER_S
-            and found.next_at <= now + _AHEAD_S + _HELD_BACK_S + 1 / found.per_s
-            and max(found.grown_at, found.refused_at, found.began_at, found.counted_from) <= soon
-            and found.answers >= 0
-            and found.answered_per_s >= 0
+            and _LEAST_PER_S <= pace.per_s <= _MOST_PER_S
+            and pace.next_at <= now + _AHEAD_S + _HELD_BACK_S + 1 / pace.per_s
+            and max(pace.grown_at, pace.refused_at, pace.began_at, pace.counted_from) <= soon
+            and pace.answers >= 0
+            and pace.answered_per_s >= 0
         )
-        return found if can_be and not found.is_over(now) else None
+        return pace if can_be and not pace.is_over(now) else None
 
 
 def _growth(seconds: float) -> float:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from petastore.storage.ranges.calls import Calls
+from petastore.storage.ranges.asking.calls import Calls
 from petastore.storage.ranges.pacing.hedges import Hedges
 
 LONG_S = 60.0

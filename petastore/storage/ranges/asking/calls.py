@@ -107,11 +107,11 @@ class Calls:
             hedges: Tells which, and how many of them may be.
         """
         with self._changed:
-            now, found = time.monotonic(), list[int]()
+            now, late = time.monotonic(), list[int]()
             for number in sorted(self._left - self._ever_hedged):
                 after = hedges.late_after(self.expected_s[number])
                 if after is not None and now - self.began[number] >= after and hedges.takes_one():
-                    found.append(number)
-            self._hedged.update(found)
-            self._ever_hedged.update(found)
-            return found
+                    late.append(number)
+            self._hedged.update(late)
+            self._ever_hedged.update(late)
+            return late

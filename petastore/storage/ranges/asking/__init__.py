@@ -1,0 +1,1 @@
+"""Calls of a storage: made several at a time, again while that may help, and counted."""

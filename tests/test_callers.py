@@ -1,0 +1,42 @@
+"""How far up the caller outside petastore is."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+from petastore.callers import frames_inside_petastore
+
+WARNS = """
+def warn():
+    warnings.warn("look here", stacklevel=frames_inside_petastore() + 1)
+
+def call_warn():
+    warn()
+"""
+
+
+def module(name: str) -> dict[str, Any]:
+    """A module of that name, with functions that warn."""
+    names: dict[str, Any] = {
+        "__name__": name, "warnings": warnings, "frames_inside_petastore": frames_inside_petastore,
+    }  # fmt: skip
+    exec(WARNS, names)  # noqa: S102 - whose name decides what is inside
+    return names
+
+
+@pytest.mark.parametrize("function", ["warn", "call_warn"])
+def test_a_warning_is_shown_at_the_line_outside_petastore_however_deep_it_comes_from(function: str) -> None:
+    inside = module("petastore.some.room")
+    with pytest.warns(UserWarning, match="look here") as told:
+        inside[function]()
+    assert told[0].filename == __file__
+
+
+def test_what_only_begins_like_petastore_is_outside() -> None:
+    assert frames_inside_petastore() == 0
+    with pytest.warns(UserWarning, match="look here") as told:
+        module("petastore_tests.room")["call_warn"]()
+    assert told[0].filename == "<string>"
