@@ -76,7 +76,6 @@ NOT_MIRRORED = {
         "spark.tensor_columns": "tests/spark/frames.py::make_spark_converter",
         "spark.training.__main__": "tests/spark/training/test_trainer.py::Trainer",
         "spark.training.exchange": "tests/spark/training/test_spool.py",
-        "spark.training.task": "tests/spark/training/on_dataframe.py::run_on_dataframe",
         "spark.writing.copy": "tests/spark/frames.py",
         "spark.writing.dataset_writer": "tests/spark/writing/by_tasks.py::materialize_dataset",
         "spark.writing.materialize": "tests/spark/scenario.py",
