@@ -45,8 +45,8 @@ class Steps:
         self.frames = spark.range(0, frames.ROWS, 1, frames.PARTITIONS).selectExpr(*frames.RAW)
         self.poses = spark.range(0, poses.ROWS, 1, poses.PARTITIONS).selectExpr(*poses.RAW_POSES)
 
-    def write(self, frame: Any, name: str) -> Path:
-        asked = write_options(frames.SCHEMA, rows_per_row_group=200)
+    def write(self, frame: Any, name: str, **how: Any) -> Path:
+        asked = write_options(frames.SCHEMA, rows_per_row_group=200, **how)
         frame.write.format("petastore").options(**asked).mode("append").save(str(self.folder / name))
         return self.folder / name
 
@@ -62,8 +62,8 @@ class Killed(Steps):
     """Workers of Python die in the middle of the first attempt of each task, when they have written rows."""
 
     def source_killed(self) -> dict[str, Any]:
-        url = self.write(through(self.frames, dies_at_first), "source")
-        return {"whole": frames.is_whole(url), "left": left_at(url)}
+        url = self.write(through(self.frames, dies_at_first), "source", index_fields=["id"])
+        return {"whole": frames.is_whole(url), "left": left_at(url), "indexed": frames.is_indexed(url)}
 
     def source_lost_for_good(self) -> dict[str, Any]:
         problem = problem_of(lambda: self.write(through(self.frames, always_dies), "source lost for good"))

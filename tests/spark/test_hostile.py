@@ -35,7 +35,7 @@ def twice(programs: Programs) -> Any:
 
 
 def test_the_data_source_gives_each_row_once_where_tasks_are_killed_and_tried_again(killed: Any) -> None:
-    assert killed["source_killed"] == {"whole": True, "left": []}
+    assert killed["source_killed"] == {"whole": True, "left": [], "indexed": True}
 
 
 def test_a_block_gives_each_row_once_where_tasks_are_killed_and_tried_again(killed: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from petastore.errors import RequestError
+from petastore.spark.settings import batch_settings
 from petastore.spark.source.register import register_data_source
 
 
@@ -17,9 +18,34 @@ def test_what_is_no_session_or_an_old_one_is_refused(spark: Any) -> None:
         register_data_source(spark)
 
 
-def test_a_session_knows_it_by_its_name_and_may_be_told_again() -> None:
+class Conf:
+    """A session's configuration, as `spark.conf` is."""
+
+    def __init__(self, **given: str) -> None:
+        self.getAll = given
+
+    def set(self, key: str, value: str) -> None:
+        self.getAll[key] = value
+
+
+def session_of(conf: Conf) -> tuple[Any, list[Any]]:
     known: list[Any] = []
-    session = SimpleNamespace(dataSource=SimpleNamespace(register=known.append))
+    return SimpleNamespace(dataSource=SimpleNamespace(register=known.append), conf=conf), known
+
+
+def test_a_session_knows_it_by_its_name_and_may_be_told_again() -> None:
+    session, known = session_of(Conf())
     for _ in range(2):
         register_data_source(session)
     assert [source.name() for source in known] == ["petastore", "petastore"]
+    assert session.conf.getAll == batch_settings({})
+
+
+def test_what_was_set_in_a_session_stays_and_all_of_it_where_that_is_asked() -> None:
+    chosen = dict.fromkeys(batch_settings({}), "1000")
+    session, _ = session_of(Conf(**chosen))
+    register_data_source(session)
+    assert session.conf.getAll == chosen
+    session, _ = session_of(Conf())
+    register_data_source(session, session_settings=False)
+    assert session.conf.getAll == {}
