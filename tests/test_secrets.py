@@ -160,7 +160,7 @@ def test_secrets_of_urls_are_not_seen(url: str, caplog: pytest.LogCaptureFixture
     for given in (url, [url, second], [url, url], [url, f"s3://me:{SECRET}@other/x"], url.encode(), {url: 1}):
         calls: list[Callable[[], Any]] = [
             lambda given=given: open_location(given),  # type: ignore[misc]
-            lambda given=given: petastore.open_dataset(given),  # type: ignore[misc]
+            lambda given=given: petastore.open_dataset(given, storage_timeout=0.5),  # type: ignore[misc]
             lambda given=given: petastore.write_dataset(given, SCHEMA, [{"id": 1}], mode="append"),  # type: ignore[misc]
         ]
         for call in calls[: 2 if "memory" in url else 3]:

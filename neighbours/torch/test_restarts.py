@@ -87,6 +87,7 @@ def test_a_training_whose_workers_die_ends_as_if_nobody_had(
     assert any(step > STEPS_PER_EPOCH and step % STEPS_PER_EPOCH for step in disturbed.resumed) or options
 
 
+@pytest.mark.timeout(600)  # five groups of workers, each half a minute on a machine that does nothing else
 def test_workers_of_ray_train_that_die_end_as_if_nobody_had(
     run: Run, numbered: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -103,7 +104,7 @@ def test_workers_of_ray_train_that_die_end_as_if_nobody_had(
                     "RAY_TRAIN_V2_ENABLED": "1",
                     "RAY_USAGE_STATS_ENABLED": "0",
                 },
-                seconds=240,
+                seconds=300,
             )
         return history(folder)
 
