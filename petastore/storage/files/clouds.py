@@ -6,7 +6,6 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from pyarrow import fs
 
@@ -56,7 +55,11 @@ def refuse_unknown_host(store: Any, bucket: str) -> None:
     told = {**options, **(options.get("client_kwargs") or {})}
     address = urlsplit(str(attribute(store, "account_url") or told.get("endpoint_url") or ""))
     host = address.hostname
-    if not host or (getproxies().get(address.scheme) and not proxy_bypass(host)):
+    if not host:
+        return
+    from urllib.request import getproxies, proxy_bypass  # 30 ms, which who reads local files does not spend
+
+    if getproxies().get(address.scheme) and not proxy_bypass(host):
         return
     if all(_is_unknown(name) for name in (host, f"{bucket}.{host}")):
         raise ConnectionError(f"Name or service not known: {host}")

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import fs
 
 from petastore.errors import MissingExtraError, RequestError
+from petastore.storage.files.fsspec_handler import Files, Handler
 from petastore.storage.requests.failures import asking, foreign_text, raise_alone
 from petastore.storage.requests.shown import secrets_in_options, secrets_in_url, shown_url
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
@@ -116,8 +117,6 @@ def _wrapped(filesystem: Any) -> Any:
 
 
 def _files(store: Any) -> Any:
-    from petastore.storage.files.fsspec_handler import Files, Handler  # which imports fsspec
-
     return Files(Handler(store))
 
 
