@@ -70,7 +70,8 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 
 .PHONY: test
 test: $(ALL) ## run all tests on all processors, at most four (T=tests/plan runs some)
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(T)
+	@# In the order of tests/longest_first.py, not by how many tests a file has.
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(T)
 
 .PHONY: pythons
 pythons: $(ALL) ## the core's tests on each Python of this machine, from the wheel (PYTHONS='3.12 /path/to/python3.14' names some)
@@ -190,6 +191,7 @@ $(ALL): $(BARE) pyproject.toml constraints.txt $(wildcard tests/servers/azurite/
 	@$(INSTALL) --editable '.[all]' --group dev
 	@$(BIN)/python -m tests.servers.install_azurite
 	@$(BIN)/python -m tests.servers.install_hadoop
+	@$(BIN)/python -m tests.java_options
 	@# On nobody's path: its own examples run in the tests, through the switch.
 	@$(call PIP_OF,$(VENV)) install -qq --no-deps --upgrade --target $(VENV)/petastorm petastorm==0.13.1
 	@touch $(ENOUGH_FOR_DEMO) $@

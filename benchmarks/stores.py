@@ -309,9 +309,9 @@ def compare_decoding(rounds: int) -> None:
 
 def _ways(data: pa.Buffer, metadata: Any, leaves: list[int]) -> dict[str, Callable[[], Any]]:
     from petastore.inventory import DataFile
-    from petastore.storage.ranges.client import FileVersion
     from petastore.storage.ranges.column_chunks import chunk_ranges
     from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
+    from petastore.storage.requests.client import FileVersion
 
     chunks = chunk_ranges(metadata, 0, leaves, DataFile("x", data.size)).values()
     pieces = [(one.offset, pa.py_buffer(data.slice(*one).to_pybytes())) for one in chunks]

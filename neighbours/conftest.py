@@ -17,11 +17,11 @@ import psutil
 import pytest
 
 from petastore import Unischema, UnischemaField, write_dataset
+from tests.java_options import tell_java
 from tests.pace import patience
 from tests.time_limits import pytest_runtest_protocol as pytest_runtest_protocol
 
-# As in tests/conftest.py: sessions of Spark live for a minute or so.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+tell_java(os.environ)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

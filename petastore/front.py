@@ -10,13 +10,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.distributed.asked import asked_shard
 from petastore.other_words import answering_other_words
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.request import Fields, OrderAsk, PlanAsk, Reshuffle, Shard, ShardWord, Tail, TailWord
-from petastore.plan.windows.ngram import NGram
 from petastore.readers.asked import (
     CacheAsk,
     CacheType,
@@ -32,12 +30,14 @@ from petastore.readers.asked import (
 from petastore.readers.reader import Reader
 from petastore.selecting.retired import HdfsDriver, Retired, tell_retired
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
-from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, PoolType, Workers
 
 if TYPE_CHECKING:
+    from petastore.codecs.images.image_hint import ImageDecode
     from petastore.plan.mixture.mixture import Batching, Stop
+    from petastore.plan.windows.ngram import NGram
     from petastore.readers.mixed.mixed_sources import SourceGiven
+    from petastore.transforming.transform import TransformSpec
 
 __all__ = ["make_batch_reader", "make_mixed_reader", "make_reader"]
 
@@ -422,10 +422,13 @@ def _opened(at: DatasetAsk, fields: Fields | NGram | None, ask: PlanAsk, rows: R
     """The reader of rows or of windows; what cannot be is refused before a filter reads anything."""
     dataset = at.opened_alone()
     # Imported when asked for: a first batch comes 20 ms sooner.
-    if isinstance(fields, NGram):
-        from petastore.readers.windows.window_reader import open_window_reader
+    if fields is not None and not isinstance(fields, (list, tuple)):
+        from petastore.plan.windows.ngram import NGram
 
-        return open_window_reader(dataset, fields, ask, rows, run)
+        if isinstance(fields, NGram):
+            from petastore.readers.windows.window_reader import open_window_reader
+
+            return open_window_reader(dataset, fields, ask, rows, run)
     ask = dataclasses.replace(ask, columns=fields)
     plan = dataset.planned(ask)
     selection = rows.selected(dataset, workers=run.workers, batched=run.batched)

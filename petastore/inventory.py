@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from petastore.errors import RequestError
-from petastore.notebook import html_table
 from petastore.once import once
 
 __all__ = ["DataFile", "Inventory"]
@@ -201,6 +200,8 @@ class Inventory:
         )
 
     def _repr_html_(self) -> str:
+        from petastore.notebook import html_table
+
         groups = np.bincount(self.file, minlength=len(self.files))
         rows = np.bincount(self.file, self.rows, minlength=len(self.files))
         of_files = (

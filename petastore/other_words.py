@@ -5,7 +5,6 @@ Who comes from another loader tries its words first. An unknown one is answered 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -83,5 +82,7 @@ def answering_other_words(function: Callable[_Asked, _Given]) -> Callable[_Asked
 def _advice(name: str, known: frozenset[str]) -> str:
     if name in _OTHER_WORDS:
         return _OTHER_WORDS[name]
+    import difflib  # which only a wrong name needs
+
     near = difflib.get_close_matches(name, sorted(known), n=1)
     return f"did you mean {near[0]}?" if near else f"its parameters are {', '.join(sorted(known))}"

@@ -32,6 +32,7 @@ __all__ = [
     "png_chunk",
     "png_film",
     "png_size",
+    "png_with_length",
     "write_cells",
     "zlib_zeros",
 ]
@@ -143,6 +144,12 @@ def png_chunk(kind: bytes, content: bytes) -> bytes:
 def png_size(height: int, width: int) -> bytes:
     """How a PNG says its size, from its 17th byte on."""
     return struct.pack(">II", width, height)
+
+
+def png_with_length(cell: bytes, kind: bytes, length: int) -> bytes:
+    """A PNG whose first chunk of a kind says another length; the same where it has none."""
+    at = cell.find(kind)
+    return cell if at < 0 else cell[: at - 4] + struct.pack(">I", length) + cell[at:]
 
 
 def png_film(height: int, width: int) -> bytes:

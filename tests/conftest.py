@@ -13,12 +13,13 @@ from hypothesis import settings
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest
 from tests import leaks
+from tests.java_options import tell_java
+from tests.longest_first import pytest_collection_modifyitems as pytest_collection_modifyitems
 from tests.time_limits import pytest_runtest_protocol as pytest_runtest_protocol
 
 # gcsfs would ask Google by gRPC for the kind of each bucket, also where another address was given.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-# Java's second compiler and its collector for servers take half of the processor time of sessions that live a minute.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+tell_java(os.environ)
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("dev", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -11,7 +11,7 @@ import pytest
 from petastore.storage.row_groups.verified import tells_of_writes, version_of
 
 MOST_FILES = 22
-OF_VERIFYING = {"storage/footers/thrift.py", "storage/row_groups/page_headers.py"}
+OF_VERIFYING = {"storage/footers/thrift.py", "storage/pages/damage.py", "storage/pages/headers.py"}
 
 
 @pytest.mark.slow

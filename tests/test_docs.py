@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import doctest
+import importlib.metadata
+import itertools
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -88,6 +91,21 @@ def test_the_readme_begins_with_what_to_type_a_picture_and_a_comparison() -> Non
     (program,) = _blocks(ROOT / "README.md")
     assert len([line for line in program.splitlines() if line]) <= 10
     assert "write_dataset(" in program.partition("DataLoader(")[0]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/tutorials/first-dataset.md"])
+def test_a_first_program_imports_what_the_command_before_it_installs_and_nothing_else(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (extras,) = re.findall(r"pip install '[./]*petastore\[([\w,]+)\]'", text)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    of_extras = [project["optional-dependencies"][name] for name in extras.split(",")]
+    asked = [*project["dependencies"], *itertools.chain.from_iterable(of_extras)]
+    installed = {re.split("[^a-z0-9-]", requirement)[0] for requirement in asked}
+    brought_by = importlib.metadata.packages_distributions()
+    imported = set(re.findall(r"^ *(?:>>> )?(?:import|from) (\w+)", "\n".join(_blocks(ROOT / page)), re.MULTILINE))
+    assert "petastore" in imported
+    for name in imported - sys.stdlib_module_names - {"petastore"}:
+        assert installed & {distribution.lower() for distribution in brought_by[name]}, name
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])

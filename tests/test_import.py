@@ -218,3 +218,69 @@ def test_a_first_batch_needs_no_pandas(tmp_path: Path) -> None:
         [sys.executable, "-c", program, url], check=True, capture_output=True, text=True, timeout=patience(60)
     )
     assert said.stdout == "['free', 'id', 'maybe', 'packed', 'pose', 'word']\n"
+
+
+NOT_FOR_LOCAL_FILES = (
+    "aiohttp", "asyncio", "calendar", "configparser", "csv", "difflib", "email", "fractions", "fsspec", "glob",
+    "html.entities", "importlib.metadata", "multiprocessing", "obstore", "random", "statistics", "subprocess",
+    "tempfile", "zipfile", "zstandard",
+    "petastore.cache", "petastore.expressions", "petastore.plan.mixture", "petastore.plan.report",
+    "petastore.plan.windows", "petastore.predicates", "petastore.readers.mixed", "petastore.readers.windows",
+    "petastore.storage.files.s3", "petastore.storage.obstores", "petastore.storage.petastorm",
+    "petastore.storage.ranges.asking.asking", "petastore.storage.ranges.pacing", "petastore.transforming",
+)  # fmt: skip
+"""What only far files, reports, and what is done to rows need; each name stands for all modules below it, too."""
+
+MOST_MODULES = 200
+
+FIRST_BATCH = """
+import json, sys
+import numpy, pyarrow.compute, pyarrow.fs, pyarrow.parquet
+before = set(sys.modules)
+from petastore import make_reader
+with make_reader(sys.argv[1], shuffle_rows=True, seed=1) as reader:
+    next(reader.batches(4))
+    print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+
+
+def test_a_first_batch_of_a_local_dataset_imports_what_it_runs_and_no_more(tmp_path: Path) -> None:
+    """A module takes most of a millisecond: a thousand of them would be what takes longest until a model trains."""
+    fields = [
+        petastore.UnischemaField("id", "int64"),
+        petastore.UnischemaField("word", str),
+        petastore.UnischemaField("pose", "float32", (3, 2), petastore.codecs.NdarrayCodec()),
+    ]
+    rows = [{"id": number, "word": str(number), "pose": np.ones((3, 2), "float32")} for number in range(10)]
+    url = str(tmp_path / "plain")
+    petastore.write_dataset(url, petastore.Unischema("plain", fields), rows, rows_per_row_group=3)
+    said = subprocess.run(
+        [sys.executable, "-c", FIRST_BATCH, url], check=True, capture_output=True, text=True, timeout=patience(60)
+    )
+    loaded = json.loads(said.stdout)
+    needless = [name for name in loaded if f"{name}.".startswith(tuple(f"{one}." for one in NOT_FOR_LOCAL_FILES))]
+    ours = [name for name in loaded if name.partition(".")[0] == "petastore"]
+    assert (needless, len(ours) <= MOST_MODULES) == ([], True), (needless, len(ours))
+
+
+NUMBERS = """
+import sys
+from petastore import make_reader
+with make_reader(sys.argv[1], shuffle_rows=True, seed=1) as reader:
+    next(reader.batches(4))
+    print("pyarrow.compute" in sys.modules)
+"""
+
+
+def test_a_first_batch_of_numbers_does_not_wait_for_the_functions_of_arrow(tmp_path: Path) -> None:
+    fields = [
+        petastore.UnischemaField("id", "int64"),
+        petastore.UnischemaField("pose", "float32", (3, 2), petastore.codecs.NdarrayCodec()),
+    ]
+    columns = {"id": np.arange(10), "pose": np.ones((10, 3, 2), "float32")}
+    url = str(tmp_path / "numbers")
+    petastore.write_dataset(url, petastore.Unischema("numbers", fields), columns, rows_per_row_group=3)
+    said = subprocess.run(
+        [sys.executable, "-c", NUMBERS, url], check=True, capture_output=True, text=True, timeout=patience(60)
+    )
+    assert said.stdout == "False\n"

@@ -34,8 +34,15 @@ DICTS_OF_OTHERS = {
     # `storage_options` of users, for fsspec.
     "_from_fsspec",
     "FsspecClient._store",
+    "s3_file_system",
+    "S3FileSystem.__init__",
+    "S3FileSystem.s3fs",
+    "S3FileSystem.info",
+    "S3FileSystem.cat_file",
+    "_unpickled_s3",
     # What obstore says of a file, and credentials in its words.
     "ObstoreClient._version_of",
+    "_fsspec_info",
     "given",
     # What BigDL Orca gives to a function that makes data.
     "from_orca_config",

@@ -29,6 +29,7 @@ import petastore
 from petastore.errors import PetastoreError, StorageAccessError
 from petastore.storage.files.fsspec_handler import Files, Handler
 from petastore.storage.files.location import Location, open_location
+from petastore.storage.requests import retries
 from petastore.writers.generate import generate_metadata
 from tests.failing_files import FailingFiles
 
@@ -153,6 +154,13 @@ URLS = [
 ]  # fmt: skip
 
 
+@pytest.fixture
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not answer is asked as often as ever, with short pauses."""
+    monkeypatch.setattr(retries, "_LONGEST_PAUSE_S", 0.001)
+
+
+@pytest.mark.usefixtures("_hurry")
 @pytest.mark.leaves_running("fsspec keeps its web session")
 @pytest.mark.parametrize("url", URLS)
 def test_secrets_of_urls_are_not_seen(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -166,6 +174,15 @@ def test_secrets_of_urls_are_not_seen(url: str, caplog: pytest.LogCaptureFixture
         for call in calls[: 2 if "memory" in url else 3]:
             seen = seen_of(call, caplog)
             assert not [line for line in seen.splitlines() if SECRET in line]
+
+
+@pytest.mark.leaves_running("fsspec keeps its web session")
+@pytest.mark.parametrize("url", [url for url in URLS if "127.0.0.1" in url])
+def test_secrets_of_urls_are_not_seen_when_the_time_is_over(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    second = url.replace("a.parquet", "b.parquet")
+    for given in (url, [url, second]):
+        seen = seen_of(lambda given=given: petastore.open_dataset(given, storage_timeout=0.5), caplog)  # type: ignore[misc]
+        assert not [line for line in seen.splitlines() if SECRET in line]
 
 
 def as_a_child_has_it(thing: Any) -> Any:

@@ -18,7 +18,6 @@ from benchmarks.bench.workloads import Column, Workload
 
 __all__ = ["Values", "crops_of", "make_values"]
 
-JPEG_QUALITY: Final = 90
 _CATEGORIES: Final = 1000
 """Different values of an integer column, as of a categorical feature."""
 _CHUNK: Final = 256
@@ -122,7 +121,7 @@ def _texts(workload: Workload, column: Column) -> list[bytes]:
 
 
 def _pictures(name: str, workload: Workload) -> list[bytes]:
-    from benchmarks.bench.contenders.petastore_files import schema_of
+    from benchmarks.bench.schema import schema_of
 
     field, crops = schema_of(workload)[name], crops_of(name, workload)
     assert field.codec is not None, "pictures have a codec"

@@ -9,7 +9,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["WORKLOADS", "Column", "Workload", "workload_named"]
+__all__ = ["JPEG_QUALITY", "WORKLOADS", "Column", "Workload", "workload_named"]
+
+JPEG_QUALITY: Final = 90
+"""Of 1 to 100."""
 
 
 @dataclasses.dataclass(frozen=True)

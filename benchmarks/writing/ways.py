@@ -191,8 +191,12 @@ def _handed_over(stored: str, raw: str, target: str, rows: int) -> Callable[[], 
     import pyarrow as pa
 
     from petastore.spark import local_session
+    from petastore.spark.settings import batch_settings
 
     spark = local_session()
+    # As in a block and at the data source: what is measured without them is no limit of what has them.
+    for name, value in batch_settings({}).items():
+        spark.conf.set(name, value)
 
     def counted(batches: Iterator[Any]) -> Iterator[Any]:
         yield pa.record_batch({"rows": [sum(batch.num_rows for batch in batches)]})

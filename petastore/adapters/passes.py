@@ -7,6 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+# Frameworks take seconds to import. What a first batch of text needs of Arrow is imported with them, not in a worker.
+import pyarrow.compute  # noqa: F401
+
 from petastore.adapters.received import Received
 from petastore.adapters.told_epochs import ToldEpochs, going_on
 from petastore.errors import RequestError

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of, numbers_of
+from petastore.arrow import compute as pc
+from petastore.arrow.memory import flags_of, numbers_of
 from petastore.codecs.arrow.arrow_to_numpy import plain_layout
+from petastore.codecs.arrow.arrow_views import lengths_of
 from petastore.schema.arrow import is_list, is_text
 from petastore.schema.field import UnischemaField
 
@@ -58,7 +59,7 @@ def _sizes(cells: pa.Array, itemsize: int | None) -> NDArray[np.int64]:
         return np.diff(ends[borders])
     if _has_lengths(stored):
         each = _BYTES_OF_TEXT if is_text(stored) else 1
-        return _numbers_or_0(pc.binary_length(cells)) * each + _OBJECT_BYTES
+        return _or_0(lengths_of(cells), cells) * each + _OBJECT_BYTES
     if pa.types.is_nested(stored):
         # Structs and maps become dicts and lists of all that is in them, which nobody counts one by one.
         return np.full(len(cells), _OBJECT_BYTES + _OBJECT_BYTES * cells.nbytes // max(len(cells), 1), np.int64)
@@ -81,7 +82,11 @@ def _of_missing(distinct: NDArray[np.int64], indices: Any) -> NDArray[np.int64]:
 
 def _numbers_or_0(numbers: Any) -> NDArray[np.int64]:
     """The numbers of a column, and 0 where none is; Arrow would load pandas to be told of the 0."""
-    found: NDArray[np.int64] = numbers_of(numbers).astype(np.int64)
-    if numbers.null_count:
-        found[flags_of(numbers.is_null())] = 0
+    return _or_0(numbers_of(numbers).astype(np.int64), numbers)
+
+
+def _or_0(found: NDArray[np.int64], cells: Any) -> NDArray[np.int64]:
+    """Numbers of cells, and 0 where a cell is missing; they are changed where they lie."""
+    if cells.null_count:
+        found[flags_of(cells.is_null())] = 0
     return found

@@ -15,7 +15,7 @@ from petastore.codecs.plain import PlainCodec
 from petastore.codecs.scalar import ScalarCodec
 from petastore.codecs.vector import VectorCodec
 from petastore.errors import MetadataError, SchemaError
-from petastore.schema.codec import Codec, Viewer, ViewingCodec
+from petastore.schema.codec import AlikeCodec, Codec, Viewer, ViewingCodec
 from petastore.schema.field import UnischemaField
 
 __all__ = ["BoundCodec", "codec_from_json", "codec_of", "register"]
@@ -68,13 +68,20 @@ class BoundCodec:
     takes_bytes: bool
     """Whether it is a `petastore.schema.codec.BytesCodec`."""
 
+    view_alike: Viewer | None = None
+    """Gives columns of a free shape whose values all have one; None where the codec has no such face."""
+
     @classmethod
     def of(cls, field: UnischemaField) -> Self:
         """That of a field."""
         codec = codec_of(field)
-        has_view = field.is_fixed and not field.dtype.hasobject and hasattr(codec, "viewer")
-        view = cast("ViewingCodec", codec).viewer(field) if has_view else None
-        return cls(field, codec, view, hasattr(codec, "decode_bytes"))
+        view = view_alike = None
+        if not field.dtype.hasobject:
+            if field.is_fixed and hasattr(codec, "viewer"):
+                view = cast("ViewingCodec", codec).viewer(field)
+            elif not field.is_fixed and hasattr(codec, "alike_viewer"):
+                view_alike = cast("AlikeCodec", codec).alike_viewer(field)
+        return cls(field, codec, view, hasattr(codec, "decode_bytes"), view_alike)
 
 
 def register(codec_class: _CodecClass) -> _CodecClass:

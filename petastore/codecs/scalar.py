@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from petastore.arrow import compute as pc
 from petastore.codecs.arrow.arrow_to_numpy import decode_scalars
 from petastore.codecs.arrow.arrow_views import scalars_viewer
 from petastore.codecs.arrow.numpy_to_arrow import encode_scalars

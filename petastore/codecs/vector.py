@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import arrow_numbers
+from petastore.arrow.memory import arrow_numbers
 from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.declared import array_to_write, arrays_alike
 from petastore.codecs.vector_cells import DENSE, SPARSE, STORED, VectorCells, sizes_of_vectors, vector_cells

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of, numbers_of
+from petastore.arrow.memory import flags_of, numbers_of
 from petastore.codecs.arrow.arrow_to_numpy import plain_layout, refuse_nulls
 from petastore.errors import DecodeError
 from petastore.schema.field import UnischemaField

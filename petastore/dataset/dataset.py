@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from petastore.arrow_memory import arrow_numbers
+from petastore.arrow.memory import arrow_numbers
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.codecs.images.image_hinted import hinted_field
 from petastore.codecs.registry import codec_of
@@ -44,6 +43,7 @@ from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer
 from petastore.storage.ranges.kept_files import KeptFiles, cache_for
 from petastore.storage.row_groups.asked_columns import Part
+from petastore.storage.row_groups.fetched_ahead import KeptIn
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import (
     fetch_ahead,
@@ -321,7 +321,7 @@ class Dataset:
         return functools.partial(self._held, read) if self.stored_keys else read
 
     def fetch_ahead(
-        self, file: DataFile, ordinal: int, columns: Sequence[str], files: OpenFiles, *, in_order: bool = False
+        self, file: DataFile, ordinal: int, columns: Sequence[str], files: OpenFiles, kept_in: KeptIn = KeptIn.MEMORY
     ) -> None:
         """Has the stored cells of a row group fetched, which somebody is going to read soon; does not wait.
 
@@ -330,7 +330,7 @@ class Dataset:
             ordinal: The row group's number in it.
             columns: All columns that are going to be read, none of them a partition column.
             files: Keep what is fetched, and are given to `reading` as well.
-            in_order: The cache gets what is fetched when it is read, and not before.
+            kept_in: Where it is kept until it is read.
         """
         fetch_ahead(
             self.location,
@@ -340,7 +340,7 @@ class Dataset:
             footers=self.footers,
             files=files,
             kept=self.kept,
-            in_order=in_order,
+            kept_in=kept_in,
         )
 
     def _held(self, read: ReadInParts, file: DataFile, ordinal: int, parts: Sequence[Part]) -> Iterator[pa.Table]:
@@ -406,4 +406,4 @@ def _seed(seed: int | None, shard: Shard, *, shuffles: bool) -> int:
         return seed
     if shard.count > 1 or not shuffles:
         return SHARDED_DEFAULT_SEED
-    return secrets.randbits(63)
+    return int.from_bytes(os.urandom(8), "little") >> 1

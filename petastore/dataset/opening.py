@@ -26,7 +26,6 @@ from petastore.storage.files.partitions import parse_partitions, partition_field
 from petastore.storage.footers.agreed_schema import agreed_arrow_schema
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer, inventory_of, read_footers
-from petastore.storage.footers.kept_tails import KeptTails
 from petastore.storage.metadata.manifest import (
     Manifest,
     dubious_files,
@@ -34,12 +33,13 @@ from petastore.storage.metadata.manifest import (
     read_manifest,
     read_schema_document,
 )
-from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.kept_files import KeptFiles
+from petastore.storage.requests.client import FileVersion
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S, checked_timeout
 
 if TYPE_CHECKING:
     from petastore.cache import DiskCache
+    from petastore.storage.footers.kept_tails import KeptTails
 
 __all__ = ["dataset_at", "located", "open_dataset"]
 
@@ -180,10 +180,18 @@ def _stored_keys(schema: Unischema, stored: pa.Schema, partitions: Sequence[Unis
     return tuple(field.name for field in partitions if field.name in stored.names and field.name in schema)
 
 
+def _kept_tails(location: Location, listed: Mapping[str, tuple[int | None, str]], footers: DiskCache) -> KeptTails:
+    from petastore.storage.footers.kept_tails import KeptTails  # with what keeps ends of far files
+
+    told = {path: FileVersion(size, etag) for path, (size, etag) in listed.items() if size is not None and etag}
+    return KeptTails(footers, location, told)
+
+
 def _from_footers(location: Location, kept: KeptFiles) -> Dataset:
     listed = list_etags(location)
-    told = {path: FileVersion(size, etag) for path, (size, etag) in listed.items() if size is not None and etag}
-    footers = read_footers(location, listed, None if kept.footers is None else KeptTails(kept.footers, location, told))
+    footers = read_footers(
+        location, listed, None if kept.footers is None else _kept_tails(location, listed, kept.footers)
+    )
     stored = agreed_arrow_schema(footers)
     partitions = partition_fields([footer.file for footer in footers])
     names = tuple(field.name for field in partitions if field.name not in stored.names)

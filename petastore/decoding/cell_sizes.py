@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of
+from petastore.arrow.memory import flags_of
 from petastore.errors import DecodeError, RequestError
 from petastore.schema.codec import Codec, MeasuringCodec
 from petastore.schema.field import UnischemaField

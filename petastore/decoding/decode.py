@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of
+from petastore.arrow.memory import flags_of
 from petastore.decoding.cell_sizes import decoded_sizes, measuring_face, refuse_large_cells, refuse_large_values
 from petastore.decoding.decoded import Decoded, empty_column
 from petastore.errors import DecodeError

@@ -5,25 +5,30 @@ an engine gives: `make_reader(url, cur_shard=petastore.distributed.from_torch(me
 imported by asking, and none is started but by `from_jax`.
 
 Example:
+    >>> from petastore.distributed import from_environment
     >>> from_environment({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8"})
     Shard(index=3, count=8)
 """
 
 from __future__ import annotations
 
-from petastore.distributed.contexts import from_barrier, from_input_context, from_orca_config, from_tfos
-from petastore.distributed.current import current_shard
-from petastore.distributed.engines import from_horovod, from_jax, from_ray, from_torch
-from petastore.distributed.environment import from_environment, from_tf_config
-from petastore.distributed.gathering import (
-    all_gather,
-    barrier_all_gather,
-    horovod_all_gather,
-    jax_all_gather,
-    torch_all_gather,
-)
-from petastore.distributed.overrides import with_environment
-from petastore.plan.request import Shard
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from petastore.distributed.contexts import from_barrier, from_input_context, from_orca_config, from_tfos
+    from petastore.distributed.current import current_shard
+    from petastore.distributed.engines import from_horovod, from_jax, from_ray, from_torch
+    from petastore.distributed.environment import from_environment, from_tf_config
+    from petastore.distributed.gathering import (
+        all_gather,
+        barrier_all_gather,
+        horovod_all_gather,
+        jax_all_gather,
+        torch_all_gather,
+    )
+    from petastore.distributed.overrides import with_environment
+    from petastore.plan.request import Shard
 
 __all__ = [
     "Shard",
@@ -45,3 +50,33 @@ __all__ = [
     "torch_all_gather",
     "with_environment",
 ]
+
+_HOMES = {
+    "Shard": "petastore.plan.request",
+    "all_gather": "petastore.distributed.gathering",
+    "barrier_all_gather": "petastore.distributed.gathering",
+    "current_shard": "petastore.distributed.current",
+    "from_barrier": "petastore.distributed.contexts",
+    "from_environment": "petastore.distributed.environment",
+    "from_horovod": "petastore.distributed.engines",
+    "from_input_context": "petastore.distributed.contexts",
+    "from_jax": "petastore.distributed.engines",
+    "from_orca_config": "petastore.distributed.contexts",
+    "from_ray": "petastore.distributed.engines",
+    "from_tf_config": "petastore.distributed.environment",
+    "from_tfos": "petastore.distributed.contexts",
+    "from_torch": "petastore.distributed.engines",
+    "horovod_all_gather": "petastore.distributed.gathering",
+    "jax_all_gather": "petastore.distributed.gathering",
+    "torch_all_gather": "petastore.distributed.gathering",
+    "with_environment": "petastore.distributed.overrides",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names are loaded on first use: a reader needs few of the modules that have them."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'petastore.distributed' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

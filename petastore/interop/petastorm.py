@@ -25,12 +25,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from petastore.errors import RequestError
-from petastore.interop.petastorm_modules import LegacyModule, LegacyModules
+from petastore.interop.petastorm_modules import FINDER, LegacyModule, switch_on
 
 __all__ = ["install", "is_installed", "main", "uninstall"]
 
-_FINDER = LegacyModules("petastorm")
 _USAGE = "usage: python -m petastore.interop.petastorm SCRIPT [ARGUMENT …]\n       … -m MODULE [ARGUMENT …]"
 
 
@@ -51,26 +49,18 @@ def install() -> None:
         readers shuffle by themselves: make_reader(shuffle_rows=True, shuffle_memory=…)
         >>> uninstall()
     """
-    imported = sys.modules.get("petastorm")
-    if imported is not None and not isinstance(imported, LegacyModule):
-        where = getattr(imported, "__file__", None) or "an unknown place"
-        raise RequestError(
-            f"the real petastorm was imported already, from {where}, and some of its objects may be in use; call "
-            "petastore.interop.petastorm.install() before the first `import petastorm`"
-        )
-    if _FINDER not in sys.meta_path:
-        sys.meta_path.insert(0, _FINDER)
+    switch_on()
 
 
 def is_installed() -> bool:
     """Whether `import petastorm` gives petastore."""
-    return _FINDER in sys.meta_path
+    return FINDER in sys.meta_path
 
 
 def uninstall() -> None:
     """Undo `install`: a later `import petastorm` finds what is installed under that name. May be called again."""
-    if _FINDER in sys.meta_path:
-        sys.meta_path.remove(_FINDER)
+    if FINDER in sys.meta_path:
+        sys.meta_path.remove(FINDER)
     for name in [name for name in sys.modules if name.partition(".")[0] == "petastorm"]:
         if isinstance(sys.modules[name], LegacyModule):
             del sys.modules[name]

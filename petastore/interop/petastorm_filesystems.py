@@ -111,6 +111,11 @@ def _fsspec_of(opened: Any) -> Any:
     from fsspec.implementations.arrow import ArrowFSWrapper
     from fsspec.implementations.local import LocalFileSystem
 
+    from petastore.storage.files.s3 import S3FileSystem
+
     if isinstance(opened, fs.LocalFileSystem):
         return LocalFileSystem()
-    return opened.handler.fs if isinstance(opened, fs.PyFileSystem) else ArrowFSWrapper(opened)
+    if not isinstance(opened, fs.PyFileSystem):
+        return ArrowFSWrapper(opened)
+    store = opened.handler.fs
+    return store.s3fs if isinstance(store, S3FileSystem) else store

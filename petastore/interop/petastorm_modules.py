@@ -14,10 +14,10 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from petastore.errors import LegacyNameError
+from petastore.errors import LegacyNameError, RequestError
 from petastore.interop.petastorm_names import NAMES, Instead
 
-__all__ = ["STANDS_FOR", "LegacyModule", "LegacyModules"]
+__all__ = ["FINDER", "STANDS_FOR", "LegacyModule", "LegacyModules", "switch_on"]
 
 STANDS_FOR = "0.13.1"
 """The release of Petastorm whose names these are: `petastorm.__version__`, for code that compares it."""
@@ -106,8 +106,29 @@ def _names_at_home(inside: str) -> list[str]:
     return sorted(name for name, entry in NAMES[inside].items() if isinstance(entry, str))
 
 
+FINDER = LegacyModules("petastorm")
+"""What finds petastore's objects under Petastorm's names, once it is in `sys.meta_path`."""
+
+
+def switch_on() -> None:
+    """Have `import petastorm` give petastore, in this process. May be called again.
+
+    Raises:
+        RequestError: The real Petastorm was imported already.
+    """
+    imported = sys.modules.get("petastorm")
+    if imported is not None and not isinstance(imported, LegacyModule):
+        where = getattr(imported, "__file__", None) or "an unknown place"
+        raise RequestError(
+            f"the real petastorm was imported already, from {where}, and some of its objects may be in use; call "
+            "petastore.interop.petastorm.install() before the first `import petastorm`"
+        )
+    if FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, FINDER)
+
+
 def _module(name: str) -> types.ModuleType:
     """A legacy module in a process that may not have the switch on, such as a Spark worker."""
-    if name.partition(".")[0] == "petastorm" and name not in sys.modules:
-        importlib.import_module("petastore.interop.petastorm").install()
+    if name.partition(".")[0] == FINDER.root and name not in sys.modules:
+        switch_on()
     return importlib.import_module(name)

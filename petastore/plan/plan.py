@@ -9,14 +9,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.drawing import draw
 from petastore.inventory import Inventory
-from petastore.notebook import html_table
 from petastore.once import once
 from petastore.plan.agreement import AllGather, assert_agreed, facts_of
 from petastore.plan.batches.load_order import LoadOrder, Stretch, load_order
@@ -25,13 +23,14 @@ from petastore.plan.batches.spans import Pace, SharedBatches, Source, Span, Walk
 from petastore.plan.batches.tail import EpochBatches, lanes_of
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.order import EpochOrder
-from petastore.plan.report.cost import StorageAsk, cost_of
-from petastore.plan.report.explain import explain_plan
-from petastore.plan.report.explanation import Explanation
-from petastore.plan.report.feeds import Feeds, feeds_of_order
 from petastore.plan.request import Order, ReadRequest, Shard, UnderWay, whole_number
 from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit
+
+if TYPE_CHECKING:
+    from petastore.plan.report.cost import StorageAsk
+    from petastore.plan.report.explanation import Explanation
+    from petastore.plan.report.feeds import Feeds
 
 __all__ = ["Plan", "Span"]
 
@@ -94,6 +93,8 @@ class Plan:
         )
 
     def _repr_html_(self) -> str:
+        from petastore.notebook import html_table
+
         request, shard = self.request, self.request.shard
         facts = [
             ("rows", f"{self.num_rows:,} of {self.inventory.num_rows:,}"),
@@ -178,6 +179,10 @@ class Plan:
             at hand     at most 54,000 rows on rank 0, 421.9 KiB
             mixing      0.38 (a uniform shuffle 0.25, no shuffle 0.99)
         """
+        # Reports are imported by who asks for one: a first batch needs none.
+        from petastore.plan.report.cost import cost_of
+        from petastore.plan.report.explain import explain_plan
+
         batches = self._whole(batch_size)
         explanation = explain_plan(self.inventory, self.request, self.selection, batches, column_bytes=column_bytes)
         if storage is None:
@@ -192,6 +197,8 @@ class Plan:
         Raises:
             NoDataAvailableError: `tail="even"` with fewer rows than ranks.
         """
+        from petastore.plan.report.feeds import feeds_of_order
+
         asked = self.order_in(epoch)
         batches = self._batches(whole_number(batch_size, name="batch_size", least=1), order=asked)
         order = EpochOrder(self.rows, asked, epoch)
@@ -204,6 +211,8 @@ class Plan:
             NoDataAvailableError: `tail="even"` with fewer rows than ranks.
             MissingExtraError: matplotlib is not installed.
         """
+        from petastore.drawing import draw
+
         return draw(self.feeds(batch_size, epoch=epoch))
 
     def facts(self) -> dict[str, Any]:

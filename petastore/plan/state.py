@@ -26,13 +26,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor, MixedCursor
-from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, Shard
+
+if TYPE_CHECKING:
+    from petastore.plan.mixture.mixture import Mixture
 
 __all__ = ["STATE_VERSION", "dump_state", "resharded", "resume"]
 
@@ -54,7 +56,7 @@ def dump_state(plan: Plan | Mixture, cursor: Cursor) -> dict[str, Any]:
         >>> resume(plan, dump_state(plan, Cursor(0, 3)))[1]
         Cursor(epoch=0, position=3, first_epoch=0)
     """
-    if isinstance(plan, Mixture):
+    if not isinstance(plan, Plan):
         order = {"mixture": plan.recipe() | {"seed": plan.seed, "rows": plan.num_rows}}
     else:
         order = {"order": plan.order_in(cursor.epoch).as_dict()}
@@ -89,14 +91,14 @@ def resume(plan: Plan | Mixture, state: Mapping[str, Any]) -> tuple[Plan | Mixtu
     Raises:
         RequestError: The state is none, of a newer version, or of another dataset or order; the difference is named.
     """
-    cursor = _checked(state, holds="mixture" if isinstance(plan, Mixture) else "order")
+    cursor = _checked(state, holds="order" if isinstance(plan, Plan) else "mixture")
     if state["dataset"] != plan.data_fingerprint:
         raise RequestError(
             f"the state was taken over {state['dataset']}, but what is read here is {plan.data_fingerprint}: files "
             "were rewritten, added or removed since, or it is another dataset or filter; read what the state belongs "
             "to, or begin without a state"
         )
-    if isinstance(plan, Mixture):
+    if not isinstance(plan, Plan):
         return _resumed_mixture(plan, state["mixture"], cursor, state.get("taken"))
     if cursor.position > plan.num_rows:
         raise _beyond(cursor, plan)
@@ -116,7 +118,7 @@ def resharded(plan: Plan | Mixture, shard: Shard, cursor: Cursor) -> Plan | Mixt
         >>> [plan.order_in(epoch).dealt_to for epoch in (1, 2)]
         [4, 3]
     """
-    if isinstance(plan, Mixture) or plan.request.order.dealt_to is None:
+    if not isinstance(plan, Plan) or plan.request.order.dealt_to is None:
         return plan.for_shard(shard)
     asked = dataclasses.replace(plan.request.order, dealt_to=shard.count, lanes=shard.count)
     return _dealt_anew(plan.for_shard(shard), plan.order_in(cursor.epoch), asked, cursor)

@@ -8,20 +8,21 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
-from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.dataset.opening import dataset_at, located
 from petastore.errors import RequestError
-from petastore.expressions import Expression
 from petastore.plan.request import known_word
-from petastore.plan.selection import Selection
-from petastore.selecting.remembered import selection_directory
 from petastore.storage.ranges.kept_files import cache_for
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
-from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import Workers
+
+if TYPE_CHECKING:
+    from petastore.codecs.images.image_hint import ImageDecode
+    from petastore.expressions import Expression
+    from petastore.plan.selection import Selection
+    from petastore.transforming.transform import TransformSpec
 
 __all__ = [
     "LOCAL_DISK_CACHE",
@@ -44,7 +45,7 @@ Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _Comparison: TypeAlias = tuple[str, str, Any]
 """Column, operator and value."""
 
-Filters: TypeAlias = Expression | Sequence[_Comparison | Sequence[_Comparison]]
+Filters: TypeAlias = "Expression | Sequence[_Comparison | Sequence[_Comparison]]"
 """An expression, or pyarrow's nested lists of `(column, operator, value)`."""
 
 CacheType: TypeAlias = Literal["null", "local-disk"]
@@ -209,7 +210,12 @@ class RowsAsk:
     """Where answers are remembered."""
 
     def __post_init__(self) -> None:
-        selection_directory(self.selection_cache)  # refuses what is none
+        if not isinstance(self.selection_cache, bool):
+            from petastore.selecting.remembered import (
+                selection_directory,  # imported where rows are selected, if at all
+            )
+
+            selection_directory(self.selection_cache)  # refuses what is none
 
     @property
     def is_for_all(self) -> bool:

@@ -6,7 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from petastore.errors import NotPicklableError, ReaderClosedError
 from petastore.plan.batches.budget import Budget
@@ -20,8 +20,10 @@ from petastore.readers.execution.pacing import budget_of, pace_of
 from petastore.readers.execution.row_execution import execution_of_rows
 from petastore.readers.read_pass import STOPPED, Pass
 from petastore.schema.row import Row
-from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import Workers
+
+if TYPE_CHECKING:
+    from petastore.transforming.transform import TransformSpec
 
 __all__ = ["Reader"]
 

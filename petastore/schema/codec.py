@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from petastore.schema.field import Codec, JsonValue, UnischemaField
 
-__all__ = ["BytesCodec", "Codec", "JsonValue", "MeasuringCodec", "Viewer", "ViewingCodec"]
+__all__ = ["AlikeCodec", "BytesCodec", "Codec", "JsonValue", "MeasuringCodec", "Viewer", "ViewingCodec"]
 
 Viewer: TypeAlias = Callable[[Any], "NDArray[Any] | None"]
 """Gives the values of a column; see `ViewingCodec.viewer`."""
@@ -36,6 +36,23 @@ class ViewingCodec(Codec, Protocol):
             `(rows, *field.shape)`, read-only, of `field.dtype` in any byte order, with any strides; values under nulls
             are arbitrary. None wherever that is not all there is to do, and `decode_column` has to: for nulls that
             leave no room for a value, for cells that differ in form, and for whatever has to be refused.
+        """
+        ...
+
+
+@runtime_checkable
+class AlikeCodec(Codec, Protocol):
+    """A codec that sees arrays of a free shape as one array, where all cells of a column have the same.
+
+    A further face, which readers use where a codec has it: rows of many row groups are then copied once, to where they
+    belong. What it gives must equal what `decode_column` gives.
+    """
+
+    def alike_viewer(self, field: UnischemaField) -> Viewer:
+        """As `ViewingCodec.viewer`, for a field whose shape is free, and which is not of dtype object.
+
+        The shape that its function gives is `(rows, *shape)` with a shape that the field allows; None also where the
+        shapes of cells differ, and for columns with nulls.
         """
         ...
 

@@ -76,6 +76,7 @@ def dtype_name(dtype: Any) -> str:
     return _NAMES_OF_DTYPES[canonical] if canonical in _NAMES_OF_DTYPES else np.dtype(canonical).name
 
 
+@functools.lru_cache(maxsize=256)  # a wide table has a thousand fields of a few dtypes
 def dtype_from_name(name: str) -> Any:
     """The dtype that `dtype_name` gave that name.
 

@@ -12,10 +12,11 @@ the cell face value by value (`petastore.testing.codec_laws` checks that). `peta
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,11 +147,8 @@ class UnischemaField:
         if isinstance(self.shape, (str, bytes)) or not hasattr(self.shape, "__iter__"):
             raise SchemaError(f"field {self.name!r}: the shape is a tuple of sizes and None, not {self.shape!r}")
         object.__setattr__(self, "dtype", _dtype_of_many(self.numpy_dtype))
-        object.__setattr__(self, "shape", tuple(self.shape))
-        for size in self.shape:
-            if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
-                raise SchemaError(f"field {self.name!r}: {size!r} in shape {self.shape!r} is neither a size nor None")
-        object.__setattr__(self, "shape", tuple(None if size is None else int(size) for size in self.shape))
+        if not isinstance(self.shape, tuple) or self.shape:
+            object.__setattr__(self, "shape", self._checked_shape())
         object.__setattr__(self, "nullable", bool(self.nullable))
         if self.codec is not None:
             if isinstance(self.codec, type) or not hasattr(self.codec, "decode_column"):
@@ -160,6 +158,13 @@ class UnischemaField:
                 )
             self.codec.check_field(self)
 
+    def _checked_shape(self) -> tuple[int | None, ...]:
+        shape = tuple(self.shape)
+        for size in shape:
+            if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
+                raise SchemaError(f"field {self.name!r}: {size!r} in shape {shape!r} is neither a size nor None")
+        return tuple(None if size is None else int(size) for size in shape)
+
     @property
     def is_scalar(self) -> bool:
         """Whether a value has no dimensions."""
@@ -168,14 +173,14 @@ class UnischemaField:
     @property
     def is_fixed(self) -> bool:
         """Whether all values have one shape and a plain dtype, so that n of them fill one array `(n, *shape)`."""
-        return None not in self.shape and (self.dtype != np.dtype(object) or self.is_scalar)
+        return None not in self.shape and (self.dtype.kind != "O" or self.is_scalar)
 
     @property
     def decoded_bytes(self) -> int | None:
         """Bytes of one value once decoded; None where rows differ (free shapes, text, bytes, decimals)."""
-        if not self.is_fixed or self.dtype == np.dtype(object):
+        if self.dtype.kind == "O" or None in self.shape:
             return None
-        return math.prod(size for size in self.shape if size is not None) * self.dtype.itemsize
+        return math.prod(cast("tuple[int, ...]", self.shape)) * self.dtype.itemsize
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Whether a value may have this shape: `None` is any size, and 0 is 0.
@@ -217,6 +222,7 @@ class UnischemaField:
         return f"UnischemaField({', '.join(parts)})"
 
 
+@functools.lru_cache(maxsize=256)  # a wide table has a thousand fields of a few dtypes
 def _dtype_of_many(numpy_dtype: Any) -> np.dtype[Any]:
     if numpy_dtype in (np.str_, np.bytes_, np.object_, Decimal):
         return np.dtype(object)

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 from petastore.errors import MissingExtraError, SchemaError
-from petastore.notebook import html_table
 from petastore.once import once
 from petastore.schema.document import dump_document
 from petastore.schema.field import UnischemaField
@@ -203,6 +202,8 @@ class Unischema:
         return f"Unischema({self.name!r}, [\n{lines}])"
 
     def _repr_html_(self) -> str:
+        from petastore.notebook import html_table
+
         rows = ([field.name, field.dtype_name, field.shape, field.codec or "", field.nullable] for field in self)
         header = ["field", "dtype", "shape", "codec", "nullable"]
         return html_table(f"Unischema {self.name}", header, rows, count=len(self))

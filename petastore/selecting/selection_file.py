@@ -24,7 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import ipc
 
-from petastore.arrow_memory import numbers_of
+from petastore.arrow.memory import numbers_of
 from petastore.plan.selection import Pruned
 
 __all__ = ["Kept", "as_kept", "read_pruned_selection_file", "read_selection_file", "selection_bytes", "write_aside"]

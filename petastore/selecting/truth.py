@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of
+from petastore.arrow.memory import flags_of
 from petastore.codecs.arrow.arrow_to_numpy import plain_layout
 from petastore.codecs.registry import codec_of
 from petastore.decoding.decode import decode_cells

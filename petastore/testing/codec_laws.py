@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from petastore.codecs.registry import codec_from_json, codec_of
 from petastore.errors import DecodeError, EncodeError
-from petastore.schema.codec import BytesCodec, MeasuringCodec, ViewingCodec
+from petastore.schema.codec import AlikeCodec, BytesCodec, MeasuringCodec, ViewingCodec
 from petastore.schema.field import UnischemaField
 from petastore.testing.memory import grown_in_child
 
@@ -181,6 +181,29 @@ class CodecLaws(abc.ABC):
         out = empty_column(field, len(present))
         codec.decode_column(present, field, out)
         for found, shown in zip(out, viewed[part.is_valid().to_numpy(zero_copy_only=False)], strict=True):
+            assert_equal_values(field, found, shown)
+
+    @_LAW
+    @given(data=st.data())
+    def test_what_sees_a_column_of_one_free_shape_shows_what_the_column_face_decodes(self, data: st.DataObject) -> None:
+        """What is seen has the decoded values, of one dtype and of a shape that the field allows."""
+        case = self._drawn_case(data)
+        codec, field = codec_of(case.field), case.field
+        if not isinstance(codec, AlikeCodec) or field.is_fixed or field.dtype.hasobject:
+            return
+        values = data.draw(st.lists(st.none() | case.values, max_size=4))
+        column = codec.encode_column(values * data.draw(st.integers(1, 3)), field)
+        start = data.draw(st.integers(0, len(column)))
+        part = column.slice(start, data.draw(st.integers(0, len(column) - start)))
+        viewed = codec.alike_viewer(field)(part)
+        if viewed is None:
+            return
+        assert part.null_count == 0
+        assert viewed.dtype.newbyteorder("=") == field.dtype
+        out = empty_column(field, len(part))
+        codec.decode_column(part, field, out)
+        for found, shown in zip(out, viewed, strict=True):
+            assert_declared(field, shown.astype(field.dtype))
             assert_equal_values(field, found, shown)
 
     @_LAW

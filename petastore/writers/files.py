@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import uuid
 from collections.abc import Iterable
+from pathlib import PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from petastore.schema.arrow import storage_schema
 from petastore.schema.document import DOCUMENT_KEY, dump_document
 from petastore.storage.files.listing import writing_marker
 from petastore.storage.files.location import Location
-from petastore.storage.files.whole_files import create_directory, delete_quietly, rename, write_file
+from petastore.storage.files.whole_files import create_directory, delete_quietly, read_whole, rename, write_file
 from petastore.storage.metadata.manifest import read_manifest
 from petastore.storage.requests.failures import answered_once, asking
 from petastore.writers.layout import Layout
@@ -30,7 +31,9 @@ from petastore.writers.page_borders import on_page_borders
 from petastore.writers.parquet import WriterOptions
 from petastore.writers.shrinking import settled
 
-__all__ = ["DataFiles", "end_write", "hidden_name", "lists_write", "show_files"]
+__all__ = ["DataFiles", "end_write", "hidden_name", "lists_write", "show_files", "token_of"]
+
+_MARKED = b"petastore is writing the files with this token in their names\n"
 
 
 class DataFiles:
@@ -43,7 +46,8 @@ class DataFiles:
         options: Of `pyarrow.parquet.ParquetWriter`. The first row group settles them for all files.
         first_number: Number in the name of the first file.
         token: 32 hexadecimal digits that no other write has; None makes some.
-        names: Takes the names of the files of the write, by their numbers; None is a dict of its own.
+        names: Takes the names of the files of the write, by their numbers; other files took some before, and made the
+            marker. None is a dict of its own.
 
     Raises:
         StorageError: The storage refused.
@@ -74,9 +78,14 @@ class DataFiles:
         self._sink: Any = None
         self._writer: Any = None
         self._rows = 0
-        create_directory(location, "_petastore")
+        if names is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Has the files left out until `end`. Tasks of one write on several hosts each say so, and it is the same."""
+        create_directory(self._location, "_petastore")
         said = b"petastore is writing the files with this token in their names\n"
-        write_file(location, writing_marker(self.token), said)
+        write_file(self._location, writing_marker(self.token), said)
 
     @property
     def options(self) -> WriterOptions:
@@ -171,6 +180,14 @@ class DataFiles:
         show_files(self._location, names)
         return names
 
+    def is_going_on(self) -> bool:
+        """Whether nobody has ended the write so far, which others may who know its token.
+
+        Raises:
+            StorageError: The storage refused.
+        """
+        return read_whole(self._location, writing_marker(self.token), max_bytes=len(_MARKED)) is not None
+
     def end(self) -> None:
         """Say that the write has ended: the files are part of the dataset, or are gone."""
         end_write(self._location, self.token)
@@ -215,6 +232,11 @@ def show_files(location: Location, names: Iterable[str]) -> None:
 def end_write(location: Location, token: str) -> None:
     """Say that a write has ended: its files are part of the dataset, or are gone. Raises nothing of storage's."""
     delete_quietly(location, writing_marker(token))
+
+
+def token_of(path: str) -> str:
+    """The token of the write that a file is of, by the name of a data file or a marker."""
+    return PurePosixPath(path).stem.rpartition("-")[2]
 
 
 def lists_write(location: Location, token: str) -> bool | None:

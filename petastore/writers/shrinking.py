@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from petastore.codecs.arrow.arrow_views import offsets_of
 from petastore.writers.parquet import WriterOptions, is_blob, leaf_type, leaves_of
 
 __all__ = ["settled"]
@@ -87,9 +88,8 @@ def _value_bytes(cells: pa.Array) -> pa.Buffer:
     if values is None:
         return pa.py_buffer(b"")
     if is_blob(cells.type):
-        width = np.int64 if pa.types.is_large_binary(cells.type) else np.int32
-        offsets = np.frombuffer(cells.buffers()[1], width)
-        first, last, size = int(offsets[first]), int(offsets[last]), 1
+        offsets = offsets_of(cells)
+        first, last, size = int(offsets[0]), int(offsets[-1]), 1
     else:
         size = cells.type.bit_width // 8
     return values[first * size : last * size]

@@ -45,7 +45,7 @@ def archives(draw: st.DrawFn, field: UnischemaField) -> bytes:
 
 @st.composite
 def pngs(draw: st.DrawFn, field: UnischemaField) -> bytes:
-    """PNGs of any size and kind, with a text that inflates to much, or with frames of a film."""
+    """PNGs of any size and kind, with a text that inflates to much, frames of a film, or a chunk of a false length."""
     height, width = draw(st.sampled_from([(8, 8), (1, 2**20), (2**20, 1), (3000, 3000), (20_000, 20_000)]))
     whole = height * width <= 10**7
     cell = bombs.png(
@@ -56,7 +56,10 @@ def pngs(draw: st.DrawFn, field: UnischemaField) -> bytes:
         interlaced=draw(st.booleans()),
         extra=draw(st.sampled_from([b"", *_extras(height, width)])),
     )
-    return cell if whole else cell[:16] + bombs.png_size(height, width) + cell[24:]
+    cell = cell if whole else cell[:16] + bombs.png_size(height, width) + cell[24:]
+    lengthened = draw(st.none() | st.sampled_from([b"IDAT", b"IEND", b"zTXt"]))
+    longer = draw(st.sampled_from([1, 5 * 2**20, 2**31 - 1, 2**32 - 1]))
+    return cell if lengthened is None else bombs.png_with_length(cell, lengthened, longer)
 
 
 def _extras(height: int, width: int) -> list[bytes]:

@@ -40,11 +40,11 @@ def test_a_field_without_a_codec_is_plain() -> None:
 
 
 def test_an_unknown_id_is_refused_and_the_known_ones_are_named() -> None:
-    with pytest.raises(
-        MetadataError,
-        match=r"'wavelet'.*compressed_image, compressed_ndarray, ndarray, reversed_image, scalar, .*vector",
-    ):
+    with pytest.raises(MetadataError, match="no codec has the id 'wavelet'") as refused:
         codec_from_json({"id": "wavelet"})
+    # Examples and other tests register codecs of their own.
+    named = set(str(refused.value).partition("known are ")[2].partition(". Import")[0].split(", "))
+    assert {"compressed_image", "compressed_ndarray", "ndarray", "reversed_image", "scalar", "vector"} <= named
     with pytest.raises(MetadataError, match="no codec has the id 'plain'"):
         codec_from_json({"id": "plain"})
 

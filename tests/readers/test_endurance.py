@@ -89,6 +89,8 @@ print(json.dumps([before, held()]))
 TIMES = int(os.environ.get("PETASTORE_ENDURANCE", "0"))
 """How many times as long as usual, by `make endurance`, which also tries what takes long; 0 is neither."""
 
+MOST_CLIMBED = 8 * 2**20
+
 SLOW = ["process,torch"] if TIMES else []
 
 
@@ -118,19 +120,26 @@ def said_by(program: str, url: str, way: str, times: int) -> Any:
         check=False,
         capture_output=True,
         text=True,
-        timeout=None if TIMES else patience(110),
+        timeout=None if TIMES else patience(100 + times),
     )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("way", ["thread,plain", "thread,torch", "process,plain", *SLOW])
 def test_memory_stays_flat_over_a_hundred_epochs(url: str, way: str) -> None:
-    sizes = said_by(EPOCHS, url, way, 100 * max(TIMES, 1))
+    early, late = early_and_late(said_by(EPOCHS, url, way, 100 * max(TIMES, 1)))
+    if late - early >= MOST_CLIMBED:
+        # Once in a hundred runs they stay up for so long. What climbs has climbed by four times as much after these.
+        early, late = early_and_late(said_by(EPOCHS, url, way, 400 * max(TIMES, 1)))
+    assert late - early < MOST_CLIMBED, f"{early / 2**20:,.0f} MiB in the first epochs, {late / 2**20:,.0f} in the last"
+
+
+def early_and_late(sizes: list[int]) -> tuple[float, float]:
     # Allocators give pages back when they like: what is resident goes up and down by twenty MiB, and never climbs. The
     # largest of some such sizes is a matter of luck; the one in their middle is not, and climbs with them as well.
-    early, late = statistics.median(sizes[5:25]), statistics.median(sizes[-20:])
-    assert late - early < 8 * 2**20, f"{early / 2**20:,.0f} MiB in the first epochs, {late / 2**20:,.0f} in the last"
+    return statistics.median(sizes[5:25]), statistics.median(sizes[-20:])
 
 
 @pytest.mark.parametrize("way", ["thread,plain", "thread,torch", "process,plain", *SLOW])

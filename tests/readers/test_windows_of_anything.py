@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def write(folder: Path, files: list[list[list[tuple[int, bool]]]], begin_anew: b
     return tables
 
 
+@pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 @settings(max_examples=60)
 @given(
     files=FILES,

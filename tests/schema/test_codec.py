@@ -14,12 +14,13 @@ from petastore.codecs import (
     ScalarCodec,
     VectorCodec,
 )
-from petastore.schema.codec import BytesCodec, Codec, MeasuringCodec, ViewingCodec
+from petastore.schema.codec import AlikeCodec, BytesCodec, Codec, MeasuringCodec, ViewingCodec
 
+ALL_FACES = (ViewingCodec, AlikeCodec, BytesCodec, MeasuringCodec)
 FACES = {
     PlainCodec(): {ViewingCodec, MeasuringCodec},
     ScalarCodec("int"): {ViewingCodec, MeasuringCodec},
-    NdarrayCodec(): {ViewingCodec, MeasuringCodec},
+    NdarrayCodec(): {ViewingCodec, AlikeCodec, MeasuringCodec},
     CompressedNdarrayCodec(): {BytesCodec, MeasuringCodec},
     CompressedImageCodec("png"): {BytesCodec, MeasuringCodec},
     VectorCodec(): {MeasuringCodec},
@@ -29,7 +30,7 @@ FACES = {
 @pytest.mark.parametrize(("codec", "faces"), FACES.items(), ids=lambda value: type(value).__name__)
 def test_each_codec_of_ours_has_its_faces(codec: Any, faces: set[Any]) -> None:
     assert isinstance(codec, Codec)
-    assert {face for face in (ViewingCodec, BytesCodec, MeasuringCodec) if isinstance(codec, face)} == faces
+    assert {face for face in ALL_FACES if isinstance(codec, face)} == faces
 
 
 def test_what_lacks_a_method_of_a_codec_has_no_face_of_one() -> None:
@@ -37,4 +38,4 @@ def test_what_lacks_a_method_of_a_codec_has_no_face_of_one() -> None:
         def decoded_sizes(self, cells: Any, field: Any) -> None:
             """Tell nothing."""
 
-    assert not any(isinstance(Measures(), face) for face in (Codec, MeasuringCodec, BytesCodec, ViewingCodec))
+    assert not any(isinstance(Measures(), face) for face in (Codec, *ALL_FACES))

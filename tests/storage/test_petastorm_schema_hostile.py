@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import gc
 import os
 import pickle
 import struct
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -40,22 +42,32 @@ WATCHED = (
 
 def watched(read: Callable[[], Any]) -> Any:
     """What `read` gives, while whatever a pickle could do harm with is written down instead of done."""
-    called: list[str] = []
-    modules = set(sys.modules)
+    called, imported_by_others = list[str](), list[Any]()
+    ours, modules, is_collecting = threading.get_ident(), set(sys.modules), gc.isenabled()
     real = [(module, name, getattr(module, name)) for module, name in WATCHED]
+
+    def noted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def note(*given: Any, **named: Any) -> Any:
+            if threading.get_ident() != ours:  # what other tests have left to threads of libraries goes on
+                imported_by_others.extend(given[:1] if name == "__import__" else ())
+                return function(*given, **named)
+            return _getattr(called, function, *given) if name == "getattr" else called.append(name)
+
+        return note
+
+    gc.disable()  # it may end what other tests have left, in this thread
     # By hand, because pytest's own patching imports; `getattr` goes on working, since our own code calls it.
     for module, name, function in real:
-        if name != "getattr":
-            setattr(module, name, lambda *_, name=name, **__: called.append(name))
-        else:
-            builtins.getattr = lambda *given, real=function: _getattr(called, real, *given)
+        setattr(module, name, noted(name, function))
     try:
         return read()
     finally:
         for module, name, function in real:
             setattr(module, name, function)
+        if is_collecting:
+            gc.enable()
         assert not called
-        assert set(sys.modules) == modules
+        assert imported_by_others or set(sys.modules) == modules
 
 
 def _getattr(called: list[str], real: Callable[..., Any], *given: Any) -> Any:

@@ -11,6 +11,8 @@ from petastore.schema.arrow import storage_schema
 from petastore.schema.document import DOCUMENT_KEY, dump_document
 from petastore.storage.files.listing import unfinished_writes
 from petastore.storage.files.location import Location, open_location
+from petastore.storage.files.whole_files import write_file
+from petastore.writers import files as files_module
 from petastore.writers.commit import commit_dataset
 from petastore.writers.files import DataFiles
 from petastore.writers.layout import Layout
@@ -62,6 +64,27 @@ def test_while_it_writes_a_marker_has_its_token_and_its_names_are_hidden_where_r
     assert everything_in(location) == sorted([f"_petastore/writing-{token}", name])
     files.end()
     assert everything_in(location) == [name]
+
+
+def test_files_beside_each_other_have_one_marker_which_is_written_once(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+
+    def write(location: Location, path: str, content: bytes) -> None:
+        written.append(path)
+        write_file(location, path, content)
+
+    monkeypatch.setattr(files_module, "write_file", write)
+    files = files_at(location)
+    (token,) = unfinished_writes(location)
+    for number, others in enumerate([files, files.beside(1), files.beside(2)]):
+        others.write(group(number))
+        others.complete(at_least_one=False)
+    assert written == [f"_petastore/writing-{token}"]
+    assert all(token in path for path in everything_in(location))
+    files.undo()
+    assert everything_in(location) == []
 
 
 def test_a_file_without_rows_is_made_only_where_one_is_needed(location: Location) -> None:

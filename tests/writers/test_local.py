@@ -40,7 +40,8 @@ from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.metadata.manifest import looked_around, read_manifest, read_schema_document
-from petastore.storage.row_groups.page_headers import PageWindow, data_pages
+from petastore.storage.pages.data_pages import data_pages
+from petastore.storage.pages.headers import PageWindow
 from petastore.writers import local
 from petastore.writers.commit import commit_dataset, publish
 from petastore.writers.layout import Layout
@@ -519,6 +520,7 @@ def test_object_stores_are_written_without_a_rename() -> None:
         cachable = False
 
         store: dict[str, Any] = {}  # noqa: RUF012 - as the class above has it
+        pseudo_dirs = [""]  # noqa: RUF012 - those of other tests are not its own
 
         @classmethod
         def _strip_protocol(cls, path: str) -> str:

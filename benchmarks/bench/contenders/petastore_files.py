@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import petastore
-from benchmarks.bench.values import JPEG_QUALITY, Values, crops_of
-from benchmarks.bench.workloads import Column, Workload
-from petastore.codecs import CompressedImageCodec, CompressedNdarrayCodec, NdarrayCodec
+from benchmarks.bench.schema import schema_of
+from benchmarks.bench.values import Values, crops_of
+from benchmarks.bench.workloads import Workload
 
-__all__ = ["PACKAGES", "schema_of", "write"]
+__all__ = ["PACKAGES", "write"]
 
 PACKAGES = ("petastore", "pyarrow")
-
-_CODECS: Final[dict[str, Callable[[], Any]]] = {
-    "array": NdarrayCodec,
-    "deflated": CompressedNdarrayCodec,
-    "jpeg": lambda: CompressedImageCodec("jpeg", JPEG_QUALITY),
-    "png": lambda: CompressedImageCodec("png"),
-}
-
-
-def schema_of(workload: Workload) -> petastore.Unischema:
-    """The workload as a Unischema."""
-    return petastore.Unischema(workload.name, [_field(name, column) for name, column in workload.columns.items()])
 
 
 def write(workload: Workload, values: Values, folder: Path) -> None:
@@ -46,12 +34,3 @@ def _rows(workload: Workload, values: Values) -> Iterator[dict[str, Any]]:
         for name in texts:
             row[name] = row[name].decode()
         yield row
-
-
-def _field(name: str, column: Column) -> petastore.UnischemaField:
-    if column.kind == "text":
-        return petastore.UnischemaField(name, str)
-    codec = _CODECS.get(column.kind)
-    # Petastorm's example leaves two sizes of its array free.
-    shape = (None, *column.shape[1:3], None) if name == "array_4d" else column.shape
-    return petastore.UnischemaField(name, column.dtype, shape, codec() if codec else None)

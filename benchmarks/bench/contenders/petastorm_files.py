@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.bench.values import JPEG_QUALITY, Values
-from benchmarks.bench.workloads import Column, Workload
+from benchmarks.bench.values import Values
+from benchmarks.bench.workloads import JPEG_QUALITY, Column, Workload
 
 __all__ = ["PACKAGES", "write"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from petastore.arrow_memory import arrow_numbers
+from petastore.arrow.memory import arrow_numbers
 from petastore.codecs.registry import codec_of
 from petastore.decoding.cell_sizes import refuse_large_fields
 from petastore.decoding.decode import decode_cells

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.codecs.arrays.ndarray import array_of_unit, decode_alike, decode_npy, put_npy_cells
+from petastore.codecs.arrays.ndarray import Blocks, array_of_unit, decode_alike, decode_npy, put_npy_cells
 from petastore.codecs.arrays.npy import MAX_HEADER_BYTES
 from petastore.codecs.arrays.npz import NpzError, archive_bytes, member_of, member_sizes
 from petastore.codecs.arrays.npz_many import inflated_together
@@ -106,9 +106,10 @@ class CompressedNdarrayCodec:
         Raises:
             DecodeError: As `decode`, with `row` set.
         """
+        blocks = Blocks(field)
         for rows, inflated in inflated_together(cells, _most_bytes(field)):
             try:
-                _put(cells[rows], inflated, field, out[rows])
+                _put(cells[rows], inflated, blocks, out[rows])
             except DecodeError as problem:
                 problem.row = rows.start + (problem.row or 0)
                 raise
@@ -118,13 +119,12 @@ class CompressedNdarrayCodec:
         return None if _most_bytes(field) is not None else member_sizes(byte_cells(cells, field))
 
 
-def _put(
-    cells: Sequence[NDArray[np.uint8]], inflated: ByteCells | None, field: UnischemaField, out: NDArray[Any]
-) -> None:
+def _put(cells: Sequence[NDArray[np.uint8]], inflated: ByteCells | None, blocks: Blocks, out: NDArray[Any]) -> None:
     """The arrays of some cells, each into its place in `out`; `inflated` is their content if that is known."""
+    field = blocks.field
     if inflated is None:
         put_npy_cells(lambda row: _inflated(cells[row], field), field, out)
-    elif not decode_alike(inflated, field, out):
+    elif not decode_alike(inflated, blocks, out):
         put_npy_cells(inflated.__getitem__, field, out)
 
 

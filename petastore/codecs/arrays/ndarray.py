@@ -19,7 +19,7 @@ from petastore.errors import DecodeError, EncodeError
 from petastore.schema.codec import JsonValue, Viewer
 from petastore.schema.field import UnischemaField
 
-__all__ = ["NdarrayCodec"]
+__all__ = ["Blocks", "NdarrayCodec"]
 
 # Rows whose headers are compared at a time: 4096 of 128 bytes stay in the second-level cache.
 _ROWS_AT_ONCE = 4096
@@ -107,12 +107,16 @@ class NdarrayCodec:
             DecodeError: As `decode`, with `row` set.
         """
         found = byte_cells(cells, field)
-        if not decode_alike(found, field, out):
+        if not decode_alike(found, Blocks(field), out):
             put_npy_cells(found.__getitem__, field, out)
 
     def viewer(self, field: UnischemaField) -> Viewer:
         """The arrays of columns whose cells share a header, over Arrow's memory; None for all other columns."""
-        return _Blocks(field).view
+        return Blocks(field).view
+
+    def alike_viewer(self, field: UnischemaField) -> Viewer:
+        """The same of columns of any shape."""
+        return Blocks(field).view
 
     def decoded_sizes(self, cells: pa.Array, field: UnischemaField) -> NDArray[np.int64] | None:
         """No more than is stored, where the field does not declare it."""
@@ -227,24 +231,24 @@ def _exact_units(times: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return converted
 
 
-def decode_alike(found: ByteCells, field: UnischemaField, out: NDArray[Any]) -> bool:
+def decode_alike(found: ByteCells, blocks: Blocks, out: NDArray[Any]) -> bool:
     """Decode a column whose cells share a header as one block; False, and nothing done, where they do not.
 
     Args:
         found: The `.npy` bytes of each row.
-        field: What was declared.
+        blocks: What sees them as one, of their field; it may know the header of cells before these.
         out: As in `decode_column`; keeps nothing of the memory of the cells.
 
     Raises:
         DecodeError: The header is of another dtype or shape than declared; `row` is 0.
     """
     try:
-        block = _Blocks(field).block(found)
+        block = blocks.block(found)
     except DecodeError as problem:
         raise problem.at(row=0) from None
     if block is None:
         return False
-    if field.is_fixed and field.dtype != np.dtype(object):
+    if blocks.field.is_fixed and not blocks.field.dtype.hasobject:
         np.copyto(out, block)
     else:
         native = block.astype(block.dtype.newbyteorder("="), order="C", copy=True)
@@ -259,14 +263,15 @@ class _Head(NamedTuple):
     header: NpyHeader
 
 
-class _Blocks:
+class Blocks:
     """Columns of a field whose cells share a header, each as one array; any thread may ask.
 
     The header of one column is most often that of the next: it is parsed and compared with the field once.
     """
 
     def __init__(self, field: UnischemaField) -> None:
-        self._field = field
+        self.field = field
+        """What was declared."""
         self._last: _Head | None = None
 
     def view(self, cells: pa.Array) -> NDArray[Any] | None:
@@ -274,7 +279,7 @@ class _Blocks:
         if cells.null_count:
             return None
         try:
-            return self.block(byte_cells(cells, self._field))
+            return self.block(byte_cells(cells, self.field))
         except DecodeError:
             return None  # decode_column says what is wrong, if anybody wants these cells
 
@@ -289,7 +294,7 @@ class _Blocks:
             return None
         start, rows, head = int(found.starts[0]), len(found), self._last
         if head is None or len(head.start) + head.header.payload != step or not _begins_with(found, start, head.start):
-            head = _checked_head(found[0], self._field)
+            head = _checked_head(found[0], self.field)
             if head is None:
                 return None
             self._last = head

@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import io
 import struct
-import zipfile
 import zlib
 from typing import Any
 
@@ -51,7 +50,6 @@ _NUMPY_START = _LOCAL_HEADER.size + len(MEMBER) + _ZIP64_SIZES.size
 
 _LARGEST = 2**62
 _UNREADABLE = (
-    zipfile.BadZipFile,
     zlib.error,
     OSError,
     EOFError,
@@ -59,7 +57,7 @@ _UNREADABLE = (
     RuntimeError,
     ValueError,
 )
-"""What `zipfile` raises for archives that it cannot read."""
+"""What `zipfile` raises for archives that it cannot read, beside its own `BadZipFile`."""
 
 
 class NpzError(ValueError):
@@ -144,11 +142,18 @@ def member_sizes(cells: ByteCells) -> NDArray[np.int64]:
 def _member_size(cell: NDArray[np.uint8]) -> int:
     try:
         member = first_member(cell)
-        if member is not None:
-            return member.size
+        return _size_by_zipfile(cell) if member is None else member.size
+    except (NpzError, *_UNREADABLE):
+        return 0
+
+
+def _size_by_zipfile(cell: NDArray[np.uint8]) -> int:
+    import zipfile  # see `_through_zipfile`
+
+    try:
         with zipfile.ZipFile(io.BytesIO(cell.data)) as archive:
             return max((found.file_size for found in archive.infolist()), default=0)
-    except (NpzError, *_UNREADABLE):
+    except zipfile.BadZipFile:
         return 0
 
 
@@ -221,6 +226,9 @@ def _inflated(stored: NDArray[np.uint8], size: int) -> bytes:
 
 
 def _through_zipfile(cell: NDArray[np.uint8], most: int | None) -> bytes:
+    # Imported for an archive that NumPy did not write: it takes 5 ms, and looking it up is nothing beside such a cell.
+    import zipfile
+
     try:
         with zipfile.ZipFile(io.BytesIO(cell.data)) as archive:
             names = archive.namelist()
@@ -234,7 +242,7 @@ def _through_zipfile(cell: NDArray[np.uint8], most: int | None) -> bytes:
                 content = opened.read(member.file_size + 1)
     except NpzError:
         raise
-    except _UNREADABLE as problem:
+    except (zipfile.BadZipFile, *_UNREADABLE) as problem:
         raise NpzError(f"it is no archive that can be read ({problem})") from None
     if len(content) != member.file_size:
         raise NpzError(f"its content has not the {member.file_size:,} bytes that it declares")

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import arrow_numbers, numbers_of
+from petastore.arrow.memory import arrow_numbers, numbers_of
 from petastore.codecs.arrow.arrow_to_numpy import decode_scalars, plain_layout, refuse_nulls
 from petastore.errors import DecodeError
 from petastore.schema.arrow import axes_in_storage, tensor_shape

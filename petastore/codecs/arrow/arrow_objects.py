@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of, numbers_of
+from petastore.arrow.memory import flags_of, numbers_of
 from petastore.codecs.arrow.arrow_lists import decode_lists
 from petastore.codecs.arrow.arrow_to_numpy import refuse_nulls, times_of
 from petastore.errors import DecodeError

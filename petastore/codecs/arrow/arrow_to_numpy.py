@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of, numbers_of
+from petastore.arrow import compute as pc
+from petastore.arrow.memory import flags_of, numbers_of
 from petastore.codecs.arrow.scalars import InexactError, decode_scalar, exact_time
 from petastore.errors import DecodeError
 from petastore.schema.arrow import is_bytes, is_text

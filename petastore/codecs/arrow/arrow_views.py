@@ -13,19 +13,30 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import numbers_of
+from petastore.arrow import compute as pc
+from petastore.arrow.memory import numbers_of
 from petastore.codecs.arrow.arrow_to_numpy import plain_layout, refuse_nulls
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.arrow import axes_in_storage, tensor_shape
 from petastore.schema.codec import Viewer
 from petastore.schema.field import UnischemaField
 
-__all__ = ["ByteCells", "byte_cells", "bytes_of_cell", "equal_cells_array", "lists_viewer", "scalars_viewer"]
+__all__ = [
+    "ByteCells",
+    "byte_cells",
+    "bytes_of_cell",
+    "equal_cells_array",
+    "lengths_of",
+    "lists_viewer",
+    "offsets_of",
+    "scalars_viewer",
+]
 
 _NO_BYTES = np.empty(0, np.uint8)
+_LARGE = {pa.large_string().id, pa.large_binary().id, pa.large_list(pa.null()).id}
+"""Types whose offsets have 64 bits."""
 
 
 def scalars_viewer(field: UnischemaField) -> Viewer:
@@ -99,9 +110,7 @@ def _items(lists: pa.Array, size: int | None) -> pa.Array | None:
         return lists.flatten() if lists.type.list_size == size else None
     if not isinstance(lists, (pa.ListArray, pa.LargeListArray)) or len(lists) == 0:
         return None
-    width = np.int32 if isinstance(lists, pa.ListArray) else np.int64
-    first = lists.offset * np.dtype(width).itemsize
-    offsets: NDArray[Any] = np.frombuffer(lists.buffers()[1], width, len(lists) + 1, first)
+    offsets = offsets_of(lists)
     return lists.flatten() if bool((offsets[1:] - offsets[:-1] == size).all()) else None
 
 
@@ -136,8 +145,8 @@ class ByteCells:
         return len(self.starts)
 
     def __getitem__(self, row: int) -> NDArray[np.uint8]:
-        start = int(self.starts[row])
-        return self.data[start : start + int(self.sizes[row])]
+        start: int = self.starts.item(row)  # readers ask row by row, and this makes no NumPy scalars on the way
+        return self.data[start : start + self.sizes.item(row)]
 
     @property
     def even_size(self) -> int | None:
@@ -159,10 +168,8 @@ def byte_cells(cells: pa.Array, field: UnischemaField) -> ByteCells:
     """
     if cells.null_count:
         refuse_nulls(cells, field)
-    if isinstance(cells, (pa.BinaryArray, pa.StringArray)):
-        return _between_offsets(cells, np.dtype(np.int32))
-    if isinstance(cells, (pa.LargeBinaryArray, pa.LargeStringArray)):
-        return _between_offsets(cells, np.dtype(np.int64))
+    if isinstance(cells, (pa.BinaryArray, pa.StringArray, pa.LargeBinaryArray, pa.LargeStringArray)):
+        return _between_offsets(cells)
     if isinstance(cells, (pa.ExtensionArray, pa.RunEndEncodedArray)):
         return byte_cells(plain_layout(cells), field)
     if isinstance(cells, pa.DictionaryArray) and cells.dictionary.null_count == 0:
@@ -180,13 +187,41 @@ def byte_cells(cells: pa.Array, field: UnischemaField) -> ByteCells:
     raise DecodeError(f"the column is stored as {stored}, but its codec reads bytes", column=field.name)
 
 
-def _between_offsets(cells: pa.Array, offset_dtype: np.dtype[Any]) -> ByteCells:
+def _between_offsets(cells: pa.Array) -> ByteCells:
     if len(cells) == 0:
         nothing = np.empty(0, np.int64)
         return ByteCells(_NO_BYTES, nothing, nothing)
-    first = cells.offset * offset_dtype.itemsize
-    offsets = np.frombuffer(cells.buffers()[1], offset_dtype, count=len(cells) + 1, offset=first).astype(np.int64)
+    offsets = offsets_of(cells).astype(np.int64)
     return ByteCells(_buffer(cells, 2), offsets[:-1], offsets[1:] - offsets[:-1])
+
+
+def offsets_of(values: pa.Array) -> NDArray[Any]:
+    """Where texts, bytes or lists begin in their buffer, and the last one ends, shape (n + 1,), not to be written to.
+
+    Args:
+        values: Of one of the types that lie between offsets: no view, and of no fixed size.
+
+    Example:
+        >>> offsets_of(pa.array(["a", "", "äb"]).slice(1)), offsets_of(pa.array([], pa.large_binary()))
+        (array([1, 1, 4], dtype=int32), array([0]))
+        >>> offsets_of(pa.array([[7], [], [8, 9]]))
+        array([0, 1, 1, 3], dtype=int32)
+    """
+    width, data = np.dtype(np.int64 if values.type.id in _LARGE else np.int32), values.buffers()[1]
+    if len(values) == 0 or data is None:
+        return np.zeros(len(values) + 1, width)
+    offsets: NDArray[Any] = np.frombuffer(data, width, len(values) + 1, values.offset * width.itemsize)
+    return offsets
+
+
+def lengths_of(values: pa.Array) -> NDArray[np.int64]:
+    """Bytes of each value of text or bytes that lie between offsets, a new array of shape (n,); arbitrary under nulls.
+
+    Example:
+        >>> lengths_of(pa.array(["a", "", "äb"])), lengths_of(pa.array([b"abc"], pa.large_binary()))
+        (array([1, 0, 3]), array([3]))
+    """
+    return np.diff(offsets_of(values)).astype(np.int64, copy=False)
 
 
 def _buffer(cells: pa.Array, position: int) -> NDArray[np.uint8]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from petastore.arrow import compute as pc
 from petastore.codecs.arrow.arrow_to_numpy import put_numbers
 from petastore.codecs.arrow.scalars import encode_scalar
 from petastore.errors import DecodeError, EncodeError

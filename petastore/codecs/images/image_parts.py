@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from petastore.codecs.images.image_files import (
     Header,
     ImageError,
+    begins_as_jpeg,
     checked_header,
     common_header,
     decode_into,
@@ -73,8 +74,10 @@ def _decoded_in_place(
     cells: Sequence[NDArray[np.uint8]], stored: UnischemaField, wanted: ImageDecode, out: NDArray[Any]
 ) -> bool:
     """Decodes images of one header straight to what is wanted; False where that is more work, or one is damaged."""
+    if not len(cells) or not begins_as_jpeg(cells[0]):
+        return False  # at once: whoever reads files one by one looks at all headers, too
     header = common_header(cells, stored)
-    if header is None or header.format != "jpeg":
+    if header is None:
         return False
     try:
         way = _way(header, wanted, out.shape[1:])

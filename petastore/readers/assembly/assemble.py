@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +23,18 @@ from petastore.inventory import Inventory
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.plan import Span
 from petastore.readers.assembly.encoded import EncodedCells, EncodedColumn, Origin
-from petastore.readers.assembly.gather import Laying, Picks
+from petastore.readers.assembly.from_arena import tasks_from_arena
+from petastore.readers.assembly.laying import Laying, by_group, come_in_long_runs, placed
 from petastore.readers.batch import Batch, Columns
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.transforming.transform import Transform
 from petastore.work.futures import after
+
+if TYPE_CHECKING:
+    from petastore.transforming.transform import Transform
 
 __all__ = ["VALID_COLUMN", "AssembledSpan", "Assembler", "Assembles", "SpanTransform", "SpanWork", "of_spans"]
 
@@ -156,14 +159,14 @@ class Assembler:
         names = set().union(*(row_group.sizes for row_group in loaded.values()))
         sizes = {name: np.zeros(span.num_rows, np.int64) for name in names}
         if names:
-            for group, where in Picks(GroupedRows(span.groups, span.rows, None)).by_group():
+            for group, where in by_group(span.groups):
                 for name, of_group in loaded[group].sizes.items():
                     sizes[name][where] = of_group[span.rows[where]]
         return sizes
 
     def placed(self, problem: DecodeError, span: Span) -> DecodeError:
         """The same error with the place of its row, which is one of a span, filled in."""
-        return self._placed(problem, Picks(GroupedRows(span.groups, span.rows, None)))
+        return self._placed(problem, span.groups, span.rows)
 
     def _tasks(
         self,
@@ -172,7 +175,7 @@ class Assembler:
         columns: dict[str, Decoded],
         stacks: list[tuple[tuple[str, ...], NDArray[Any]]],
     ) -> list[Task]:
-        task_of = _tasks_of_stacks(Picks(span.picked, buffers=self.buffers), loaded, self.layout)
+        task_of = _tasks_of_stacks(span.picked, loaded, self.layout, self.buffers)
         # What is stacked in all of the row groups, and whole there, comes out as a stack too.
         encoded = set().union(*(row_group.cells for row_group in loaded.values()))
         missing = set().union(*(row_group.missing for row_group in loaded.values()))
@@ -218,13 +221,13 @@ class Assembler:
     def _decode(
         self, field: UnischemaField, span: Span, loaded: LoadedRowGroups, column: Decoded, where: slice
     ) -> None:
-        picks = Picks(GroupedRows(span.groups[where], span.rows[where], None))
+        picked = GroupedRows(span.groups[where], span.rows[where], None)
         out = Decoded(column.values[where], None if column.missing is None else column.missing[where])
         try:
-            cells = EncodedCells(loaded, self.layout, self.origin, self.max_cell_bytes)
-            cells.decode(self.columns[field.name], picks, out)
+            cells = EncodedCells(loaded, self.layout, self.origin, self.max_cell_bytes, self.buffers)
+            cells.decode(self.columns[field.name], picked, out)
         except DecodeError as problem:
-            raise self._placed(problem, picks) from problem.__cause__
+            raise self._placed(problem, picked.groups, picked.rows) from problem.__cause__
 
     def _finish(
         self,
@@ -246,10 +249,10 @@ class Assembler:
             return after([transformed], lambda: _put_together(span, (), transformed.result()))
         return _put_together(span, (), transformed)
 
-    def _placed(self, problem: DecodeError, picks: Picks) -> DecodeError:
+    def _placed(self, problem: DecodeError, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> DecodeError:
         if problem.row is not None:
             at = [problem.row]
-            (group,), (row,) = self.origin(picks.groups[at], picks.rows[at])
+            (group,), (row,) = self.origin(groups[at], rows[at])
             file, ordinal = self.inventory.place_of(int(group))
             problem.row, problem.row_group, problem.file = int(row), ordinal, file.path
         return problem
@@ -260,20 +263,23 @@ def of_spans(transform: Transform | None) -> SpanTransform | None:
     return None if transform is None else lambda columns, span: transform(columns, span.offsets)
 
 
-def _tasks_of_stacks(picks: Picks, loaded: LoadedRowGroups, layout: Layout) -> Callable[[int, NDArray[Any]], Task]:
+def _tasks_of_stacks(
+    picked: GroupedRows, loaded: LoadedRowGroups, layout: Layout, buffers: Buffers
+) -> Callable[[int, NDArray[Any]], Task]:
     """What makes, of the number of a stack and of where its values go, the task that puts them there."""
+    in_runs = come_in_long_runs(picked)
     arena = _arena_of(loaded)
-    if arena is not None and not picks.are_few_runs:
-        return _from_arena(picks, loaded, layout, arena)
-    in_file = picks.placed({}) if all(row_group.read_order is None for row_group in loaded.values()) else picks
+    if arena is not None and not (in_runs and picked.permutation is None):
+        return tasks_from_arena(picked, loaded, layout, arena, buffers)
+    lie_as_in_files = all(row_group.read_order is None for row_group in loaded.values())
 
     @functools.cache
     def laying(in_read_order: bool) -> Laying:
-        if not in_read_order:
-            return Laying(in_file)
-        known = picks.come_in_long_runs
-        places = {} if known else {group: row_group.places for group, row_group in loaded.items()}
-        return Laying(picks.placed(places))
+        if in_runs and (in_read_order or lie_as_in_files):
+            return Laying(picked, buffers)
+        if in_read_order and not lie_as_in_files:
+            return Laying(placed(picked, {group: row_group.places for group, row_group in loaded.items()}), buffers)
+        return Laying(picked if picked.runs is None else picked.without_runs(), buffers)
 
     def task(number: int, out: NDArray[Any]) -> Task:
         stack = layout.stacks[number]
@@ -281,30 +287,6 @@ def _tasks_of_stacks(picks: Picks, loaded: LoadedRowGroups, layout: Layout) -> C
         return functools.partial(laid.values, {group: one.stacks[number] for group, one in loaded.items()}, out)
 
     return task
-
-
-def _from_arena(
-    picks: Picks, loaded: LoadedRowGroups, layout: Layout, arena: Arena
-) -> Callable[[int, NDArray[Any]], Task]:
-    firsts = {group: row_group.place.first for group, row_group in loaded.items() if row_group.place is not None}
-
-    @functools.cache
-    def index(in_read_order: bool) -> NDArray[np.int64]:
-        if in_read_order and picks.picked.runs is None:
-            for row_group in loaded.values():
-                _ = row_group.places  # written down in the arena now, if not before
-        return picks.in_arena(firsts, arena.places if in_read_order else None)
-
-    def task(number: int, out: NDArray[Any]) -> Task:
-        # Stacks are held until the task is done: nobody else is given their places meanwhile.
-        held = [row_group.stacks[number] for row_group in loaded.values()]
-        return functools.partial(_take, arena.stacks[number], index(layout.stacks[number].in_read_order), out, held)
-
-    return task
-
-
-def _take(stack: NDArray[Any], index: NDArray[np.int64], out: NDArray[Any], _held: Sequence[NDArray[Any]]) -> None:
-    np.take(stack, index, axis=1, out=out, mode="clip")
 
 
 def _arena_of(loaded: LoadedRowGroups) -> Arena | None:

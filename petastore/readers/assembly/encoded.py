@@ -1,7 +1,8 @@
 """Columns that are not stacked: cells as they are stored, decoded for the rows of a batch where they are wanted.
 
-Of four ways the first that fits is taken: partition values, of which each row group has one; stacks, which some row
-groups have of a column and others not; files, decoded where they lie; and cells, brought together as one Arrow column.
+Of five ways the first that fits is taken: partition values, of which each row group has one; stacks, which some row
+groups have of a column and others not; values of a free shape that all have one, copied once into one array; files,
+decoded where they lie; and cells, brought together as one Arrow column.
 Rows that are decoded alike are decoded in one go.
 """
 
@@ -15,19 +16,24 @@ from typing import Any, NamedTuple, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import arrow_numbers
+from petastore.arrow.memory import arrow_numbers
 from petastore.codecs.registry import codec_of
+from petastore.decoding.buffers import Buffers
 from petastore.decoding.cell_sizes import measuring_face, refuse_large_cells, refuse_large_values
 from petastore.decoding.decode import Decoded, decode_into, empty_column
 from petastore.errors import DecodeError
+from petastore.plan.batches.spans import each_once
 from petastore.plan.order.grouped_rows import GroupedRows
-from petastore.readers.assembly.gather import Picks
+from petastore.readers.assembly.laying import Laying, by_group
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.codec import BytesCodec
 from petastore.schema.field import UnischemaField
 
 __all__ = ["ColumnSource", "EncodedCells", "EncodedColumn", "Origin"]
+
+_LARGE_ROW_BYTES = 4096
+"""From so many bytes a row, rows are copied one by one: a call costs less than copying them twice."""
 
 Origin: TypeAlias = Callable[[NDArray[Any], NDArray[np.int64]], tuple[NDArray[Any], NDArray[np.int64]]]
 
@@ -98,32 +104,35 @@ class EncodedCells:
     max_cell_bytes: int | None
     """Bytes that a cell may take once it is decoded; None is no limit."""
 
-    def decode(self, column: EncodedColumn, picks: Picks, out: Decoded) -> None:
+    buffers: Buffers = dataclasses.field(default_factory=Buffers)
+    """Where memory comes from of values that all have one shape."""
+
+    def decode(self, column: EncodedColumn, picked: GroupedRows, out: Decoded) -> None:
         """The rows of a column that is not stacked in all of the row groups.
 
         Args:
             column: The column.
-            picks: The rows that are wanted, in order.
+            picked: The rows that are wanted, in order; without runs.
             out: Is written.
 
         Raises:
             DecodeError: `row` is the position among the rows that are wanted.
         """
-        groups = picks.distinct()
+        groups = each_once(picked).tolist()
         way_of_each = [column.way_of(group, self.loaded[group]) for group in groups]
         if all(way == way_of_each[0] for way in way_of_each):  # Arrow types are compared faster than hashed
-            self._decode(way_of_each[0], picks, out)
+            self._decode(way_of_each[0], picked, groups, out)
             return
         ways: dict[_Way, list[int]] = {}
         for group, way in zip(groups, way_of_each, strict=True):
             ways.setdefault(way, []).append(group)
         for way, of_way in ways.items():
-            where = np.flatnonzero(np.isin(picks.groups, of_way))
-            rows = Picks(GroupedRows(picks.groups[where], picks.rows[where], None))
+            where = np.flatnonzero(np.isin(picked.groups, of_way))
+            rows = GroupedRows(picked.groups[where], picked.rows[where], None)
             missing = None if out.missing is None else np.zeros(len(where), np.bool_)
             made = Decoded(empty_column(way.source.field, len(where)), missing)
             try:
-                self._decode(way, rows, made)
+                self._decode(way, rows, of_way, made)
             except DecodeError as problem:
                 problem.row = None if problem.row is None else int(where[problem.row])
                 raise
@@ -131,25 +140,30 @@ class EncodedCells:
             if out.missing is not None:
                 out.missing[where] = missing
 
-    def _decode(self, way: _Way, picks: Picks, out: Decoded) -> None:
-        """Rows that are decoded alike."""
+    def _decode(self, way: _Way, picked: GroupedRows, distinct: Sequence[int], out: Decoded) -> None:
+        """Rows that are decoded alike, of these row groups."""
         field, codec = way.source.field, codec_of(way.source.field)
         if way.source.partition_values is not None:
-            groups, _ = self.origin(picks.groups, picks.rows)
+            groups, _ = self.origin(picked.groups, picked.rows)
             values = way.source.partition_values.take(arrow_numbers(groups))
             decode_into(values, field, codec, out, max_cell_bytes=None)
             return
         if way.stored is None:
-            self._take_stacked(field.name, picks, out)
+            self._take_stacked(field.name, picked, out)
             return
-        of_groups = {group: self.loaded[group] for group in picks.distinct()}
-        self._refuse_large(field, picks, of_groups)
+        of_groups = {group: self.loaded[group] for group in distinct}
+        self._refuse_large(field, picked, of_groups)
+        alike = _alike(field.name, of_groups)
+        if alike is not None:
+            _put_alike(alike, picked, self.buffers, out.values)
+            return
         if not all(field.name in row_group.files for row_group in of_groups.values()):
-            cells = picks.cells({group: row_group.cells[field.name] for group, row_group in of_groups.items()})
+            columns = {group: row_group.cells[field.name] for group, row_group in of_groups.items()}
+            cells = Laying(picked).of_cells().cells(columns)
             decode_into(cells, field, codec, out, max_cell_bytes=self.max_cell_bytes)
             return
         files = {group: row_group.files[field.name] for group, row_group in of_groups.items()}
-        cells = [files[group][row] for group, row in zip(picks.groups.tolist(), picks.rows.tolist(), strict=True)]
+        cells = [files[group][row] for group, row in zip(picked.groups.tolist(), picked.rows.tolist(), strict=True)]
         try:
             cast("BytesCodec", codec).decode_bytes(cells, field, out.values)
             if out.values.dtype.hasobject and measuring_face(codec) is None:
@@ -157,22 +171,46 @@ class EncodedCells:
         except DecodeError as problem:
             raise problem.at(column=field.name) from problem.__cause__
 
-    def _refuse_large(self, field: UnischemaField, picks: Picks, of_groups: Mapping[int, LoadedRowGroup]) -> None:
+    def _refuse_large(
+        self, field: UnischemaField, picked: GroupedRows, of_groups: Mapping[int, LoadedRowGroup]
+    ) -> None:
         name, most = field.name, self.max_cell_bytes
         if most is None or all(row_group.largest.get(name, 0) <= most for row_group in of_groups.values()):
             return
-        sizes = np.zeros(picks.picked.num_rows, np.int64)
-        for group, where in picks.by_group():
+        sizes = np.zeros(picked.num_rows, np.int64)
+        for group, where in by_group(picked.groups):
             if name in of_groups[group].sizes:
-                sizes[where] = of_groups[group].sizes[name][picks.rows[where]]
+                sizes[where] = of_groups[group].sizes[name][picked.rows[where]]
         refuse_large_cells(sizes, field, most)
 
-    def _take_stacked(self, name: str, picks: Picks, out: Decoded) -> None:
+    def _take_stacked(self, name: str, picked: GroupedRows, out: Decoded) -> None:
         """Rows of row groups that have the column stacked."""
         number, place = self.layout.places[name]
-        for group, where in picks.by_group():
-            rows, row_group = picks.rows[where], self.loaded[group]
+        for group, where in by_group(picked.groups):
+            rows, row_group = picked.rows[where], self.loaded[group]
             moved = row_group.places if self.layout.stacks[number].in_read_order else None
             out.values[where] = row_group.stacks[number][place][rows if moved is None else moved[rows]]
             if out.missing is not None and name in row_group.missing:
                 out.missing[where] = row_group.missing[name][rows]
+
+
+def _alike(name: str, of_groups: Mapping[int, LoadedRowGroup]) -> dict[int, NDArray[Any]] | None:
+    """The values of a column in each of some row groups, if all arrays have one shape; else None."""
+    viewed = {group: row_group.alike[name] for group, row_group in of_groups.items() if name in row_group.alike}
+    kinds = {(values.shape[1:], values.dtype) for values in viewed.values()}
+    return viewed if len(viewed) == len(of_groups) and len(kinds) == 1 else None
+
+
+def _put_alike(viewed: Mapping[int, NDArray[Any]], picked: GroupedRows, buffers: Buffers, out: NDArray[Any]) -> None:
+    """Rows of columns whose arrays all have one shape; they become parts of one array, whose memory is used again."""
+    first = next(iter(viewed.values()))
+    values = buffers.empty((len(out), *first.shape[1:]), first.dtype.newbyteorder("="))
+    are_large = values[:1].nbytes >= _LARGE_ROW_BYTES
+    for group, where in by_group(picked.groups):
+        rows, of_group = picked.rows[where], viewed[group]
+        if are_large:
+            for place, row in zip(where.tolist(), rows.tolist(), strict=True):
+                values[place] = of_group[row]
+        else:
+            values[where] = of_group[rows]
+    out[:] = np.fromiter(values, np.object_, count=len(out))

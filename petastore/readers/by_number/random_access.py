@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from petastore.arrow_memory import arrow_numbers
+from petastore.arrow.memory import arrow_numbers
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.decoding.cell_sizes import refuse_large_fields

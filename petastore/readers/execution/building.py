@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from petastore.readers.assembly.assemble import Assembler, SpanTransform
 from petastore.readers.assembly.encoded import EncodedColumn
@@ -16,8 +17,10 @@ from petastore.readers.loaded.loader import RowGroupLoader
 from petastore.readers.loaded.loading import Loading, Readable
 from petastore.readers.loaded.memory import Memory
 from petastore.schema.unischema import Unischema
-from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import Workers
+
+if TYPE_CHECKING:
+    from petastore.transforming.transform import TransformSpec
 
 __all__ = ["Cells", "Outcome", "build_execution"]
 

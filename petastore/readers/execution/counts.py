@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from petastore.cache.metrics import CacheMetrics
 from petastore.dataset import Dataset
+
+if TYPE_CHECKING:
+    from petastore.cache.metrics import CacheMetrics
 
 __all__ = ["counts_of"]
 

@@ -8,15 +8,12 @@ is handed out. Rows of a dataset, windows of rows and mixtures of datasets are b
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from petastore.decoding.cell_sizes import refuse_large_fields
 from petastore.errors import RequestError
-from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan
 from petastore.plan.request import Tail
-from petastore.plan.windows.ngram import NGram
-from petastore.plan.windows.windows import Windows
 from petastore.readers.assembly.assemble import VALID_COLUMN, Assembles
 from petastore.readers.execution.counts import counts_of
 from petastore.readers.execution.functions import Functions
@@ -25,12 +22,17 @@ from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.loading import Loading, Readable
 from petastore.schema.unischema import Unischema
-from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import Workers
+
+if TYPE_CHECKING:
+    from petastore.plan.mixture.mixture import Mixture
+    from petastore.plan.windows.ngram import NGram
+    from petastore.plan.windows.windows import Windows
+    from petastore.transforming.transform import TransformSpec
 
 __all__ = ["AnyPlan", "Assembly", "Build", "Execution", "Readable", "WindowsOfRows"]
 
-AnyPlan: TypeAlias = Plan | Mixture
+AnyPlan: TypeAlias = "Plan | Mixture"
 """What is read, by whom and in what order."""
 
 

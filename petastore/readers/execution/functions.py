@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from petastore.decoding.buffers import Buffers
 from petastore.schema.unischema import Unischema
-from petastore.transforming.processes import TransformProcesses
-from petastore.transforming.transform import Transform, TransformSpec, takes_frames, transform_columns, transform_schema
-from petastore.work import Pool
-from petastore.work.thread import available_cpus
 from petastore.work.workers import Workers
+
+if TYPE_CHECKING:
+    from petastore.transforming.processes import TransformProcesses
+    from petastore.transforming.transform import Transform, TransformSpec
+    from petastore.work import Pool
 
 __all__ = ["Functions"]
 
@@ -47,6 +48,9 @@ class Functions:
         if not are_called or workers.kind != "process":
             workers.say_that_threads_will_do()
             return cls(workers, batched, are_called, None)
+        from petastore.transforming.processes import TransformProcesses  # with all that a process is started by
+        from petastore.work.thread import available_cpus
+
         return cls(workers, batched, are_called, TransformProcesses(workers.count or available_cpus()))
 
     def transform(
@@ -62,6 +66,9 @@ class Functions:
         """
         if spec is None:
             return view, None
+        # Imported where there is something to transform: a first batch of what is stored comes sooner.
+        from petastore.transforming.transform import takes_frames, transform_columns, transform_schema
+
         schema = transform_schema(view, spec)
         zones = source.time_zones if takes_frames(spec, batched=self.batched) else {}
         if spec.func is None or self.processes is None:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from petastore.plan.batches.budget import Budget, fitted
 from petastore.plan.batches.kept import Kept
-from petastore.plan.mixture.mixture import Mixture
-from petastore.plan.plan import Span
+from petastore.plan.plan import Plan, Span
 from petastore.readers.assembly.assemble import SpanWork
 from petastore.readers.assembly.room import Room, begin_in_room
 from petastore.readers.execution.execution import Execution
@@ -85,7 +84,7 @@ def _rows_per_span(execution: Execution) -> int:
 def _kept(execution: Execution) -> Kept:
     """Why row groups are at hand."""
     plan = execution.plan
-    sources = plan.sources if isinstance(plan, Mixture) else (plan,)
+    sources = (plan,) if isinstance(plan, Plan) else plan.sources
     orders = [source.request.order for source in sources]
     return Kept(
         largest_group_bytes=int(execution.assembly.footprint.group_bytes.max(initial=0)),

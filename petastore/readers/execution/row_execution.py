@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
-from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.plan import Plan
 from petastore.readers.assembly.assemble import of_spans
 from petastore.readers.assembly.encoded import EncodedColumn
 from petastore.readers.execution.building import Cells, Outcome, build_execution
 from petastore.readers.execution.execution import AnyPlan, Execution
-from petastore.readers.execution.first_row import described
 from petastore.readers.execution.functions import Functions
 from petastore.readers.loaded.fetch_ahead import MOST_BYTES_AHEAD
 from petastore.readers.loaded.loading import Loading, Readable
 from petastore.readers.loaded.memory import Memory
 from petastore.schema.unischema import Unischema
-from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import Workers
+
+if TYPE_CHECKING:
+    from petastore.transforming.transform import TransformSpec
 
 __all__ = ["execution_of_rows"]
 
@@ -43,8 +45,11 @@ def execution_of_rows(
     """
     columns, memory = plan.request.columns, Memory()
     view = Unischema(f"{dataset.schema.name}_view", [dataset.schema[name] for name in columns])
-    (source,), selection = dataset.datasets, None if isinstance(plan, Mixture) else plan.selection
-    transform = described(transform, source, selection, view, workers=workers, batched=batched)
+    (source,), selection = dataset.datasets, plan.selection if isinstance(plan, Plan) else None
+    if transform is not None:
+        from petastore.readers.execution.first_row import described  # with all that calls functions
+
+        transform = described(transform, source, selection, view, workers=workers, batched=batched)
     functions = Functions.of([transform], workers=workers, batched=batched)
     schema, transformed = functions.transform(transform, view, dataset, memory.buffers)
     partition_values = dataset.partition_values(columns)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from petastore.dataset import Dataset
 from petastore.forks import Lock
 from petastore.plan.batches.load_order import LoadOrder
-from petastore.storage.row_groups.fetched_ahead import place_of
+from petastore.storage.row_groups.fetched_ahead import KeptIn, place_of
 from petastore.storage.row_groups.open_files import OpenFiles
 
 __all__ = ["MOST_BYTES_AHEAD", "FetchAhead"]
@@ -39,7 +39,7 @@ class FetchAhead:
         columns: Columns that are read from its files.
         files: Keep what is fetched.
         most_bytes: So many bytes of row groups are fetched or under way before they are loaded.
-        fills_cache: Whether what is fetched goes into the cache at once, which has room for all.
+        kept_in: Where what is fetched is kept until it is loaded.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class FetchAhead:
         files: OpenFiles,
         *,
         most_bytes: int,
-        fills_cache: bool = False,
+        kept_in: KeptIn = KeptIn.MEMORY,
     ) -> None:
         self._dataset, self._first, self._columns, self._files = dataset, first_group, tuple(columns), files
         self._bytes = dataset.inventory.stored_bytes
@@ -58,8 +58,8 @@ class FetchAhead:
         self._loads = 0  # those of all orders but the last one
         self._of_last = 0  # those of the last one before another is asked for
         self._there: dict[int, _There] = {}  # by row group
-        self._cached: set[int] | None = set() if fills_cache else None
-        self._in_order = dataset.kept.cache is not None and not fills_cache
+        self._kept_in = kept_in
+        self._cached: set[int] = set()  # row groups that a cache has been given
         self._lock = Lock()
 
     def announced(self, order: LoadOrder) -> _Followed:
@@ -84,7 +84,7 @@ class FetchAhead:
                 load, group = followed.following()
                 there = self._there.get(group)
                 # What is there in a cache, the load finds by itself.
-                has_begun = followed.place < begun or (self._cached is not None and group in self._cached)
+                has_begun = followed.place < begun or group in self._cached
                 is_for_other = there is not None and there.load != load
                 if is_for_other and not has_begun:
                     return  # until that load is over
@@ -98,10 +98,10 @@ class FetchAhead:
         there = self._there.setdefault(group, _There(load))
         there.orders += 1
         if there.orders == 1:
-            if self._cached is not None:
+            if self._kept_in is KeptIn.CACHE:
                 self._cached.add(group)
             place = self._dataset.inventory.place_of(group)
-            self._dataset.fetch_ahead(*place, self._columns, self._files, in_order=self._in_order)
+            self._dataset.fetch_ahead(*place, self._columns, self._files, self._kept_in)
 
     def leave(self, followed: _Followed) -> None:
         """Follows an order no longer."""

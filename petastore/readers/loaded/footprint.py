@@ -13,7 +13,6 @@ from petastore.inventory import Inventory
 from petastore.once import once
 from petastore.plan.batches.budget import ROUNDED, Needs
 from petastore.readers.loaded.layout import Layout
-from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
 __all__ = ["Footprint"]
@@ -52,6 +51,7 @@ class Footprint:
     """What a reader's rows take. A value; works out what is asked for, once.
 
     Example:
+        >>> from petastore.schema.field import UnischemaField
         >>> view = Unischema("s", [UnischemaField("x", "f4"), UnischemaField("word", str)])
         >>> inventory = Inventory.of_rows([1000, 1000], bytes_per_row=20)
         >>> footprint = Footprint(view, view, Layout.of(view, rows=1000), inventory)
@@ -115,16 +115,22 @@ class Footprint:
     def _encoded_bytes(self) -> NDArray[np.int64]:
         """Of each row group: its cells of columns that are not stacked.
 
-        What footers say of a whole row group, less what its fixed fields take, is divided evenly among the others.
+        What footers say of a whole row group, less what is stacked and numbers take, is divided evenly among the
+        others, whether they are read or not. Partition columns have no cells; numbers are taken to have some.
         """
-        encoded = len(self.layout.encoded)
-        stacked = {name for stack in self.layout.stacks for name in stack.names}
-        others = [field for field in self.stored if field.name not in stacked and not _is_number(field)]
+        encoded = set(self.layout.encoded)
         if not encoded:
             return np.zeros(self.inventory.num_row_groups, np.int64)
-        fixed = sum(field.decoded_bytes or 0 for field in self.stored if field.name in stacked or _is_number(field))
-        rest = np.maximum(self.inventory.decoded_bytes - self.inventory.rows * fixed, 0)
-        return -(-rest * encoded // max(len(others), encoded))
+        stacked = {name for stack in self.layout.stacks for name in stack.names}
+        sizes = {
+            field.name: field.decoded_bytes
+            for field in self.stored
+            if field.decoded_bytes is not None and (field.is_scalar or field.name in stacked)
+        }
+        rest = np.maximum(self.inventory.decoded_bytes - self.inventory.rows * sum(sizes.values()), 0)
+        others, read = len(self.stored.fields) - len(sizes), len(encoded - sizes.keys())
+        of_numbers = self.inventory.rows * sum(sizes[name] for name in encoded & sizes.keys())
+        return of_numbers - (-rest * read // max(others, read, 1))
 
     @property
     def needs(self) -> Needs:
@@ -132,7 +138,3 @@ class Footprint:
         permuted = max((len(stack.names) * stack.row_bytes for stack in self.layout.stacks), default=0)
         work = _WORK_BYTES + int(self._encoded_bytes.max(initial=0))
         return Needs(self.row_bytes, permuted, work, _SPAN_ROW_BYTES)
-
-
-def _is_number(field: UnischemaField) -> bool:
-    return field.is_scalar and field.is_fixed

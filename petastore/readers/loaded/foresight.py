@@ -9,15 +9,17 @@ from __future__ import annotations
 import collections
 import functools
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from petastore.cache import Announcement
 from petastore.dataset import Dataset
 from petastore.forks import Lock
 from petastore.plan.batches.load_order import LoadOrder
 from petastore.plan.cursor import Cursor
+
+if TYPE_CHECKING:
+    from petastore.cache import Announcement
 
 __all__ = ["Follower", "Foresight", "Ordered", "Progress", "ReadSource"]
 
@@ -102,6 +104,8 @@ class Foresight:
         with self._lock:
             for group, place in known.items():
                 self._planned[group].append((self._told, place))
+        for place in known.values():
+            self._told.plans(place)
         return sorted(range(len(groups)), key=lambda number: known.get(groups[number], -1))
 
     def begins(self, group: int) -> Callable[[object], None] | None:
@@ -144,7 +148,8 @@ class _Told:
         self._is_claimed = False
         self._lock = Lock()
         self._begun = 0
-        self._under_way: set[int] = set()
+        # Planned, and not over. Workers may begin them in another order: one that has not begun is not over for that.
+        self._open: set[int] = set()
         # Of a million row groups a dict would take seconds, and a gigabyte, before the first of them is loaded.
         self._places = np.argsort(order.groups, kind="stable")
         self._sorted = order.groups[self._places]
@@ -172,11 +177,18 @@ class _Told:
         if before is not None:
             before.close()
 
+    def plans(self, place: int) -> None:
+        """Says that the load at a place of the order is about to begin."""
+        with self._lock:
+            self._open.add(place)
+        before = self._before
+        if before is not None:  # its end is the begin of this one
+            before.plans(before.order.first + place)
+
     def begins(self, place: int) -> None:
         """Says that the load at a place of the order begins."""
         with self._lock:
             self._begun = max(self._begun, place + 1)
-            self._under_way.add(place)
         before = self._before
         if before is not None:  # its end is the begin of this one, and it is what caches know until that is told
             before.begins(before.order.first + place)
@@ -185,13 +197,13 @@ class _Told:
     def ends(self, place: int, _: object) -> None:
         """Says that the load at a place of the order is over."""
         with self._lock:
-            self._under_way.discard(place)
+            self._open.discard(place)
         self._tell_position()
 
     def _tell_position(self) -> None:
         with self._lock:
             begun = self._begun
-            position = min(self._under_way, default=begun)
+            position = min(self._open, default=begun)
         for announcement in self._announcements:
             announcement.move_to(min(position, begun), begun)
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,14 @@ from petastore.readers.loaded.loader import Read, RowGroupLoader
 from petastore.readers.loaded.memory import Memory
 from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.unischema import Unischema
+from petastore.storage.row_groups.fetched_ahead import KeptIn
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.verified import Verified
 from petastore.work import Pool
 from petastore.work.futures import settle, together
+
+if TYPE_CHECKING:
+    from petastore.cache import DiskCache
 
 __all__ = ["Asked", "Loading", "Loads", "Readable", "runs"]
 
@@ -136,16 +140,24 @@ class Loading:
             cache = dataset.kept.cache
             if cache is not None:
                 followers.append(ReadSource(dataset, first, tuple(loader.fields)))
-            # What is fetched ahead is asked for sooner than it is used: of a cache that has room for all, nothing goes.
-            fills_cache = cache is not None and cache.room >= _MOST_TIMES * stored
             if self.ahead_bytes and dataset.is_fetched:
-                asked = dataset, first, tuple(loader.fields), files
-                followers.append(FetchAhead(*asked, most_bytes=self.ahead_bytes, fills_cache=fills_cache))
+                asked, kept_in = (dataset, first, tuple(loader.fields), files), _kept_in(cache, stored)
+                followers.append(FetchAhead(*asked, most_bytes=self.ahead_bytes, kept_in=kept_in))
         return Foresight(plan, followers, begin) if followers else None
 
     def source_of(self, group: int) -> int:
         """Which of the datasets a row group is of, given its number."""
         return bisect.bisect_right(self.first_groups, group) - 1
+
+
+def _kept_in(cache: DiskCache | None, stored: int) -> KeptIn:
+    """Where what is fetched ahead is kept, given how many bytes are stored of all that is read.
+
+    It is asked for sooner than it is used: of a cache that has room for all, nothing goes.
+    """
+    if cache is None:
+        return KeptIn.MEMORY
+    return KeptIn.CACHE if cache.room >= _MOST_TIMES * stored else KeptIn.CACHE_WHEN_READ
 
 
 class Loads:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of
+from petastore.arrow.memory import flags_of
 
 __all__ = ["are_movable", "moved_cells"]
 

@@ -45,6 +45,10 @@ class LoadedRowGroup:
     place: Place | None = None
     """Where the stacks stand in an arena; None where they are arrays of their own."""
 
+    alike: Mapping[str, NDArray[Any]] = dataclasses.field(default_factory=dict)
+    """Of those of them whose arrays may have any shape and all have one: the values over the memory of the cells, shape
+    (rows, *shape)."""
+
     @once
     def largest(self) -> Mapping[str, int]:
         """Of those columns whose values differ in size: bytes of the largest one."""

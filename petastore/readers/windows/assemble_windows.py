@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import arrow_numbers
+from petastore.arrow.memory import arrow_numbers
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import Decoded
 from petastore.plan.order.grouped_rows import GroupedRows

@@ -8,7 +8,8 @@ abort    in the driver: all files of the job are deleted, unless they are the da
 ```
 
 Whatever a task leaves behind that does not count, because it was killed, or another one did the same work, is hidden
-from readers by its name and its marker, and is deleted with the commit, or left out for ever.
+from readers by its name and its marker, and is deleted with the commit; what is written later is deleted by its task,
+which finds its marker gone. One that is killed just then leaves files that are left out for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from petastore.errors import DatasetExistsError, DatasetNotFoundError
+from petastore.errors import DatasetChangedError, DatasetExistsError, DatasetNotFoundError
 from petastore.inventory import Inventory
 from petastore.schema import Unischema
 from petastore.spark.columns import encode_batches
@@ -31,7 +32,7 @@ from petastore.storage.files.whole_files import delete_quietly
 from petastore.storage.footers.footers import Footer, read_footers
 from petastore.storage.metadata.manifest import Manifest, manifest_token
 from petastore.writers.commit import publish
-from petastore.writers.files import DataFiles, lists_write, show_files
+from petastore.writers.files import DataFiles, lists_write, show_files, token_of
 from petastore.writers.layout import Layout, row_groups
 from petastore.writers.parquet import Compression, writer_options
 from petastore.writers.target import Mode, Target
@@ -111,7 +112,7 @@ class WriteJob:
 
         Raises:
             EncodeError: A value does not fit; field and row of the part are named. The files are deleted.
-            StorageError: The storage refused.
+            DatasetChangedError, StorageError: As `part_of_cells`.
         """
         return self.part_of_cells(number, encode_batches(batches, self.schema))
 
@@ -123,13 +124,21 @@ class WriteJob:
             cells: Stored cells, of `petastore.schema.arrow.storage_schema(schema)`; what they raise is raised.
 
         Raises:
+            DatasetChangedError: The job has ended meanwhile, without these rows. The files are deleted.
             StorageError: The storage refused. The files are deleted.
         """
         files = self._files(self._open(), self.first_number + number)
         try:
             for group in row_groups(cells, self.layout):
                 files.write(group)
-            return Part(tuple(files.complete(at_least_one=False)))
+            names = files.complete(at_least_one=False)
+            # After the files are complete: whoever ends the job deletes markers first, and then all files it finds.
+            if not files.is_going_on():
+                raise DatasetChangedError(
+                    f"{self.url}: the write that part {number} belongs to has ended without these rows, so they are "
+                    "deleted; another attempt of this task was faster, or the write was given up"
+                )
+            return Part(tuple(names))
         except BaseException:
             files.undo()
             raise
@@ -183,10 +192,18 @@ class WriteJob:
         return DataFiles(location, self.schema, self.layout, self._options(), first_number=number, token=token)
 
     def _clear(self, location: Location, kept: Collection[str]) -> None:
+        attempts = {token_of(path) for path in self._deleted(location, kept)}
+        if not attempts <= {token_of(name) for name in kept}:
+            # Such an attempt may have completed a file since it was listed. What it completes from now on it deletes.
+            self._deleted(location, kept)
+
+    def _deleted(self, location: Location, kept: Collection[str]) -> list[str]:
+        """The job's files that were there but for those; they are gone."""
         try:
             found = [path for path in files_below(location) if self.job in path and path not in kept]
         except DatasetNotFoundError:
-            return
+            return []
         # Markers last: until they are gone, readers leave out what they stand for.
         for path in sorted(found, key=lambda path: path.startswith("_petastore/")):
             delete_quietly(location, path)
+        return found

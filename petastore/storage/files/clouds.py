@@ -84,7 +84,7 @@ def is_anonymous(store: Any) -> bool:
         False
     """
     module = type(store).__module__.partition(".")[0]
-    if module == "s3fs":
+    if module in {"s3fs", "petastore"}:
         return bool(attribute(store, "anon"))
     if module == "gcsfs":
         return attribute(attribute(store, "credentials"), "credentials") is None

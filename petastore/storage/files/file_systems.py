@@ -13,7 +13,6 @@ from urllib.parse import unquote, urlsplit
 from pyarrow import fs
 
 from petastore.errors import MissingExtraError, RequestError
-from petastore.storage.files.fsspec_handler import Files, Handler
 from petastore.storage.requests.failures import asking, foreign_text, raise_alone
 from petastore.storage.requests.shown import secrets_in_options, secrets_in_url, shown_url
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
@@ -117,7 +116,10 @@ def _wrapped(filesystem: Any) -> Any:
 
 
 def _files(store: Any) -> Any:
-    return Files(Handler(store))
+    from petastore.storage.files.fsspec_handler import Files, Handler  # which imports fsspec, and that asyncio
+    from petastore.storage.files.s3 import S3FileSystem, S3Handler
+
+    return Files(S3Handler(store) if isinstance(store, S3FileSystem) else Handler(store))
 
 
 def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
@@ -135,6 +137,9 @@ def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
         try:
             if of_hdfs is not None:
                 return fsspec.filesystem("hdfs", **{**of_hdfs, **dict(options or {})})
+            by_obstore = _of_s3(spelled, options or {}) if scheme == "s3" else None
+            if by_obstore is not None:
+                return by_obstore
             return fsspec.core.url_to_fs(spelled, **dict(options or {}))[0]
         except ImportError as problem:
             package, extra = _EXTRAS.get(scheme, (_PACKAGES.get(scheme, ""), ""))
@@ -151,6 +156,12 @@ def _from_fsspec(url: str, options: Mapping[str, Any] | None) -> Any:
     # In the caller's thread: fsspec keeps the file systems of each thread apart.
     with asking(place, "be opened"):
         return _wrapped(open_it())
+
+
+def _of_s3(url: str, options: Mapping[str, Any]) -> Any:
+    from petastore.storage.files.s3 import s3_file_system
+
+    return s3_file_system(url, options)
 
 
 def _hdfs_options(url: str) -> dict[str, Any]:

@@ -6,8 +6,7 @@ connection that broke would make files disappear without a word.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -15,49 +14,10 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.spec import AbstractFileSystem
 from pyarrow import fs
 
+from petastore.storage.files.fsspec_listings import ListedInfo, etag_in
 from petastore.storage.requests.failure_kinds import kind_of
 
-__all__ = ["Files", "Handler", "etag_in", "forget_listings", "listed_etag"]
-
-_ETAGS = ("generation", "ETag", "etag", "e_tag", "md5Hash", "content_md5", "blob_id", "sha", "hex")
-
-
-def etag_in(info: Mapping[str, Any]) -> str:
-    """What a file system of fsspec's calls this version of a file; empty where it has no name for it.
-
-    Args:
-        info: What it says of the file.
-
-    Example:
-        >>> etag_in({"name": "a", "size": 7, "ETag": '"9a0364b9"'}), etag_in({"name": "a", "size": 7})
-        ('"9a0364b9"', '')
-    """
-    return next((str(info[name]) for name in _ETAGS if info.get(name) is not None), "")
-
-
-def forget_listings(store: Any, path: str | None = None) -> None:
-    """Has a file system of fsspec's ask again what is there: some remember listings for ever, and others write too.
-
-    Args:
-        store: The file system.
-        path: What is asked for next; None is anything.
-    """
-    if path is not None:
-        with contextlib.suppress(TypeError):  # some forget all or nothing
-            store.invalidate_cache(path)
-            return
-    store.invalidate_cache()
-
-
-class _ListedInfo(fs.FileInfo):  # type: ignore[misc]
-    """What was listed of a file, with the name of its version, for which Arrow has no place."""
-
-    etag = ""
-
-
-def listed_etag(info: fs.FileInfo) -> str:
-    """The name of the version that was listed; empty where there is none, or the file system is another."""
-    return str(getattr(info, "etag", ""))
+__all__ = ["Files", "Handler"]
 
 
 class Handler(fs.FSSpecHandler):  # type: ignore[misc]
@@ -72,14 +32,18 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
 
     def get_file_info(self, paths: Any) -> list[Any]:
         """What is at each path."""
-        return [self._file_info(path) for path in paths]
+        return [self._told(path, self.fs.info) for path in paths]
 
-    def _file_info(self, path: str) -> Any:
+    def _told(self, path: str, look: Callable[[str], Mapping[str, Any]]) -> Any:
         try:
-            return self._listed(path, self.fs.info(path))
+            return self._listed(path, look(path))
         except FileNotFoundError as problem:
             _refuse_unless_missing(problem)
             return fs.FileInfo(path, fs.FileType.NotFound)
+
+    def file_at(self, path: str) -> Any:
+        """What is at a path; what is no file may be told as nothing, if to tell more takes more requests."""
+        return self._told(path, self.fs.info)
 
     def get_file_info_selector(self, selector: Any) -> list[Any]:
         """What is in a directory.
@@ -100,7 +64,7 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
         etag = etag_in(info) if known.is_file else ""
         if not etag:
             return known
-        listed = _ListedInfo(known.path, known.type, mtime=known.mtime, size=known.size)
+        listed = ListedInfo(known.path, known.type, mtime=known.mtime, size=known.size)
         listed.etag = etag
         return listed
 
@@ -199,6 +163,10 @@ class Files(fs.PyFileSystem):  # type: ignore[misc]
         if isinstance(paths_or_selector, str):
             return self.handler.get_file_info([paths_or_selector])[0]
         return self.handler.get_file_info(list(paths_or_selector))
+
+    def file_at(self, path: str) -> Any:
+        """What is at a path; what is no file may be told as nothing."""
+        return self.handler.file_at(path)
 
     def __reduce__(self) -> Any:
         return type(self), (self.handler,)

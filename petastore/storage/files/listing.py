@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pyarrow import fs
 
 from petastore.errors import DatasetNotFoundError, MetadataError, StorageError
-from petastore.storage.files.fsspec_handler import forget_listings
+from petastore.storage.files.fsspec_listings import forget_listings
 from petastore.storage.files.location import Location
 from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, trees_at, walk
 from petastore.storage.requests.failures import answered

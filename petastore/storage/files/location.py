@@ -25,7 +25,7 @@ from petastore.storage.files.file_systems import (
     path_in,
     scheme_and_host,
 )
-from petastore.storage.files.fsspec_handler import forget_listings
+from petastore.storage.files.fsspec_listings import forget_listings
 from petastore.storage.files.patterns import pattern_at
 from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.failures import answered, foreign_text, raise_alone
@@ -272,7 +272,8 @@ def _of_one(url: str, way: _Way) -> Location:
 
 def _whole_or_file(filesystem: Any, place: _Place, way: _Way) -> Location:
     location = way.location(place.url, filesystem, place.path)
-    info = _asked(location, lambda: filesystem.get_file_info(place.path), way)
+    file_at = attribute(filesystem, "file_at") or filesystem.get_file_info
+    info = _asked(location, lambda: file_at(place.path), way)
     if info.type == fs.FileType.File:
         path = without_query(place.path)
         directory, name = posixpath.split(path)

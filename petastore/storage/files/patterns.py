@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import glob
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 from pyarrow import fs
 
 from petastore.errors import RequestError
-from petastore.storage.files.fsspec_handler import forget_listings
+from petastore.storage.files.fsspec_listings import forget_listings
 from petastore.storage.files.walk import Entry, entry_at, local_path, trees_at, walk
 
 __all__ = ["Pattern", "pattern_at"]
@@ -63,6 +62,8 @@ class Pattern:
         return [entry.path for entry in _each_once(filesystem, self.fixed, entries)]
 
     def _found_by(self, store: Any) -> list[Entry]:
+        import glob  # local patterns are walked by ours
+
         forget_listings(store)
         infos = store.glob(f"{glob.escape(self.fixed.rstrip('/'))}/{self.wild}", detail=True)
         start = len(self.fixed.strip("/"))

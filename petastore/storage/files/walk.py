@@ -18,7 +18,7 @@ from typing import Any
 from pyarrow import fs
 
 from petastore.errors import StorageError
-from petastore.storage.files.fsspec_handler import listed_etag
+from petastore.storage.files.fsspec_listings import listed_etag
 
 __all__ = ["Enter", "Entry", "Tree", "entry_at", "local_path", "trees_at", "walk"]
 

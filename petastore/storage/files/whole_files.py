@@ -12,8 +12,9 @@ import time
 import uuid
 
 from petastore.errors import DatasetNotFoundError, FileMissingError, MetadataError, StorageError
-from petastore.storage.files.fsspec_handler import forget_listings
+from petastore.storage.files.fsspec_listings import forget_listings
 from petastore.storage.files.location import Location
+from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.failures import answered, answered_once, failure, raise_alone
 from petastore.storage.requests.under_way import waiting_for
 
@@ -59,6 +60,11 @@ def read_whole(location: Location, relative: str, *, max_bytes: int) -> bytes | 
 
 def _of_store(location: Location, relative: str, max_bytes: int) -> bytes:
     path, store, data = location.join(relative), location.store, b""
+    in_one = attribute(store, "whole")
+    told = None if in_one is None else answered(location, lambda: in_one(path, max_bytes), "read", relative)
+    if told is not None:
+        _check_size(told[0], location, relative, max_bytes)
+        return bytes(told[1])
     for _ in range(_TRIES):
         forget_listings(store, path)
         size = answered(location, lambda: int(store.size(path)), "read", relative)

@@ -7,7 +7,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from petastore.inventory import DataFile, Inventory
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footers import Footer, check_unchanged, is_unchanged, parsed_footer
 from petastore.storage.footers.footers_beside import Block, FootersBeside
-from petastore.storage.footers.kept_tails import KeptTails
 from petastore.storage.footers.tails import (
     MAX_FOOTER_BYTES,
     Tail,
@@ -27,9 +26,13 @@ from petastore.storage.footers.tails import (
     footer_in,
     read_tail,
 )
-from petastore.storage.ranges.client import FileVersion
-from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.requests.at_once import at_once
+from petastore.storage.requests.client import FileVersion
+from petastore.storage.requests.damaged import read_right
+
+if TYPE_CHECKING:
+    from petastore.storage.footers.kept_tails import KeptTails
+    from petastore.storage.ranges.pinned_files import PinnedFiles
 
 __all__ = ["FooterCache"]
 
@@ -181,7 +184,7 @@ class FooterCache:
         self, key: _Key, mine: Future[Footer], location: Location, file: DataFile, pinned: PinnedFiles | None
     ) -> Footer:
         try:
-            footer = self._read_right(key, location, file, pinned, again=not location.is_local)
+            footer = self._read_right(key, location, file, pinned)
         except BaseException as problem:
             with self._lock:
                 del self._being_read[key]
@@ -194,25 +197,28 @@ class FooterCache:
         mine.set_result(footer)
         return footer
 
-    def _read_right(
-        self, key: _Key, location: Location, file: DataFile, pinned: PinnedFiles | None, *, again: bool
-    ) -> Footer:
+    def _read_right(self, key: _Key, location: Location, file: DataFile, pinned: PinnedFiles | None) -> Footer:
         """The footer of a file, held against the inventory; one that came damaged is asked for once more.
 
         By the digest that the inventory tells, one that is damaged is taken for that of another file.
         """
-        try:
+
+        def read() -> Footer:
             return self._checked(key, location, file, self._tail(location, file, pinned))
-        except (MetadataError, DatasetChangedError):
+
+        def again() -> Footer:
+            footer = read()
+            if pinned is not None:
+                pinned.fetcher.note_damaged()
+            return footer
+
+        def forget() -> None:
             kept = _kept_tails(location, file, pinned)
             if kept is not None:
                 kept.forget(file.path)
-            if not again:
-                raise
-        footer = self._read_right(key, location, file, pinned, again=False)
-        if pinned is not None:
-            pinned.fetcher.note_damaged()
-        return footer
+
+        asked_again = None if location.is_local else again
+        return read_right(read, asked_again, refused=(MetadataError, DatasetChangedError), forget=forget)
 
     def _tail(self, location: Location, file: DataFile, pinned: PinnedFiles | None) -> Tail:
         """The end of a file: from beside the manifest, where its etag is told and goes with what is read; or itself."""
@@ -325,6 +331,8 @@ def _kept_tails(location: Location, file: DataFile, pinned: PinnedFiles | None) 
     """Where the end of a file is kept, whose etag is told; None where it is not."""
     if not file.etag or pinned is None or not pinned.etags_hold or pinned.footers is None:
         return None
+    from petastore.storage.footers.kept_tails import KeptTails  # with what keeps ends of far files
+
     return KeptTails(pinned.footers, location, {file.path: FileVersion(file.size, file.etag)})
 
 

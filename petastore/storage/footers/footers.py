@@ -10,9 +10,8 @@ import contextlib
 import dataclasses
 import functools
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,6 @@ from petastore.storage.files.location import Location
 from petastore.storage.files.partitions import parse_partitions
 from petastore.storage.footers.alike_footers import alike_footers
 from petastore.storage.footers.column_chunks import ChunkContents, chunk_contents
-from petastore.storage.footers.kept_tails import KeptTails
 from petastore.storage.footers.leaves import leaves_by_column
 from petastore.storage.footers.row_group_counts import row_group_counts
 from petastore.storage.footers.tails import (
@@ -40,10 +38,14 @@ from petastore.storage.footers.tails import (
     digest_of,
 )
 from petastore.storage.footers.unreadable import unreadable_columns
-from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.column_chunks import END_BYTES
 from petastore.storage.requests.at_once import at_once
+from petastore.storage.requests.client import FileVersion
+from petastore.storage.requests.damaged import read_right
 from petastore.storage.requests.failures import answered
+
+if TYPE_CHECKING:
+    from petastore.storage.footers.kept_tails import KeptTails
 
 __all__ = [
     "Footer",
@@ -173,8 +175,11 @@ class Footer:
         """Bytes of text that the rows of a row group take at most, were each as long as all of them together."""
         if not self.columns.byte_leaves:
             return 0
-        rows, decoded = self.groups["rows"].tolist(), self.groups["decoded_bytes"].tolist()
-        return math.inf if self.columns.are_nested else max(map(operator.mul, rows, decoded), default=0)
+        if self.columns.are_nested:
+            return math.inf
+        # Asked of the metadata: to go through the bytes of a footer takes five milliseconds of a first batch.
+        groups = map(self.metadata.row_group, range(self.metadata.num_row_groups))
+        return max((_copied_at_most(group.num_rows, group.total_byte_size) for group in groups), default=0)
 
     @property
     def written_by(self) -> str:
@@ -201,6 +206,10 @@ def document_in(metadata: Any, source: str) -> str | None:
         return None if document is None else document.decode()
     except UnicodeDecodeError as problem:
         raise MetadataError(f"{source}: the schema document is no UTF-8 ({problem})") from None
+
+
+def _copied_at_most(rows: int, decoded: int) -> float:
+    return math.inf if rows < 0 or decoded < 0 else rows * decoded
 
 
 def _check_counts(counts: NDArray[np.int64], num_rows: int, path: str) -> None:
@@ -302,7 +311,7 @@ def _data_file(path: str, size: int, footer: bytes, version: FileVersion | None 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Ends:
-    """Ends of files, of which those that come damaged over the web are asked for once more: a bit may have flipped."""
+    """Ends of files, of which those that come damaged over the web are asked for once more."""
 
     tails: Tails
     ask: Callable[[str], Tail]
@@ -315,12 +324,8 @@ class _Ends:
             MetadataError: It is none of Parquet, the second time, too.
             StorageError: It cannot be read.
         """
-        try:
-            return self.ask(path)
-        except MetadataError:
-            if self.tails.are_local:
-                raise
-        return self.ask(path)
+        read = functools.partial(self.ask, path)
+        return read_right(read, None if self.tails.are_local else read, refused=MetadataError)
 
     def parsed(self, path: str, tail: Tail) -> Footer:
         """What the footer in an end says, or else the footer in what comes when it is asked for once more.
@@ -329,14 +334,12 @@ class _Ends:
             MetadataError: It is damaged, the second time, too.
             StorageError: It cannot be read.
         """
-        try:
-            return _counted(path, tail)
-        except MetadataError:
-            if self.tails.are_local:
-                raise
-        if self.kept is not None:
-            self.kept.forget(path)
-        return _counted(path, self.ask(path))
+        return read_right(
+            lambda: _counted(path, tail),
+            None if self.tails.are_local else lambda: _counted(path, self.ask(path)),
+            refused=MetadataError,
+            forget=None if self.kept is None else functools.partial(self.kept.forget, path),
+        )
 
 
 def read_footers(location: Location, paths: Iterable[str], kept: KeptTails | None = None) -> list[Footer]:

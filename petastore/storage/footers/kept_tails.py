@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from petastore.storage.files.location import Location
 from petastore.storage.footers.tails import MAX_FOOTER_BYTES, Tail
-from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.kept_files import footer_key
+from petastore.storage.requests.client import FileVersion
 from petastore.storage.requests.under_way import waiting_for
 
 if TYPE_CHECKING:

@@ -7,16 +7,17 @@ before say: files of one writer are alike. Only local files are opened.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from petastore.errors import MetadataError
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import END_BYTES
-from petastore.storage.ranges.fetch import RangeFetcher
-from petastore.storage.ranges.open_fetcher import open_fetcher
 from petastore.storage.requests.failures import answered
+
+if TYPE_CHECKING:
+    from petastore.storage.ranges.fetch import RangeFetcher
+    from petastore.storage.requests.client import FileVersion
 
 __all__ = [
     "MAGIC",
@@ -71,7 +72,7 @@ class Tails:
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._fetcher = None if location.is_local else open_fetcher(location)
+        self._fetcher = None if location.is_local else _fetcher_of(location)
         self._longest = 0
 
     def __enter__(self) -> Self:
@@ -131,6 +132,12 @@ class Tails:
         """Ends what is under way."""
         if self._fetcher is not None:
             self._fetcher.close()
+
+
+def _fetcher_of(location: Location) -> RangeFetcher:
+    from petastore.storage.ranges.open_fetcher import open_fetcher  # all that fetches, which local files do without
+
+    return open_fetcher(location)
 
 
 def fetched_tail(fetcher: RangeFetcher, path: str, footer_bytes: int = 0, *, max_bytes: int = MAX_FOOTER_BYTES) -> Tail:

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import ipc
 
-from petastore.arrow_memory import numbers_of
+from petastore.arrow.memory import numbers_of
 from petastore.errors import FileMissingError, MetadataError, PetastoreError, StorageAccessError
 from petastore.inventory import DataFile, Inventory
 from petastore.schema.document import DOCUMENT_KEY
@@ -39,8 +39,7 @@ from petastore.storage.files.whole_files import delete_quietly, read_whole, repl
 from petastore.storage.footers.footers import document_in, footer_if_there, parquet_among, read_footer
 from petastore.storage.footers.footers_beside import FOOTERS, FootersBeside, PackedFooters, packed_footers
 from petastore.storage.metadata.seal import SEAL_KEY, UNSEALED, is_sealed, sealed
-from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
-from petastore.storage.ranges.client import FileVersion
+from petastore.storage.requests.client import FileVersion
 
 __all__ = [
     "COMMON_METADATA",
@@ -294,7 +293,8 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _counts(column: pa.ListArray, name: str, source: str) -> NDArray[np.int64]:
-    values = column.flatten()
+    borders = numbers_of(column.offsets)
+    values = column.values.slice(int(borders[0]), int(borders[-1] - borders[0]))  # no list is missing
     if values.null_count:
         raise MetadataError(f"{source}: {name!r} has nulls")
     counts: NDArray[np.int64] = numbers_of(values)
@@ -366,8 +366,12 @@ def read_schema_document(location: Location) -> str | None:
         return None
     source = f"{location.url}/{COMMON_METADATA}"
     document = document_in(footer.metadata, source)
-    pickled = None if document is not None else (footer.metadata.metadata or {}).get(PETASTORM_SCHEMA_KEY)
-    return document if pickled is None else petastorm_document(pickled, footer.arrow_schema, source=source)
+    if document is not None:
+        return document
+    from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document  # another's files
+
+    pickled = (footer.metadata.metadata or {}).get(PETASTORM_SCHEMA_KEY)
+    return None if pickled is None else petastorm_document(pickled, footer.arrow_schema, source=source)
 
 
 def write_common_metadata(

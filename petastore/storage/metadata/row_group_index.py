@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs, ipc
 
-from petastore.arrow_memory import numbers_of
+from petastore.arrow.memory import numbers_of
 from petastore.errors import DatasetChangedError, MetadataError, PetastoreError, RequestError
 from petastore.expressions.literal import as_literal, literal_json
 from petastore.indexers import RowGroupIndex, Slices

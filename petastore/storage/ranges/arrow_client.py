@@ -11,7 +11,7 @@ from typing import Any
 from pyarrow import fs
 
 from petastore.storage.files.clouds import has_buckets
-from petastore.storage.ranges.client import Answer, FileVersion, tail_between_looks
+from petastore.storage.requests.client import Answer, FileVersion, tail_between_looks
 from petastore.storage.requests.failure_kinds import attribute
 
 __all__ = ["ArrowClient"]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from petastore.storage.ranges.line import Line
+if TYPE_CHECKING:
+    from petastore.storage.ranges.line import Line
+
 
 __all__ = ["MOST_HOLE_BYTES", "ByteRange", "coalesced", "divided", "longest_hole"]
 
@@ -44,6 +46,7 @@ def longest_hole(line: Line) -> int:
     """The longest hole that is fetched along.
 
     Example:
+        >>> from petastore.storage.ranges.line import Line
         >>> longest_hole(Line(0.001, 100e6)), longest_hole(Line(0.1, 1e9))
         (100000, 1048576)
     """
@@ -61,6 +64,7 @@ def coalesced(asked: Iterable[ByteRange], line: Line) -> list[ByteRange]:
         line: What requests cost.
 
     Example:
+        >>> from petastore.storage.ranges.line import Line
         >>> line = Line(0.001, 100e6)
         >>> coalesced([ByteRange(500_000, 10), ByteRange(0, 10), ByteRange(20, 10)], line)
         [ByteRange(offset=0, length=30), ByteRange(offset=500000, length=10)]
@@ -102,6 +106,7 @@ def divided(requests: Sequence[ByteRange], line: Line, most: int) -> list[ByteRa
         most: How many are under way at a time, at least 1.
 
     Example:
+        >>> from petastore.storage.ranges.line import Line
         >>> divided([ByteRange(0, 9_000_000)], Line(0.02, 50e6), most=8)
         [ByteRange(offset=0, length=4500000), ByteRange(offset=4500000, length=4500000)]
         >>> divided([ByteRange(0, 9_000_000)], Line(0.02, 50e6), most=1)

@@ -15,11 +15,11 @@ from petastore.errors import DatasetChangedError, DecodeError
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.asking.asking import Asking
 from petastore.storage.ranges.asking.tally import Counts, Tally
-from petastore.storage.ranges.client import Answer, Client, FileVersion, NotTheVersionError
 from petastore.storage.ranges.coalesced import ByteRange, coalesced, divided
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.line import LearntLine
 from petastore.storage.ranges.pacing.host_pace import HostPace
+from petastore.storage.requests.client import Answer, Client, FileVersion, NotTheVersionError
 
 __all__ = ["MOST_BYTES", "MOST_UNDER_WAY", "RangeFetcher"]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
-from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.requests.client import FileVersion
 
 __all__ = ["FetchedRanges", "file_as_needed", "in_memory_file"]
 

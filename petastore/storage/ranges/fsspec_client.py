@@ -10,8 +10,9 @@ from typing import Any
 from fsspec.caching import ReadAheadCache
 from fsspec.spec import AbstractFileSystem
 
-from petastore.storage.files.fsspec_handler import etag_in, forget_listings
-from petastore.storage.ranges.client import Answer, FileVersion, tail_between_looks
+from petastore.storage.files.fsspec_listings import etag_in, forget_listings
+from petastore.storage.files.s3 import S3FileSystem
+from petastore.storage.requests.client import Answer, FileVersion, tail_between_looks
 from petastore.storage.requests.failure_kinds import attribute
 
 __all__ = ["FsspecClient"]
@@ -26,7 +27,7 @@ class FsspecClient:
     """Asks a file system of fsspec by `cat_file`. Its answers do not tell of which version they are.
 
     Args:
-        store: The file system; a forked child makes its own like it.
+        store: The file system; a forked child makes its own like it. Of S3's it is that of s3fs which is asked.
     """
 
     def __init__(self, store: Any) -> None:
@@ -40,6 +41,8 @@ class FsspecClient:
 
     @property
     def _store(self) -> Any:
+        if isinstance(self._given, S3FileSystem):
+            return self._given.s3fs
         if self._made_in != os.getpid():
             like = self._given
             self._given = type(like)(*like.storage_args, **{**like.storage_options, "skip_instance_cache": True})

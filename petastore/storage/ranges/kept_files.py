@@ -17,12 +17,12 @@ from petastore.once import once
 from petastore.storage.files.clouds import server_of
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.asking.tally import Tally
-from petastore.storage.ranges.client import FileVersion
-from petastore.storage.ranges.kept_chunks import KeptChunks
 from petastore.storage.requests.shown import shown_url, without_query
 
 if TYPE_CHECKING:
     from petastore.cache import Announcement, DiskCache, Key
+    from petastore.storage.ranges.kept_chunks import KeptChunks
+    from petastore.storage.requests.client import FileVersion
 
 __all__ = [
     "KeptFiles",

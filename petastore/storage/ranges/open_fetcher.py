@@ -7,18 +7,18 @@ from typing import Any
 
 from petastore.storage.files.clouds import server_of
 from petastore.storage.files.location import Location
+from petastore.storage.obstores.azure import azure_settings, azure_stores
+from petastore.storage.obstores.client import ObstoreClient, is_usable
+from petastore.storage.obstores.google import google_settings, google_stores
+from petastore.storage.obstores.s3 import s3_settings, s3_stores
+from petastore.storage.obstores.web import http_settings, http_stores
 from petastore.storage.ranges.arrow_client import ArrowClient
 from petastore.storage.ranges.asking.tally import Tally
-from petastore.storage.ranges.client import Client
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.fsspec_client import FsspecClient
 from petastore.storage.ranges.line import LearntLine
-from petastore.storage.ranges.obstores.azure import azure_settings, azure_stores
-from petastore.storage.ranges.obstores.client import ObstoreClient, is_usable
-from petastore.storage.ranges.obstores.google import google_settings, google_stores
-from petastore.storage.ranges.obstores.s3 import s3_settings, s3_stores
-from petastore.storage.ranges.obstores.web import http_settings, http_stores
 from petastore.storage.ranges.pacing.host_pace import HostPace, pace_file
+from petastore.storage.requests.client import Client
 from petastore.storage.requests.failure_kinds import attribute
 
 __all__ = ["open_fetcher"]
@@ -56,6 +56,11 @@ def _of_s3(store: Any, options: Mapping[str, Any], timeout_s: float | None) -> C
     return None if settings is None else ObstoreClient(s3_stores(settings, timeout_s))
 
 
+def _of_ours(store: Any, _: Mapping[str, Any], timeout_s: float | None) -> Client | None:
+    client: Client | None = store.client(timeout_s)
+    return client
+
+
 def _of_google(store: Any, options: Mapping[str, Any], timeout_s: float | None) -> Client | None:
     endpoint = attribute(store, "_location")
     if endpoint is None or attribute(store, "_use_client_cert"):
@@ -86,6 +91,7 @@ def _of_web(store: Any, options: Mapping[str, Any], timeout_s: float | None) -> 
 
 
 _CLIENTS: dict[str, Callable[[Any, Mapping[str, Any], float | None], Client | None]] = {
+    "petastore.storage.files.s3": _of_ours,
     "s3fs.core": _of_s3,
     "gcsfs.core": _of_google,
     "gcsfs.extended_gcsfs": _of_google,

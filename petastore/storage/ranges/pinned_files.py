@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from petastore.errors import DatasetChangedError, DecodeError
 from petastore.inventory import DataFile
-from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import END_BYTES
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.kept_chunks import KeptChunks, PlannedChunks, entry_of
 from petastore.storage.ranges.kept_files import KeptFiles, announced_keys, keys_of
+from petastore.storage.requests.client import FileVersion
 
 if TYPE_CHECKING:
     from petastore.cache import DiskCache, Key

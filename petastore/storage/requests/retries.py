@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +21,11 @@ _LONGEST_PAUSE_S = 5.0
 _TRANSIENT_KINDS = {"timeout", "connection", "busy"}
 _TRANSIENT_STATUSES = {429, 500, 502, 503, 504}
 _T = TypeVar("_T")
-_chance = random.SystemRandom()  # of which forked processes do not have the same
+
+
+def _chance() -> float:
+    """Between 0 and 1; forked processes do not have the same. Without `random`, which no first batch waits for."""
+    return (int.from_bytes(os.urandom(7), "little") >> 3) * 2.0**-53
 
 
 class FinalError(Exception):
@@ -61,7 +65,7 @@ def tried(
     over: threading.Event,
     deadline: float = float("inf"),
     most: int = MOST_ATTEMPTS,
-    jitter: Callable[[], float] = _chance.random,
+    jitter: Callable[[], float] = _chance,
 ) -> _T:
     """What a call returns, which is made again after each failure that may pass.
 

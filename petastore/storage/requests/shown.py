@@ -19,19 +19,22 @@ HIDDEN = "***"
 
 _SCHEME = r"(?:(?<![A-Za-z0-9+.-])|(?<=::))[A-Za-z][A-Za-z0-9+.-]*:/{2,}"
 _URL = re.compile(rf"({_SCHEME})(.*)", re.DOTALL)
-# A URL inside a sentence ends at white space or a quote; `::` begins the next URL of a chain.
-_URL_IN_TEXT = re.compile(rf"({_SCHEME})((?:(?!::[A-Za-z])[^\s'\"<>`])*)(?<![,.;:)\]])")
+# Between the URLs of a chain, of which all but the last may be a scheme alone; a password may have `::` as well.
+_LINK = r"::(?=(?:[A-Za-z][A-Za-z0-9+.-]*::){0,8}[A-Za-z][A-Za-z0-9+.-]*:/{2,})"
+# A URL inside a sentence ends at white space or a quote, or where the next one of a chain begins.
+_URL_IN_TEXT = re.compile(rf"({_SCHEME})((?:(?!{_LINK})[^\s'\"<>`])*)(?<![,.;:)\]])")
 _LOCAL = {"file", "local", "memory"}
 # What stands before the `@` of these is a container, and no user.
 _CONTAINERS = {"abfs", "abfss", "wasb", "wasbs", "az", "adl"}
 _PORT = re.compile(r"(?:\[[^\]]*\]|[^:]*)(?::[0-9]*)?")
 _ARN = re.compile(r"arn:[a-z-]+:")
+# How names end, whatever they begin with: looked for from each beginning, long words of dots would take for ever.
 _NAME = (
-    r"(?:[\w.-]*(?:signature|token|secret|passw(?:or)?d|pwd|credential|api[_-]?key|access[_-]?key(?:[_-]?id)?"
-    r"|account[_-]?key|private[_-]?key)|sig|sas|authorization)"
+    r"(?:signature|token|secret|passw(?:or)?d|pwd|credential|api[_-]?key|access[_-]?key(?:[_-]?id)?"
+    r"|account[_-]?key|private[_-]?key|(?<!\w)(?:sig|sas|authorization))"
 )
 _SPELLED = re.compile(
-    rf"(?i)(?<![\w])(?P<name>{_NAME}(?:[_-]?id)?)(?P<between>['\"]?\s*(?:=|:(?!/))\s*)(?P<quote>(?:b(?=['\"]))?['\"]?)"
+    rf"(?i)(?P<name>{_NAME}(?:[_-]?id)?)(?P<between>['\"]?\s*(?:=|:(?!/))\s*)(?P<quote>(?:b(?=['\"]))?['\"]?)"
     r"(?P<value>(?:(?:bearer|basic|negotiate)\s+)?[^\s'\"&,;)}\]]+)"
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+(?=[A-Za-z0-9._~+/=-]{8,})[A-Za-z0-9._~+/=-]+")
@@ -61,8 +64,7 @@ def shown_url(url: str) -> str:
         >>> shown_url("abfs://container@account.dfs.core.windows.net/frames")
         'abfs://container@account.dfs.core.windows.net/frames'
     """
-    links = re.split(r"(::)(?=[A-Za-z][A-Za-z0-9+.-]*(?:://|::))", url)
-    return "".join(_shown_link(link) for link in links)
+    return "::".join(_shown_link(link) for link in re.split(_LINK, url))
 
 
 def shown_text(text: str, secrets: Iterable[str] = ()) -> str:
@@ -110,7 +112,7 @@ def secrets_in_url(url: str) -> frozenset[str]:
         True
     """
     secrets: set[str] = set()
-    for link in re.split(r"::(?=[A-Za-z])", url):
+    for link in re.split(_LINK, url):
         match = _URL.match(link)
         if match is None:
             continue

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from petastore.arrow_memory import flags_of, numbers_of
+from petastore.arrow import compute as pc
+from petastore.arrow.memory import flags_of, numbers_of
 from petastore.errors import DecodeError
 from petastore.storage.footers.column_chunks import ChunkContents
 from petastore.storage.footers.footers import Footer

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import collections
+import enum
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Future
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from petastore.forks import Lock, made_anew_in_children
 from petastore.inventory import DataFile
@@ -14,7 +15,7 @@ from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.threads import Threads
 
-__all__ = ["Fetch", "FetchedAhead", "Place", "place_of"]
+__all__ = ["Fetch", "FetchedAhead", "KeptIn", "Place", "place_of"]
 
 Place: TypeAlias = tuple[int, str, int]
 """A row group; see `place_of`."""
@@ -23,6 +24,27 @@ Fetch: TypeAlias = Callable[[], tuple[frozenset[ByteRange], FetchedRanges]]
 """Gives what was asked for, and the bytes."""
 
 _Fetched: TypeAlias = Future[tuple[frozenset[ByteRange], FetchedRanges]]
+
+
+class KeptIn(enum.Enum):
+    """Where what is fetched ahead is kept until it is read."""
+
+    MEMORY = enum.auto()
+    """In memory alone: there is no cache."""
+
+    CACHE = enum.auto()
+    """The cache has it at once, besides."""
+
+    CACHE_WHEN_READ = enum.auto()
+    """In memory; the cache is given it when it is read, as if it came only then, and decides what to keep."""
+
+
+class _Ahead(NamedTuple):
+    """A row group that was fetched, or is on its way."""
+
+    future: _Fetched
+    kept_in: KeptIn
+
 
 _MOST_AT_A_TIME = 8
 """Row groups; each may take several requests at a time."""
@@ -40,7 +62,7 @@ class FetchedAhead:
     itself: what is raised for it is raised to whoever reads it.
 
     Example:
-        >>> from petastore.storage.ranges.client import FileVersion
+        >>> from petastore.storage.requests.client import FileVersion
         >>> import pyarrow as pa
         >>> ahead, one = FetchedAhead(), ByteRange(4, 5)
         >>> ranges = FetchedRanges(9, FileVersion(9), [(4, pa.py_buffer(b"bytes"))])
@@ -59,27 +81,25 @@ class FetchedAhead:
 
     def make_anew(self) -> None:
         """Nothing is on its way."""
-        self._fetched: dict[Place, _Fetched] = {}
-        self._for_cache: set[Place] = set()
+        self._fetched: dict[Place, _Ahead] = {}
         self._waiting: collections.deque[tuple[_Fetched, Fetch]] = collections.deque()
         self._working = 0
         self._closed = False
 
-    def begin(self, place: Place, fetch: Fetch, *, for_cache: bool = False) -> None:
+    def begin(self, place: Place, fetch: Fetch, kept_in: KeptIn = KeptIn.MEMORY) -> None:
         """Has a row group fetched, in the order of calls, by a thread of its own; not again while it is there.
 
         Args:
             place: The row group.
             fetch: Fetches it.
-            for_cache: What comes is to be given to a cache when the row group is read, as if it came only then.
+            kept_in: Where it is kept until it is read.
         """
         with self._lock:
             if self._closed or place in self._fetched:
                 return
-            if for_cache:
-                self._for_cache.add(place)
-            self._fetched[place] = Future()
-            self._waiting.append((self._fetched[place], fetch))
+            future: _Fetched = Future()
+            self._fetched[place] = _Ahead(future, kept_in)
+            self._waiting.append((future, fetch))
             is_new = self._working < _MOST_AT_A_TIME
             self._working += is_new
         if is_new and not self._threads.run(self._work):
@@ -104,31 +124,30 @@ class FetchedAhead:
             asked: Ranges of it.
             for_cache: Whether a cache asks, which decides what to keep; else whoever reads it.
         """
-        future = self._fetched.get(place)
-        if future is None or (place in self._for_cache) != for_cache or future.cancel():
+        there = self._fetched.get(place)
+        if there is None or (there.kept_in is KeptIn.CACHE_WHEN_READ) != for_cache or there.future.cancel():
             return None
         try:
-            ranges, fetched = future.result()
+            ranges, fetched = there.future.result()
         except (Exception, CancelledError):  # noqa: BLE001 - the reader asks again, and is told
             return None
         return fetched if ranges.issuperset(asked) else None
 
     def drop(self, place: Place) -> None:
         """Keeps a row group no longer."""
-        future = self._fetched.pop(place, None)
-        self._for_cache.discard(place)
-        if future is not None:
-            future.cancel()
+        there = self._fetched.pop(place, None)
+        if there is not None:
+            there.future.cancel()
 
     def close(self) -> None:
         """Keeps nothing, and fetches nothing more; what is on its way ends as its requests do."""
         with self._lock:
             self._closed = True
             self._waiting.clear()
-            futures = list(self._fetched.values())
+            fetched = list(self._fetched.values())
             self._fetched.clear()
-        for future in futures:
-            future.cancel()
+        for there in fetched:
+            there.future.cancel()
         self._threads.end()
 
 

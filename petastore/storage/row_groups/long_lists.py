@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from petastore.once import once
 from petastore.storage.footers.thrift import read_varint
-from petastore.storage.row_groups.page_headers import DataPage, PageWindow, data_pages
+from petastore.storage.pages.data_pages import DataPage, data_pages
+from petastore.storage.pages.headers import PageWindow
 
 __all__ = ["LongLists", "NotPlainError"]
 

@@ -13,7 +13,7 @@ import functools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,19 +24,16 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
 from petastore.storage.footers.tails import read_tail
+from petastore.storage.pages.damage import refuse_damaged_pages
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetched_ranges import FetchedRanges, file_as_needed, in_memory_file
 from petastore.storage.ranges.kept_chunks import PlannedChunks
 from petastore.storage.ranges.kept_files import KeptFiles
-from petastore.storage.ranges.open_fetcher import open_fetcher
-from petastore.storage.ranges.pinned_files import PinnedFiles
 from petastore.storage.requests.failures import answered
 from petastore.storage.row_groups.asked_columns import check_rows
 from petastore.storage.row_groups.decoded_columns import kept_chunks
 from petastore.storage.row_groups.fetched_ahead import FetchedAhead, place_of
-from petastore.storage.row_groups.long_lists import LongLists
-from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.row_groups.verified import (
     Asked,
     Verified,
@@ -45,6 +42,10 @@ from petastore.storage.row_groups.verified import (
     tells_of_writes,
     version_of,
 )
+
+if TYPE_CHECKING:
+    from petastore.storage.ranges.pinned_files import PinnedFiles
+    from petastore.storage.row_groups.long_lists import LongLists
 
 __all__ = ["OpenFiles", "Reading", "planned_chunks"]
 
@@ -181,9 +182,15 @@ class OpenFiles:
             if pinned is None:
                 if self._closed:
                     raise ReaderClosedError("what fetches ranges of files was closed; make a new reader")
-                fetcher = open_fetcher(location, tally=None if kept is None else kept.asked)
-                pinned = self._pinned[key] = location, kept, PinnedFiles(fetcher, kept)
+                pinned = self._pinned[key] = location, kept, _pinned_files(location, kept)
             return pinned[-1]
+
+
+def _pinned_files(location: Location, kept: KeptFiles | None) -> PinnedFiles:
+    from petastore.storage.ranges.open_fetcher import open_fetcher  # all that fetches, which local files do without
+    from petastore.storage.ranges.pinned_files import PinnedFiles
+
+    return PinnedFiles(open_fetcher(location, tally=None if kept is None else kept.asked), kept)
 
 
 _Place: TypeAlias = tuple[int, str]
@@ -322,6 +329,8 @@ class Reading:
         kind = footer.columns.arrow_schema.field(name).type
         if opened is None or not opened.is_near or kind.id not in _MAY_BE_LISTS:
             return None
+        from petastore.storage.row_groups.long_lists import LongLists  # few datasets have any
+
         leaf = footer.leaves[name][0]
         return LongLists.of(opened.source, footer.metadata, self._ordinal, leaf, kind, verify=opened.settings.verify)
 

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -15,17 +15,16 @@ from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer
-from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.kept_files import KeptFiles
+from petastore.storage.requests.client import FileVersion
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.requests.in_time import in_time
 from petastore.storage.requests.under_way import waiting_for
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, leaves_of
 from petastore.storage.row_groups.dictionaries import check_copies, swelling_leaves
-from petastore.storage.row_groups.fetched_ahead import place_of
-from petastore.storage.row_groups.long_lists import LongLists, NotPlainError
+from petastore.storage.row_groups.fetched_ahead import KeptIn, place_of
 from petastore.storage.row_groups.open_files import OpenFiles, Reading, planned_chunks
 from petastore.storage.row_groups.small_files import (
     SMALL_FILE_BYTES,
@@ -36,6 +35,9 @@ from petastore.storage.row_groups.small_files import (
 )
 from petastore.storage.row_groups.unread import explained
 from petastore.threads import is_daemon_of_ours
+
+if TYPE_CHECKING:
+    from petastore.storage.row_groups.long_lists import LongLists
 
 __all__ = ["fetch_ahead", "read_row_group", "read_row_group_in_parts", "read_row_groups_together"]
 
@@ -166,7 +168,7 @@ def fetch_ahead(
     footers: FooterCache,
     files: OpenFiles,
     kept: KeptFiles | None = None,
-    in_order: bool = False,
+    kept_in: KeptIn = KeptIn.MEMORY,
 ) -> None:
     """Has the column chunks of a row group fetched that is going to be read through `files`. Does not wait.
 
@@ -181,7 +183,7 @@ def fetch_ahead(
         footers: Keeps footers from call to call.
         files: Keeps what is fetched, until it is dropped there.
         kept: What is kept of the files from call to call.
-        in_order: A cache is not given what is fetched before it is read: it is asked in the order of use alone.
+        kept_in: Where it is kept until it is read.
     """
     pinned = files.pinned(location, kept)
     if pinned is None or (file.size <= SMALL_FILE_BYTES and not _keeps_chunks(kept)):
@@ -193,11 +195,12 @@ def fetch_ahead(
         missing = pinned.missing(file, chunks, footer.version)
         if not missing:
             return frozenset(), FetchedRanges(file.size, FileVersion(file.size), ())
-        asked = missing if in_order else chunks.columns
-        fetched = pinned.fetch(footer.file, footer.encoded, asked, chunks, footer.version, by_cache=not in_order)
+        by_cache = kept_in is not KeptIn.CACHE_WHEN_READ
+        asked = chunks.columns if by_cache else missing
+        fetched = pinned.fetch(footer.file, footer.encoded, asked, chunks, footer.version, by_cache=by_cache)
         return frozenset(asked), fetched
 
-    files.ahead.begin(place_of(location, file, ordinal), fetch, for_cache=in_order)
+    files.ahead.begin(place_of(location, file, ordinal), fetch, kept_in)
 
 
 def _in_time(location: Location, file: DataFile, tables: Iterator[pa.Table]) -> pa.Table | None:
@@ -395,6 +398,8 @@ def _of_long_lists(
     lists: LongLists, reader: Any, footer: Footer, ordinal: int, part: Part, leaves: list[int]
 ) -> Iterator[pa.Table]:
     """The same tables, up to where a page is not plain; the first ones, whose numbers lie in a dictionary, by Arrow."""
+    from petastore.storage.row_groups.long_lists import NotPlainError
+
     at_once = part.rows_at_once or 1
     with contextlib.suppress(NotPlainError):
         by_arrow = -(-lists.first_row // at_once)

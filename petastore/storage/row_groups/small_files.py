@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,14 +21,16 @@ from petastore.storage.files.whole_files import read_up_to
 from petastore.storage.footers.alike_footers import FEWEST
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import Footer
-from petastore.storage.ranges.pinned_files import PinnedFiles
+from petastore.storage.pages.damage import refuse_damaged_pages
 from petastore.storage.requests.at_once import at_once
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, is_as_asked, leaves_of
 from petastore.storage.row_groups.dictionaries import swelling_leaves
 from petastore.storage.row_groups.joined_files import joined_files
-from petastore.storage.row_groups.page_headers import refuse_damaged_pages
 from petastore.storage.row_groups.unread import explained
+
+if TYPE_CHECKING:
+    from petastore.storage.ranges.pinned_files import PinnedFiles
 
 __all__ = ["SMALL_FILE_BYTES", "in_one", "joined", "small_file_in_parts", "small_files_together"]
 

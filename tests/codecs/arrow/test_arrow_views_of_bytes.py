@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.codecs.arrow.arrow_views import byte_cells, equal_cells_array
+from petastore.codecs.arrow.arrow_views import byte_cells, equal_cells_array, lengths_of, offsets_of
 from petastore.errors import DecodeError
 from petastore.schema import UnischemaField
 
@@ -42,6 +45,39 @@ def test_each_cell_is_its_bytes_in_every_layout(layout: str, data: st.DataObject
         assert sizes == {found.even_size}
     elif layout in ("binary", "large", "fixed"):
         assert len(sizes) != 1
+
+
+@given(
+    st.lists(st.text(max_size=5) | st.none()),
+    st.sampled_from([pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]),
+    st.integers(0, 9),
+    st.integers(0, 9),
+)
+def test_lengths_and_offsets_are_those_of_the_array_slices_included(
+    values: list[str | None], stored: pa.DataType, first: int, count: int
+) -> None:
+    part = pa.array(values, pa.string()).cast(stored).slice(min(first, len(values)), count)
+    lengths, there = pc.binary_length(part).to_pylist(), part.is_valid().to_pylist()
+    found, offsets = lengths_of(part), offsets_of(part)
+    assert [length for length, is_there in zip(found.tolist(), there, strict=True) if is_there] == [
+        length for length in lengths if length is not None
+    ]
+    data = b"" if part.buffers()[2] is None else part.buffers()[2].to_pybytes()
+    cut = [data[offsets[row] : offsets[row + 1]] for row in range(len(part))]
+    wanted = part.cast(pa.large_binary()).to_pylist()
+    assert [cell for cell, is_there in zip(cut, there, strict=True) if is_there] == [
+        cell for cell in wanted if cell is not None
+    ]
+
+
+@pytest.mark.parametrize("make", [pa.list_, pa.large_list])
+@given(st.lists(st.lists(st.integers(0, 9), max_size=3)), st.integers(0, 9), st.integers(0, 9))
+def test_offsets_of_lists_are_those_of_the_array_slices_included(
+    make: Callable[[pa.DataType], pa.DataType], values: list[list[int]], first: int, count: int
+) -> None:
+    part = pa.array(values, make(pa.int8())).slice(min(first, len(values)), count)
+    offsets, numbers = offsets_of(part), part.values.to_pylist()
+    assert [numbers[offsets[row] : offsets[row + 1]] for row in range(len(part))] == part.to_pylist()
 
 
 @pytest.mark.parametrize("cells", [pa.array([b"a", None]), pa.array([1, 2]), pa.array([[b"a"]])])

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from petastore.codecs import CompressedImageCodec
 from petastore.errors import DecodeError, EncodeError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, CodecLaws, empty_column
+from petastore.testing.memory import grown_in_child
+from tests import bombs
 from tests.codecs import bombs_of
 
 PNG, JPEG = CompressedImageCodec("png"), CompressedImageCodec("jpeg", 90)
@@ -263,6 +265,25 @@ def test_too_many_pixels_are_refused_before_memory_is_taken(cell: bytes) -> None
             pa.array([PNG.encode(field, noise((2, 2, 3))), cell], pa.binary()), field, empty_column(field, 2)
         )
     assert (caught.value.column, caught.value.row) == ("image", 1)
+
+
+@pytest.mark.parametrize("kind", [b"IDAT", b"tEXt", b"IEND"])
+@pytest.mark.parametrize("length", [60, 2**26, 2**31 - 1, 2**32 - 1])
+def test_a_chunk_that_says_more_than_the_file_holds_is_refused_before_memory_is_taken(kind: bytes, length: int) -> None:
+    field = field_of("uint8", (4, 4))
+    cell = bombs.png(4, 4, colors=0, extra=bombs.png_chunk(b"tEXt", b"by hand"))
+    np.testing.assert_array_equal(PNG.decode(field, cell), np.zeros((4, 4), "uint8"))
+    lying = bombs.png_with_length(cell, kind, length)
+    said = "it lacks its end" if kind == b"IEND" else "goes on behind its end"
+
+    def refusal(growth: Callable[[], int]) -> str:
+        with pytest.raises(DecodeError) as refused:
+            PNG.decode(field, lying)
+        return str(refused.value)
+
+    message, grown = grown_in_child(refusal)
+    assert said in message
+    assert grown < 2**23
 
 
 def test_an_image_without_pixels_is_refused() -> None:

@@ -66,6 +66,16 @@ def test_a_file_says_what_is_in_it_and_gives_that(image_format: str, image: NDAr
         assert np.abs(out.astype(int) - (theirs if out.ndim == 2 else theirs[..., ::-1])).max() <= 3
 
 
+@pytest.mark.parametrize("image", [image for image_format, image in IMAGES if image_format == "png"])
+def test_pixels_are_the_same_where_the_library_gives_blue_first(
+    image: NDArray[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(cv2, "IMREAD_COLOR_RGB", raising=False)  # as before 4.11
+    cell, out = file_of(image), np.zeros_like(image)
+    decode_into(cell, checked_header(cell, field_of(image)), out)
+    assert np.array_equal(out, image)
+
+
 @pytest.mark.parametrize(
     ("cell", "field", "said"),
     [

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from petastore import UnischemaField
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.codecs.arrow.arrow_views import byte_cells
+from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import Decoded, empty_column
 from petastore.errors import DecodeError
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.readers.assembly.encoded import ColumnSource, EncodedCells, EncodedColumn
-from petastore.readers.assembly.gather import Picks
 from petastore.readers.loaded.layout import Layout, Stack
 from petastore.readers.loaded.row_group import LoadedRowGroup
 
@@ -47,9 +47,9 @@ def stacked(values: list[int], missing: list[int], read_order: list[int] | None 
     return LoadedRowGroup(len(values), order, (laid[None, :],), masks, {}, {}, {})
 
 
-def picks_of(picked: list[tuple[int, int]]) -> Picks:
+def rows_of(picked: list[tuple[int, int]]) -> GroupedRows:
     groups, rows = np.array(picked, np.int64).reshape(-1, 2).T
-    return Picks(GroupedRows(groups.astype(np.int32), rows, None))
+    return GroupedRows(groups.astype(np.int32), rows, None)
 
 
 def decoded(
@@ -58,7 +58,7 @@ def decoded(
     field = column.sources[0].field
     missing = None if empty_column(field, 0).dtype.hasobject else np.zeros(len(picked), np.bool_)
     out = Decoded(empty_column(field, len(picked)), missing)
-    cells_of(loaded, **limits).decode(column, picks_of(picked), out)
+    cells_of(loaded, **limits).decode(column, rows_of(picked), out)
     return out
 
 
@@ -95,7 +95,7 @@ def test_values_of_partitions_are_those_of_the_row_groups_where_rows_lie() -> No
     def in_the_next(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         return groups + (rows >= 3), rows
 
-    EncodedCells(loaded, LAYOUT, in_the_next, None).decode(column, picks_of([(2, 0), (2, 4), (2, 1)]), out)
+    EncodedCells(loaded, LAYOUT, in_the_next, None).decode(column, rows_of([(2, 0), (2, 4), (2, 1)]), out)
     assert out.values.tolist() == [102, 103, 102]
 
 
@@ -110,6 +110,60 @@ def test_each_dataset_decodes_its_row_groups_by_its_own_codec() -> None:
     assert decoded(loaded, [(4, 0), (1, 0), (4, 0)], column).values.tolist() == [[3, 4], [1, 2], [3, 4]]
     assert not column.has_partition_values
     assert EncodedColumn.of(plain, pa.array([[1, 2]])).has_partition_values
+
+
+FREE = UnischemaField("x", np.int16, (None, 3), NdarrayCodec(), nullable=True)
+LONG, SHORT = (np.arange(3 * rows, dtype=np.int16).reshape(rows, 3) for rows in (1000, 2))
+
+
+def arrays_of(values: list[Any], *, are_viewed: bool = True) -> LoadedRowGroup:
+    """A row group of arrays of a free shape, as a loader keeps it."""
+    cells = NdarrayCodec().encode_column(values, FREE)
+    viewed = NdarrayCodec().alike_viewer(FREE)(cells)
+    return with_cells(cells, alike={"x": viewed} if are_viewed and viewed is not None else {})
+
+
+@given(data=st.data())
+def test_arrays_that_have_one_shape_come_as_those_that_are_decoded(data: st.DataObject) -> None:
+    like = data.draw(st.sampled_from([LONG, SHORT, SHORT[:0]]))
+    kinds = [like, like, like.astype(">i2"), np.asfortranarray(like), np.concatenate([SHORT, like]), None]
+    values: dict[int, list[Any]] = {}
+    for group in (0, 2, 7):
+        kind = data.draw(st.sampled_from(kinds))
+        several = data.draw(st.booleans())
+        values[group] = [data.draw(st.sampled_from(kinds)) if several else kind for _ in range(4)]
+        values[group] = [None if one is None else one + one.dtype.type(n) for n, one in enumerate(values[group])]
+    rows = st.tuples(st.sampled_from(sorted(values)), st.integers(0, 3))
+    picked = data.draw(st.lists(rows, min_size=1, max_size=9))
+    column = EncodedColumn.of(FREE)
+    found, plain = (
+        decoded({group: arrays_of(each, are_viewed=viewed) for group, each in values.items()}, picked, column).values
+        for viewed in (True, False)
+    )
+    for one, other, (group, row) in zip(found, plain, picked, strict=True):
+        wanted = values[group][row]
+        if wanted is None:
+            assert one is None
+            assert other is None
+            continue
+        for made in (one, other):
+            assert made.dtype == np.dtype(np.int16)
+            assert made.flags.c_contiguous
+            assert made.flags.writeable
+            np.testing.assert_array_equal(made, wanted)
+
+
+def test_memory_of_arrays_that_had_one_shape_is_used_again_when_nobody_sees_them() -> None:
+    loaded, buffers = {1: arrays_of([LONG, LONG + 1]), 4: arrays_of([LONG + 2])}, Buffers()
+    rows = GroupedRows(np.array([4, 1, 1], np.int32), np.array([0, 1, 0]), None)
+    out = Decoded(empty_column(FREE, 3), None)
+    EncodedCells(loaded, LAYOUT, where_they_are, None, buffers).decode(EncodedColumn.of(FREE), rows, out)
+    kept = out.values[1]
+    del out
+    assert buffers.kept_bytes == 0
+    np.testing.assert_array_equal(kept, LONG + 1)
+    del kept
+    assert buffers.kept_bytes >= 3 * LONG.nbytes
 
 
 def test_files_are_decoded_where_they_lie() -> None:

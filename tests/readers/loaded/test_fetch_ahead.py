@@ -26,6 +26,7 @@ from petastore.plan.cursor import Cursor
 from petastore.readers.loaded import fetch_ahead
 from petastore.readers.loaded.fetch_ahead import FetchAhead
 from petastore.storage.ranges.kept_files import KeptFiles
+from petastore.storage.row_groups.fetched_ahead import KeptIn
 from tests.pace import patience
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served, proxy, served
@@ -44,7 +45,7 @@ class Noted:
     inventory: Inventory
     fetched: list[int] = dataclasses.field(default_factory=list)
     held: set[int] = dataclasses.field(default_factory=set)
-    in_order: set[bool] = dataclasses.field(default_factory=set)
+    kept_in: set[KeptIn] = dataclasses.field(default_factory=set)
     location: None = None
     kept: KeptFiles = dataclasses.field(default_factory=KeptFiles)
 
@@ -53,9 +54,9 @@ class Noted:
         return self
 
     def fetch_ahead(
-        self, _file: object, ordinal: int, columns: tuple[str, ...], files: object, *, in_order: bool
+        self, _file: object, ordinal: int, columns: tuple[str, ...], files: object, kept_in: KeptIn
     ) -> None:
-        self.in_order.add(in_order)
+        self.kept_in.add(kept_in)
         assert columns == ("id",)
         assert files is self
         assert ordinal not in self.held
@@ -72,11 +73,11 @@ def following(
     most_bytes: int,
     first_group: int = 0,
     cache: DiskCache | None = None,
-    fills_cache: bool = False,
+    kept_in: KeptIn = KeptIn.MEMORY,
 ) -> tuple[Noted, FetchAhead]:
     noted = Noted(Inventory.of_rows(sizes, bytes_per_row=1), kept=KeptFiles(cache))
     asked: Any = noted
-    return noted, FetchAhead(asked, first_group, ["id"], asked, most_bytes=most_bytes, fills_cache=fills_cache)
+    return noted, FetchAhead(asked, first_group, ["id"], asked, most_bytes=most_bytes, kept_in=kept_in)
 
 
 def order_of(groups: list[int], *, sure: int | None = None) -> LoadOrder:
@@ -142,7 +143,7 @@ def test_a_row_group_is_fetched_for_each_of_its_loads() -> None:
 
 def test_what_a_cache_keeps_is_fetched_for_the_first_of_its_loads_alone(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=1 << 20) as cache:
-        noted, ahead = following([10] * 3, most_bytes=1000, cache=cache, fills_cache=True)
+        noted, ahead = following([10] * 3, most_bytes=1000, cache=cache, kept_in=KeptIn.CACHE)
         progress = ahead.announced(order_of([1, 0, 1, 0, 2]))
         progress.move_to(1, 1)  # row group 1 was loaded before it was known to be there
         assert noted.fetched == [0, 1, 2]
@@ -159,16 +160,16 @@ def test_a_cache_without_room_for_all_is_given_what_is_fetched_for_each_load_in_
     tmp_path: Path,
 ) -> None:
     with DiskCache(tmp_path, limit=1 << 20) as cache:
-        noted, ahead = following([10] * 3, most_bytes=1000, cache=cache)
+        noted, ahead = following([10] * 3, most_bytes=1000, cache=cache, kept_in=KeptIn.CACHE_WHEN_READ)
         progress = ahead.announced(order_of([2, 1, 0, 1, 2]))
         for place in range(1, 6):
             progress.move_to(place, place)
         assert noted.fetched == [1, 0, 1, 2]
         progress.close()
-    assert noted.in_order == {True}
+    assert noted.kept_in == {KeptIn.CACHE_WHEN_READ}
     noted, ahead = following([10] * 3, most_bytes=1000)
     ahead.announced(order_of([0, 1])).move_to(1, 1)
-    assert noted.in_order == {False}
+    assert noted.kept_in == {KeptIn.MEMORY}
 
 
 def test_what_has_begun_is_not_fetched_again_by_who_tells_late() -> None:

@@ -52,6 +52,22 @@ def test_what_is_not_read_takes_its_part_of_what_is_stored() -> None:
     assert (both.tolist(), alone.tolist()) == ([2500 + 17_500], [2500 + 8750])
 
 
+def test_text_that_is_not_read_takes_its_part_of_what_is_stored() -> None:
+    """What one column of several takes was taken to be what all of them do."""
+    words = [UnischemaField(name, np.str_) for name in ("word", "other", "third", "fourth")]
+    every = footprint(NUMBER, *words, rows=[100], bytes_per_row=404).group_bytes
+    alone = footprint(NUMBER, *words, rows=[100], bytes_per_row=404, read=("word",)).group_bytes
+    assert (every.tolist(), alone.tolist()) == ([3000 + 70_000], [2500 + 17_500])
+
+
+def test_a_partition_column_takes_no_part_of_the_text() -> None:
+    day, other = UnischemaField("day", np.int32), UnischemaField("other", np.str_)
+    stored, view = Unischema("s", [day, WORD, other]), Unischema("v", [day, WORD])
+    inventory = Inventory.of_rows([100], bytes_per_row=104)
+    found = Footprint(view, stored, Layout.of(view, rows=100, apart={"day"}), inventory).group_bytes
+    assert found.tolist() == [2500 + 175 * (4 + 50)]
+
+
 @pytest.mark.parametrize(("ahead", "megabytes"), [(1, 25), (3, 25), (5, 15), (100, 8)])
 def test_spans_have_megabytes_by_how_many_are_worked_on(ahead: int, megabytes: int) -> None:
     found = footprint(NUMBER, rows=[10], bytes_per_row=4)

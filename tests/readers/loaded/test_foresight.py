@@ -16,8 +16,10 @@ import pytest
 import petastore
 from petastore.cache import DiskCache, simulate
 from petastore.cache.table import slots_for, table_bytes
+from petastore.plan.batches.load_order import LoadOrder
 from petastore.plan.cursor import Cursor
 from petastore.predicates import in_lambda
+from petastore.readers.loaded.foresight import Foresight
 from petastore.readers.reader import Reader
 from tests.servers.fixtures import Served, served
 
@@ -64,6 +66,46 @@ def urls(served: Served) -> list[str]:
 @pytest.fixture
 def remote(urls: list[str], tmp_path: Path) -> Remote:
     return Remote(urls, tmp_path / "cache")
+
+
+@dataclasses.dataclass
+class Heard:
+    """A follower that writes down how far it is told that the loads have come."""
+
+    moves: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+
+    def announced(self, order: LoadOrder) -> Heard:
+        del order
+        return self
+
+    def move_to(self, position: int, begun: int) -> None:
+        self.moves.append((position, begun))
+
+    def close(self) -> None:
+        pass
+
+
+class AnOrder:
+    """A plan that loads some row groups once, in the order of their numbers."""
+
+    def load_order(self, after: Cursor) -> LoadOrder:
+        return LoadOrder(np.arange(4), first=4, then=after, sure=4)
+
+
+def test_what_was_planned_is_not_over_because_another_worker_began_what_comes_after_it() -> None:
+    heard = Heard()
+    foresight = Foresight(AnOrder(), [heard], Cursor())
+    assert foresight.plans([0, 1, 2]) == [0, 1, 2]
+    ends = {}
+    for group in (1, 0, 2):
+        ends[group] = foresight.begins(group)
+        assert heard.moves[-1][0] == 0
+    for group, position in ((1, 0), (0, 2), (2, 3)):
+        end = ends[group]
+        assert end is not None
+        end(None)
+        assert heard.moves[-1] == (position, 3)
+    foresight.close()
 
 
 def hits_of(reader: Reader) -> float:

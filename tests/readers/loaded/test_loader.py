@@ -17,7 +17,7 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.registry import codec_of
 from petastore.decoding.buffers import Buffers
-from petastore.readers.loaded import loader as admission_module
+from petastore.readers.loaded import loader as loader_module
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.loader import RowGroupLoader
 from petastore.readers.loaded.row_group import LoadedRowGroup
@@ -147,6 +147,27 @@ def test_what_is_stored_as_values_is_stacked_and_the_rest_stays_as_it_is() -> No
     assert row_group.missing["g4"].tolist() == [row % 5 == 2 for row in range(50)]
 
 
+@pytest.mark.parametrize("rows", [4, 1])
+def test_arrays_that_have_one_shape_though_any_is_declared_are_seen_where_they_lie(rows: int) -> None:
+    fields = [field for field in FIELDS if field.name in ("free", "zip", "word")]
+    taken = loader(Unischema("s", fields))
+    whole = taken.load(2 * rows, None, reading(table(2 * rows)))
+    cut = taken.load_together([rows, rows], reading(table(2 * rows)))
+    for row_group, first in ((whole, 0), *zip(cut, (0, rows), strict=True)):
+        assert set(row_group.alike) == {"free"}
+        assert row_group.alike["free"].tolist() == [[first + row] * 3 for row in range(row_group.rows)]
+
+
+def test_arrays_of_several_shapes_and_missing_ones_are_not_seen_as_one() -> None:
+    field = UnischemaField("x", np.int32, (None,), NdarrayCodec(), True)
+    one = np.zeros(3, np.int32)
+    for other in (np.zeros(2, np.int32), np.zeros((3, 1), np.int32), None):
+        cells = [None if each is None else NdarrayCodec().encode(UnischemaField("x", np.int32, np.shape(each)), each)
+                 for each in (one, one, other)]  # fmt: skip
+        row_group = loader(Unischema("s", [field])).load(3, None, reading(pa.table({"x": pa.array(cells)})))
+        assert (set(row_group.cells), set(row_group.alike)) == ({"x"}, set())
+
+
 def test_rows_that_nobody_wants_are_not_kept() -> None:
     taken = loader(Unischema("s", FIELDS[:1]))
     row_group = taken.load(50, np.array([7, 3]), reading(table(50)))
@@ -213,7 +234,7 @@ def test_numbers_stay_with_their_rows_however_long_these_are(
 
 @pytest.mark.parametrize("most", [1, 2, 3, 100])
 def test_a_row_group_that_several_tasks_read_is_the_same(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(admission_module, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(loader_module, "_PIECE_BYTES", 100)
     taken, turns = loader(), np.array([7, 3, 0])
     whole = taken.load(50, turns, reading(table(50)))
     tasks, finish = taken.loading(50, turns, reading(table(50)), most=most)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,9 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
 from petastore.errors import DatasetChangedError, DatasetExistsError, DatasetNotFoundError, EncodeError, SchemaError
 from petastore.spark.writing.write_job import WriteJob
+from petastore.storage.files.listing import files_below
+from petastore.storage.files.location import open_location
+from petastore.storage.files.whole_files import delete_quietly
 from petastore.writers.layout import Layout
 from petastore.writers.target import Mode
 
@@ -90,6 +95,48 @@ def test_an_attempt_that_ends_after_the_commit_stays_out(url: str) -> None:
     later = job_at(url)
     later.commit([later.part(0, batches_of(3))])
     assert ids_at(url) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_an_attempt_that_was_being_written_at_the_end_of_its_job_deletes_its_files(url: str, end: str) -> None:
+    job = job_at(url)
+    counts = [job.part(0, batches_of(1, 2))]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from batches_of(*range(6))  # a row group of it is written by the end
+        job.commit(counts) if end == "commit" else job.abort()
+        yield from batches_of(6)
+
+    with pytest.raises(DatasetChangedError, match="part 0 belongs to has ended without these rows"):
+        job.part(0, batches())
+    names = [name for part in counts for name in part.names] if end == "commit" else []
+    location = open_location(url)
+    assert [path for path in files_below(location) if job.job in path] == names
+
+
+def test_an_attempt_that_is_complete_while_its_job_ends_is_deleted(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_at(url)
+    counts = [job.part(0, batches_of(1, 2))]
+    meets, ends = threading.Event(), threading.Event()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        meets.set()
+        assert ends.wait(60)
+        yield from batches_of(1, 2)
+
+    attempt = threading.Thread(target=job.part, args=(0, batches()))
+
+    def deleted(location: Any, path: str) -> None:
+        if not ends.is_set():  # the files are listed, and the other attempt has only a marker among them
+            ends.set()
+            attempt.join()
+        delete_quietly(location, path)
+
+    monkeypatch.setattr("petastore.spark.writing.write_job.delete_quietly", deleted)
+    attempt.start()
+    assert meets.wait(60)
+    job.commit(counts)
+    assert [path for path in files_below(open_location(url)) if job.job in path] == list(counts[0].names)
 
 
 def test_a_value_that_does_not_fit_fails_its_part_and_leaves_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from petastore.errors import MetadataError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.kept_tails import KeptTails
 from petastore.storage.footers.tails import Tail
-from petastore.storage.ranges.client import FileVersion
+from petastore.storage.requests.client import FileVersion
 from tests.pace import patience
 from tests.servers.child import child_server
 from tests.servers.fault_proxy import FaultProxy, Faults

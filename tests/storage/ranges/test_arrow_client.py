@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
 from petastore.storage.ranges.arrow_client import ArrowClient
-from petastore.storage.ranges.client import NotTheVersionError
+from petastore.storage.requests.client import NotTheVersionError
 
 DATA = bytes(range(100))
 

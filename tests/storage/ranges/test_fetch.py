@@ -19,10 +19,10 @@ from petastore.errors import (
     StorageTimeoutError,
 )
 from petastore.storage.ranges.asking.tally import Counts
-from petastore.storage.ranges.client import Answer, FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
+from petastore.storage.requests.client import Answer, FileVersion
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
 from tests.storage.ranges.conftest import Fetcher, location_of

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petastore.inventory import DataFile
-from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange, coalesced
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
 from petastore.storage.ranges.line import Line
+from petastore.storage.requests.client import FileVersion
 
 ROWS = 3000
 

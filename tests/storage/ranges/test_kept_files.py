@@ -12,10 +12,10 @@ import pytest
 from petastore.cache import DiskCache
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.kept_chunks import KeptChunks
 from petastore.storage.ranges.kept_files import KeptFiles, keys_of
+from petastore.storage.requests.client import FileVersion
 from tests.storage.ranges.conftest import location_of
 
 FILE = DataFile("day=1/a.parquet", 4000, "ab12")

@@ -12,7 +12,7 @@ import aiohttp
 import botocore.exceptions
 import pytest
 
-from petastore.storage.ranges.client import NotTheVersionError
+from petastore.storage.requests.client import NotTheVersionError
 from petastore.storage.requests.retries import MOST_ATTEMPTS, GaveUpError, is_transient, longest_pause, tried
 
 TRANSIENT = [

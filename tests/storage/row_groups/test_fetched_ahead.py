@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from petastore.storage.ranges.client import FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
+from petastore.storage.requests.client import FileVersion
 from petastore.storage.row_groups.fetched_ahead import Fetch, FetchedAhead
 from tests.forked import forked
 

@@ -21,7 +21,7 @@ from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.row_groups.asked_columns import Part
-from petastore.storage.row_groups.fetched_ahead import place_of
+from petastore.storage.row_groups.fetched_ahead import KeptIn, place_of
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import fetch_ahead, read_row_group_in_parts
 from tests.servers.fault_proxy import FaultProxy, Faults
@@ -221,9 +221,9 @@ def test_a_flipped_bit_is_not_kept(dataset: Dataset, tmp_path: Path) -> None:
         assert 0 < dataset.proxy.counted.requests < GROUPS
 
 
-@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize("kept_in", [KeptIn.CACHE, KeptIn.CACHE_WHEN_READ])
 def test_what_is_fetched_ahead_of_a_cache_is_there_damaged_or_not_and_kept(
-    dataset: Dataset, tmp_path: Path, in_order: bool
+    dataset: Dataset, tmp_path: Path, kept_in: KeptIn
 ) -> None:
     dataset.read(0, "c1")
     file = read_footer(open_location(dataset.path.parent), "a.parquet").file
@@ -235,14 +235,14 @@ def test_what_is_fetched_ahead_of_a_cache_is_there_damaged_or_not_and_kept(
             for group in range(GROUPS):
                 fetch_ahead(
                     dataset.location, file, group, columns,
-                    footers=dataset.footers, files=dataset.files, kept=dataset.kept, in_order=in_order,
+                    footers=dataset.footers, files=dataset.files, kept=dataset.kept, kept_in=kept_in,
                 )  # fmt: skip
                 assert dataset.read(group, *columns).equals(dataset.rows(group, *columns))
                 dataset.files.ahead.drop(place_of(dataset.location, file, group))
             assert dataset.proxy.counted.requests == (2 if first else 1) * GROUPS
             if not first:  # what came ahead tells nothing of how long it takes to be fetched
                 entries = (path for path in tmp_path.glob("*/entries/*/*") if path.is_file())
-                assert {any(path.read_bytes()[36:44]) for path in entries} == {not in_order}
+                assert {any(path.read_bytes()[36:44]) for path in entries} == {kept_in is KeptIn.CACHE}
         dataset.proxy.begin(Faults())
         for group in range(GROUPS):
             four = ("c4", "c5", "c6", "c7")

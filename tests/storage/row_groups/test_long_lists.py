@@ -19,11 +19,12 @@ from petastore.errors import DecodeError, PetastoreError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
+from petastore.storage.pages.data_pages import data_pages
+from petastore.storage.pages.headers import PageWindow
 from petastore.storage.row_groups import long_lists as long_lists_module
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.long_lists import LongLists, NotPlainError
 from petastore.storage.row_groups.open_files import OpenFiles
-from petastore.storage.row_groups.page_headers import PageWindow, data_pages
 from petastore.storage.row_groups.row_group import read_row_group_in_parts
 
 LONG = 10_000  # numbers of four bytes: more than are left to Arrow

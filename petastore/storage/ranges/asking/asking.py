@@ -18,10 +18,10 @@ from petastore.forks import made_anew_in_children
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.asking.calls import Calls
 from petastore.storage.ranges.asking.tally import Counts, Tally
-from petastore.storage.ranges.client import Client, NoBucketError, NotTheVersionError, UnsuitedError
 from petastore.storage.ranges.pacing.allowance import Allowance
 from petastore.storage.ranges.pacing.hedges import Hedges
 from petastore.storage.ranges.pacing.host_pace import HostPace
+from petastore.storage.requests.client import Client, NoBucketError, NotTheVersionError, UnsuitedError
 from petastore.storage.requests.failure_kinds import kind_of
 from petastore.storage.requests.failures import given_up, is_of_storage, raise_alone
 from petastore.storage.requests.retries import MOST_ATTEMPTS, GaveUpError, tried

@@ -15,7 +15,7 @@ from petastore.storage.files.location import open_location
 from petastore.storage.ranges.arrow_client import ArrowClient
 from petastore.storage.ranges.asking.asking import Asking
 from petastore.storage.ranges.asking.tally import Tally
-from petastore.storage.ranges.client import Client, UnsuitedError
+from petastore.storage.requests.client import Client, UnsuitedError
 
 NUMBERS = bytes(range(100))
 

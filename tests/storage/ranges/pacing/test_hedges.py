@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import petastore
-from petastore.storage.ranges.client import Answer, FileVersion
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.pacing.hedges import Hedges
+from petastore.storage.requests.client import Answer, FileVersion
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served, proxy, served
 from tests.storage.ranges.conftest import location_of

@@ -1,0 +1,1 @@
+"""NumPy over the memory of Arrow, and what of Arrow is imported late."""

@@ -1,0 +1,37 @@
+"""Arrow's memory seen by NumPy, and the other way round, is what the libraries' own conversions give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petastore.arrow.memory import arrow_numbers, flags_of, numbers_of
+
+TYPES = [pa.int8(), pa.uint16(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64()]
+
+
+@given(st.lists(st.integers(0, 100)), st.sampled_from(TYPES), st.integers(0, 9), st.integers(0, 9))
+def test_numbers_are_those_of_the_array_slices_included(
+    values: list[int], stored: pa.DataType, first: int, count: int
+) -> None:
+    part = pa.array(values, stored).slice(min(first, len(values)), count)
+    found = numbers_of(part)
+    assert found.tolist() == part.to_pylist()
+    assert found.dtype == part.to_numpy().dtype
+    assert arrow_numbers(found).equals(part)
+
+
+@given(st.lists(st.booleans() | st.none()), st.integers(0, 20), st.integers(0, 20))
+def test_flags_are_those_of_the_array_slices_included(values: list[bool | None], first: int, count: int) -> None:
+    part = pa.array(values, pa.bool_()).slice(min(first, len(values)), count)
+    assert flags_of(part.is_null()).tolist() == part.is_null().to_pylist()
+    present = part.drop_null()
+    assert flags_of(present).tolist() == present.to_pylist()
+
+
+def test_memory_is_shared() -> None:
+    values = np.arange(10)
+    found = numbers_of(arrow_numbers(values))
+    assert found.ctypes.data == values.ctypes.data

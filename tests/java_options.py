@@ -1,0 +1,69 @@
+"""What every Java that tests start is told, so that sessions of Spark that live a minute begin soon.
+
+A Java reads and verifies thousands of Spark's classes at each start, for half of its processor time. `make setup` runs
+this file once, and keeps them as Java has them in memory (class data sharing): `python -m tests.java_options`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+
+__all__ = ["KEPT_CLASSES", "tell_java"]
+
+KEPT_CLASSES = Path(sys.prefix) / "classes-of-spark.jsa"
+"""For the Java and the jars of this environment; any other Java reads its classes as ever, and says nothing."""
+
+_VARIABLE = "JDK_JAVA_OPTIONS"
+# Java's second compiler and its collector for servers take half of the processor time of such sessions.
+_MODEST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# A Java that finds other classes than those kept would tell of it, once for each session.
+_QUIET = "-Xlog:disable -Xlog:all=off"
+_USES_MUCH_OF_SPARK = """
+import sys, tempfile
+from petastore.spark import connect_session
+
+def same(batches):
+    yield from batches
+
+keep = f'-Xlog:disable "-XX:ArchiveClassesAtExit={sys.argv[1]}"'
+spark = connect_session("local[2]", **{"spark.driver.extraJavaOptions": keep})
+with tempfile.TemporaryDirectory() as folder:
+    columns = ["id", "string(id) as text", "array(double(id)) as xs", "id % 7 as part"]
+    numbers = spark.range(0, 100, 1, 2).selectExpr(*columns)
+    numbers.mapInArrow(same, numbers.schema).write.partitionBy("part").parquet(folder + "/numbers")
+    read = spark.read.parquet(folder + "/numbers").where("part > 1")
+    assert read.groupBy("part").count().orderBy("part").repartition(3).count() == 5
+    assert read.join(numbers, "id").count() > 0
+spark.stop()
+"""
+
+
+def tell_java(environment: MutableMapping[str, str], classes: Path = KEPT_CLASSES) -> None:
+    """Sets what Java is told, unless the user tells it something."""
+    shared = f'"-XX:SharedArchiveFile={classes}" {_QUIET}' if classes.exists() else ""
+    environment.setdefault(_VARIABLE, f"{_MODEST} {shared}".strip())
+
+
+def keep_classes(classes: Path = KEPT_CLASSES) -> bool:
+    """Writes the classes that a session loads; whether this Java could."""
+    classes.unlink(missing_ok=True)
+    # The output ends when Java does, which writes at its end.
+    ran = subprocess.run(
+        [sys.executable, "-c", _USES_MUCH_OF_SPARK, str(classes)],
+        env=os.environ | {_VARIABLE: _MODEST},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ran.returncode:
+        sys.stderr.write(ran.stderr)
+    return ran.returncode == 0 and classes.exists()
+
+
+if __name__ == "__main__":
+    if not keep_classes():
+        sys.stdout.write("setup: this Java keeps no classes of Spark; its sessions begin a little later\n")

@@ -1,0 +1,234 @@
+"""obstore as a client of S3: keys, buckets and paths of every kind, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from petastore.errors import (
+    DatasetNotFoundError,
+    FileMissingError,
+    StorageAccessError,
+    StorageConnectionError,
+    StorageError,
+)
+from petastore.storage.obstores.s3 import s3_settings, s3_stores
+from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.fetch import RangeFetcher
+from tests.storage.ranges.conftest import Fetcher, location_of
+
+pytestmark = pytest.mark.server
+DATA = b"0123456789" * 1000
+POLICY = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+PATHS = ["plain.parquet", "day=2020-01-01 00%3A00/a b#ü?&+.parquet", "deep/er/x.y", "a//b.parquet"]
+
+
+@pytest.fixture(scope="session")
+def keys(moto: int) -> dict[str, Any]:
+    """Options that reach a bucket `data`; moto looks at signatures from then on."""
+    url = f"http://127.0.0.1:{moto}"
+    given = {
+        "endpoint_url": url, "region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "y",
+    }  # fmt: skip
+    s3 = boto3.client("s3", **given)
+    s3.create_bucket(Bucket="data")
+    for path in PATHS:
+        s3.put_object(Bucket="data", Key=path, Body=DATA)
+    s3.close()
+    iam = boto3.client("iam", **given)
+    iam.create_user(UserName="me")
+    iam.put_user_policy(UserName="me", PolicyName="all", PolicyDocument=json.dumps(POLICY))
+    key = iam.create_access_key(UserName="me")["AccessKey"]
+    iam.close()
+    without_looking_at_signatures(moto, actions=0)
+    return {
+        "endpoint_url": url, "key": key["AccessKeyId"], "secret": key["SecretAccessKey"],
+        "client_kwargs": {"region_name": "us-east-1"},
+    }  # fmt: skip
+
+
+def without_looking_at_signatures(moto: int, *, actions: int) -> None:
+    """Moto does not look at those of the next so many requests, and at all others."""
+    connection = http.client.HTTPConnection("127.0.0.1", moto)
+    connection.request("POST", "/moto-api/reset-auth", body=str(actions).encode())
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_keys_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+
+
+def read(fetcher: RangeFetcher, path: str) -> bytes:
+    version = fetcher.version_of(path)
+    found: bytes = fetcher.fetch(path, version, [ByteRange(3, 4)]).read(3, 4).to_pybytes()
+    return found
+
+
+@pytest.mark.parametrize("path", PATHS[:3])
+def test_paths_mean_what_they_mean_to_fsspec(path: str, keys: dict[str, Any], fetcher: Fetcher) -> None:
+    opened = fetcher(location_of("s3://data", **keys))
+    assert read(opened, path) == b"3456"
+    assert opened.system == "obstore"
+
+
+@pytest.mark.leaves_running("fsspec keeps its web session")
+@pytest.mark.parametrize("path", PATHS[3:4])
+def test_paths_that_obstore_cannot_write_are_read_by_fsspec(path: str, keys: dict[str, Any], fetcher: Fetcher) -> None:
+    opened = fetcher(location_of("s3://data", **keys))
+    assert read(opened, path) == b"3456"
+    assert opened.system == "S3FileSystem"
+
+
+@pytest.mark.leaves_running("fsspec keeps its web session")
+def test_a_child_that_was_forked_after_obstore_was_used_reads_by_fsspec(keys: dict[str, Any], fetcher: Fetcher) -> None:
+    opened = fetcher(location_of("s3://data", **keys))
+    assert read(opened, PATHS[0]) == b"3456"
+    child = os.fork()
+    if child == 0:
+        outcome = 1
+        try:
+            outcome = 0 if read(opened, PATHS[0]) == b"3456" and opened.system == "S3FileSystem" else 2
+        finally:
+            os._exit(outcome)
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if ended == (0, 0):
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        pytest.fail("the child hangs")
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
+
+
+def failures(keys: dict[str, Any], fetcher: Fetcher, free_port: int) -> dict[str, StorageError]:
+    asked = {
+        "wrong keys": ("s3://data", {**keys, "key": "AKIAWRONG", "secret": "hush-hush-hush"}),
+        "wrong secret": ("s3://data", {**keys, "secret": "hush-hush-hush"}),
+        "no credentials": ("s3://data", {**keys, "key": None, "secret": None}),
+        "no bucket": ("s3://no-such-bucket", keys),
+        "no file": ("s3://data", keys),
+        "no answer": ("s3://data", {**keys, "endpoint_url": f"http://127.0.0.1:{free_port}"}),
+    }
+    found: dict[str, StorageError] = {}
+    for name, (url, options) in asked.items():
+        given = {option: value for option, value in options.items() if value is not None}
+        with pytest.raises(StorageError) as raised:
+            fetcher(location_of(url, timeout_s=3.0, **given)).version_of(
+                "none.parquet" if name == "no file" else PATHS[0]
+            )
+        found[name] = raised.value
+    return found
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """A port on which nobody listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+def test_what_is_wrong_is_said_and_no_secret(keys: dict[str, Any], fetcher: Fetcher, free_port: int) -> None:
+    found = failures(keys, fetcher, free_port)
+    assert {name: type(problem) for name, problem in found.items()} == {
+        "wrong keys": StorageAccessError,
+        "wrong secret": StorageAccessError,
+        "no credentials": StorageAccessError,
+        "no bucket": DatasetNotFoundError,
+        "no file": FileMissingError,
+        "no answer": StorageConnectionError,
+    }
+    texts = {name: str(problem) for name, problem in found.items()}
+    assert "InvalidAccessKeyId" in texts["wrong keys"]
+    assert "SignatureDoesNotMatch" in texts["wrong secret"]
+    assert "no credentials were found" in texts["no credentials"]
+    assert "NoSuchBucket" in texts["no bucket"]
+    assert "none.parquet is missing" in texts["no file"]
+    assert "Connection refused" in texts["no answer"]
+    assert len({text.partition("raised")[2] for text in texts.values()}) == 6
+    shown = repr(found) + "".join(repr(problem.__context__) + repr(problem.__cause__) for problem in found.values())
+    for secret in ("hush-hush-hush", "AKIAWRONG", keys["secret"], keys["key"]):
+        assert secret not in shown
+
+
+def test_keys_are_found_where_amazons_tools_have_them(
+    keys: dict[str, Any], fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    place = {name: value for name, value in keys.items() if name not in {"key", "secret"}}
+    (tmp_path / "credentials").write_text(
+        f"[work]\naws_access_key_id = {keys['key']}\naws_secret_access_key = {keys['secret']}\n"
+    )
+    assert read(fetcher(location_of("s3://data", profile="work", **place)), PATHS[0]) == b"3456"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", keys["key"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", keys["secret"])
+    opened = fetcher(location_of("s3://data", **place))
+    assert read(opened, PATHS[0]) == b"3456"
+    assert opened.system == "obstore"
+
+
+def test_keys_that_are_rewritten_while_a_run_lasts_are_found(
+    keys: dict[str, Any], moto: int, fetcher: Fetcher, tmp_path: Any
+) -> None:
+    place = {name: value for name, value in keys.items() if name not in {"key", "secret"}}
+    given = {
+        "endpoint_url": keys["endpoint_url"], "region_name": "us-east-1",
+        "aws_access_key_id": "x", "aws_secret_access_key": "y",
+    }  # fmt: skip
+    iam = boto3.client("iam", **given)
+
+    def write(key: dict[str, str]) -> None:
+        lines = f"aws_access_key_id = {key['AccessKeyId']}\naws_secret_access_key = {key['SecretAccessKey']}\n"
+        (tmp_path / "credentials").write_text(f"[default]\n{lines}")
+
+    without_looking_at_signatures(moto, actions=4)
+    iam.create_user(UserName="rotated")
+    iam.put_user_policy(UserName="rotated", PolicyName="all", PolicyDocument=json.dumps(POLICY))
+    first, second = (iam.create_access_key(UserName="rotated")["AccessKey"] for _ in range(2))
+    write(first)
+    opened = fetcher(location_of("s3://data", **place))
+    assert read(opened, PATHS[0]) == b"3456"
+    write(second)
+    without_looking_at_signatures(moto, actions=1)
+    iam.delete_access_key(UserName="rotated", AccessKeyId=first["AccessKeyId"])
+    assert read(opened, PATHS[0]) == b"3456"
+    without_looking_at_signatures(moto, actions=1)
+    iam.delete_access_key(UserName="rotated", AccessKeyId=second["AccessKeyId"])
+    with pytest.raises(StorageAccessError, match="InvalidAccessKeyId"):
+        read(opened, PATHS[0])
+    assert opened.system == "obstore"
+    iam.close()
+
+
+def test_keys_that_were_given_are_not_mixed_with_those_around(
+    keys: dict[str, Any], fetcher: Fetcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of somebody else")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIASOMEBODY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    assert read(fetcher(location_of("s3://data", **keys)), PATHS[0]) == b"3456"
+
+
+def test_nothing_that_can_be_printed_holds_a_key(keys: dict[str, Any], fetcher: Fetcher) -> None:
+    opened = fetcher(location_of("s3://data", **keys))
+    read(opened, PATHS[0])
+    settings = s3_settings(keys)
+    assert settings is not None
+    store, path = s3_stores(settings, 3.0)("data/a/b.parquet")
+    assert path == "a/b.parquet"
+    shown = repr(opened) + repr(vars(opened)) + repr(settings) + repr(store) + repr(store.config)
+    assert keys["secret"] not in shown
+    assert keys["key"] not in shown

@@ -1,0 +1,94 @@
+"""No bit that flips in the pages of a file with checksums, headers among them, gives other values without an error."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore.errors import DecodeError
+from petastore.inventory import DataFile
+from petastore.storage.files.location import open_location
+from petastore.storage.footers.footer_cache import FooterCache
+from petastore.storage.pages.damage import refuse_damaged_pages
+from petastore.storage.pages.headers import read_header
+from petastore.storage.row_groups.row_group import read_row_group
+from tests.storage.pages.many_pages import OPTIONS, a_table, every_kind, page_places
+
+
+def headers_are_right(path: Path) -> None:
+    metadata = pq.read_metadata(path)
+    with pa.OSFile(str(path)) as source:
+        for group in range(metadata.num_row_groups):
+            refuse_damaged_pages(
+                source.read_at, metadata, range(metadata.num_columns), file=DataFile("", 0), ordinal=group
+            )
+
+
+@every_kind
+@pytest.mark.parametrize("rows", [0, 1, 7, 5000])
+def test_headers_that_are_right_pass(tmp_path: Path, options: dict[str, Any], rows: int) -> None:
+    path = tmp_path / "x.parquet"
+    for page_bytes in (100, 1 << 20):
+        pq.write_table(
+            a_table(rows), path, write_page_checksum=True, row_group_size=3000, data_page_size=page_bytes, **options
+        )
+        headers_are_right(path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "dtype"),
+    [
+        ("DELTA_BINARY_PACKED", "int64"), ("BYTE_STREAM_SPLIT", "float32"), ("RLE", "bool"), ("PLAIN", "int16"),
+        ("DELTA_LENGTH_BYTE_ARRAY", "str"), ("DELTA_BYTE_ARRAY", "str"),
+    ],
+)  # fmt: skip
+def test_every_encoding_passes(tmp_path: Path, encoding: str, dtype: str) -> None:
+    values = pa.array(np.arange(3000).astype(dtype).tolist())
+    path = tmp_path / "x.parquet"
+    pq.write_table(
+        pa.table({"x": values}), path, use_dictionary=False, column_encoding={"x": encoding}, write_page_checksum=True
+    )
+    headers_are_right(path)
+
+
+def test_a_column_that_leaves_its_dictionary_passes(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    words = pa.table({"x": [f"word {number}" for number in range(20_000)]})
+    pq.write_table(words, path, dictionary_pagesize_limit=1000, data_page_size=1000, write_page_checksum=True)
+    headers_are_right(path)
+
+
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3], OPTIONS[5], OPTIONS[6]])
+def test_each_flip_of_a_bit_in_a_header_is_refused_or_harmless(tmp_path: Path, options: dict[str, Any]) -> None:
+    path = tmp_path / "x.parquet"
+    table = a_table(9).drop_columns(["long", "struct"])
+    pq.write_table(table, path, write_page_checksum=True, write_statistics=False, **options)
+    location, footers, refused, named = open_location(tmp_path), FooterCache(), 0, 0
+    file, data = DataFile("x.parquet", path.stat().st_size), bytearray(path.read_bytes())
+    places = [inside for at in page_places(path) for inside in range(at, read_header(bytes(data), at)[1])]
+    with path.open("r+b", buffering=0) as written:
+        for place, bit in itertools.product(places, range(8)):
+            write_byte(written, place, data[place] ^ 1 << bit)
+            try:
+                found = read_row_group(location, file, 0, table.column_names, footers=footers)
+            except DecodeError as problem:
+                refused += 1
+                said = re.search(r"the page header of \S+ at byte ([\d,]+) is damaged", str(problem))
+                named += said is not None and int(said[1].replace(",", "")) <= place + 1 < len(data)
+            else:
+                assert found.equals(table), (place, bit)
+            write_byte(written, place, data[place])
+    assert refused > 4 * len(places)
+    assert named > 0
+
+
+def write_byte(file: Any, place: int, value: int) -> None:
+    file.seek(place)
+    file.write(bytes([value]))

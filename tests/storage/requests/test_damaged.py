@@ -1,0 +1,38 @@
+"""What is refused is asked for once more, and no more often; and what came is forgotten each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from petastore.storage.requests.damaged import read_right
+
+
+def giving(*answers: str) -> Callable[[], int]:
+    left = iter(answers)
+    return lambda: int(next(left))
+
+
+def test_what_is_right_is_read_once() -> None:
+    assert read_right(giving("1"), giving("2"), refused=ValueError) == 1
+
+
+def test_what_is_refused_is_asked_for_once_more_and_forgotten() -> None:
+    forgotten: list[None] = []
+    forget = lambda: forgotten.append(None)  # noqa: E731
+    assert read_right(giving("x"), giving("2"), refused=ValueError, forget=forget) == 2
+    assert len(forgotten) == 1
+    with pytest.raises(ValueError, match="again"):
+        read_right(giving("x"), giving("again", "3"), refused=ValueError, forget=forget)
+    assert len(forgotten) == 3
+
+
+def test_what_lies_on_this_machine_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="first"):
+        read_right(giving("first", "2"), None, refused=ValueError)
+
+
+def test_what_is_not_refused_is_raised_as_it_is() -> None:
+    with pytest.raises(StopIteration):
+        read_right(giving(), giving("2"), refused=ValueError)
