@@ -227,7 +227,9 @@ NOT_FOR_LOCAL_FILES = (
     "petastore.cache", "petastore.expressions", "petastore.plan.mixture", "petastore.plan.report",
     "petastore.plan.windows", "petastore.predicates", "petastore.readers.mixed", "petastore.readers.windows",
     "petastore.storage.files.s3", "petastore.storage.obstores", "petastore.storage.petastorm",
-    "petastore.storage.ranges.asking.asking", "petastore.storage.ranges.pacing", "petastore.transforming",
+    "petastore.storage.ranges.asking.asking", "petastore.storage.ranges.kept_chunks", "petastore.storage.ranges.pacing",
+    "petastore.storage.row_groups.fetched_row_group", "petastore.storage.row_groups.planned_chunks",
+    "petastore.transforming",
 )  # fmt: skip
 """What only far files, reports, and what is done to rows need; each name stands for all modules below it, too."""
 

@@ -58,7 +58,8 @@ def warm(dataset: Dataset, plan: Plan, *, progress: Callable[[int, int], None]) 
     """
     from petastore.readers.fetches import fetches_of
     from petastore.storage.requests.at_once import at_once
-    from petastore.storage.row_groups.open_files import OpenFiles, planned_chunks
+    from petastore.storage.row_groups.open_files import OpenFiles
+    from petastore.storage.row_groups.planned_chunks import planned_chunks
 
     cache = dataset.kept.cache
     if cache is None:

@@ -51,7 +51,7 @@ from petastore.storage.row_groups.row_group import (
     read_row_group_in_parts,
     read_row_groups_together,
 )
-from petastore.storage.row_groups.small_files import in_one, joined
+from petastore.storage.row_groups.small.small_files import in_one, joined
 
 __all__ = ["Dataset", "ReadInParts"]
 

@@ -23,7 +23,8 @@ from petastore.readers.by_number.random_access import RandomAccess
 from petastore.selectors import SingleIndexSelector
 from petastore.storage.files.whole_files import TICK_NS
 from petastore.storage.metadata.manifest import COMMON_METADATA, MANIFEST
-from petastore.storage.row_groups import small_files, verified
+from petastore.storage.row_groups import verified
+from petastore.storage.row_groups.small import small_files
 from petastore.testing.damage_laws import (
     Damage,
     Outcome,

@@ -9,31 +9,22 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from petastore.errors import DatasetChangedError, ReaderClosedError
+from petastore.errors import ReaderClosedError
 from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
-from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
-from petastore.storage.footers.tails import read_tail
+from petastore.storage.footers.footers import Footer
 from petastore.storage.pages.damage import refuse_damaged_pages
-from petastore.storage.ranges.coalesced import ByteRange
-from petastore.storage.ranges.column_chunks import chunk_ranges
-from petastore.storage.ranges.fetched_ranges import FetchedRanges, file_as_needed, in_memory_file
-from petastore.storage.ranges.kept_chunks import PlannedChunks
 from petastore.storage.ranges.kept_files import KeptFiles
-from petastore.storage.requests.failures import answered
-from petastore.storage.row_groups.asked_columns import check_rows
-from petastore.storage.row_groups.decoded_columns import kept_chunks
-from petastore.storage.row_groups.fetched_ahead import FetchedAhead, place_of
+from petastore.storage.row_groups.fetched_ahead import FetchedAhead
+from petastore.storage.row_groups.opened_file import OpenedFile, Settings, check_footer, open_local
 from petastore.storage.row_groups.verified import (
     Asked,
     Verified,
@@ -45,15 +36,10 @@ from petastore.storage.row_groups.verified import (
 
 if TYPE_CHECKING:
     from petastore.storage.ranges.pinned_files import PinnedFiles
+    from petastore.storage.row_groups.fetched_row_group import FetchedRowGroup
     from petastore.storage.row_groups.long_lists import LongLists
 
-__all__ = ["OpenFiles", "Reading", "planned_chunks"]
-
-_STREAM_BYTES = 256 * 1024
-"""Bytes that are read of a local file at a time: a column chunk never lies in memory twice, stored and decoded.
-
-Of a file that is far away so many are fetched at a time where only the first rows of chunks are wanted.
-"""
+__all__ = ["OpenFiles", "Reading"]
 
 _MAY_BE_LISTS = {pa.list_(pa.int8(), 1).id, pa.fixed_shape_tensor(pa.int8(), [1]).id}
 """Numbers of the types of fixed-size lists, and of what may be stored as such."""
@@ -124,7 +110,7 @@ class OpenFiles:
             file = _File(location, footer, location.join(footer.file.path), location.is_local, kept)
         return Reading(self, self._verified, file, ordinal, asked, whole=whole)
 
-    def found(self, file: _File, version: Version | None, settings: Settings) -> _Opened | None:
+    def found(self, file: _File, version: Version | None, settings: Settings) -> OpenedFile | None:
         """A file that nobody reads, to be read as asked; what is open of an older version of it is closed."""
         with self._lock:
             stale = [opened for opened in file.idle if opened.version != version]
@@ -135,16 +121,16 @@ class OpenFiles:
             opened.source.close()
         return fitting[-1] if fitting else None
 
-    def keep(self, file: _File, opened: _Opened) -> None:
+    def keep(self, file: _File, opened: OpenedFile) -> None:
         """Takes back a file that was lent."""
         with self._lock:
             dropped = [opened] if opened.version is None or self._closed else self._kept(file, opened)
         for one in dropped:
             one.source.close()
 
-    def _kept(self, file: _File, opened: _Opened) -> list[_Opened]:
+    def _kept(self, file: _File, opened: OpenedFile) -> list[OpenedFile]:
         """Keeps a file open; what has to be closed for it."""
-        place, dropped = _place(file.location, file.footer.file), list[_Opened]()
+        place, dropped = _place(file.location, file.footer.file), list[OpenedFile]()
         kept = self._files.setdefault(place, file)
         if kept.footer is not file.footer:
             dropped = kept.given_up()
@@ -210,23 +196,13 @@ class _File:
     path: str
     is_local: bool
     kept: KeptFiles | None
-    idle: list[_Opened] = dataclasses.field(default_factory=list)
+    idle: list[OpenedFile] = dataclasses.field(default_factory=list)
     """What is open of it and read by nobody, the one read last at the end; changed under the lock of all files."""
 
-    def given_up(self) -> list[_Opened]:
+    def given_up(self) -> list[OpenedFile]:
         """What was open of it; it is nobody's any more, and to be closed."""
         idle, self.idle = self.idle, []
         return idle
-
-
-class Settings(NamedTuple):
-    """How a file is read."""
-
-    verify: bool
-    """Whether checksums of pages are verified."""
-
-    whole: bool
-    """Whether most of each column chunk is going to be read."""
 
 
 class Reading:
@@ -240,7 +216,7 @@ class Reading:
         # Nothing tells whether a file elsewhere was written to: it is opened anew each time, and verified.
         self._version = telling_version_of(file.path) if file.is_local else None
         self._is_settled = False
-        self._pinned: PinnedFiles | None = None
+        self._fetched: FetchedRowGroup | None = None
         self.decoded: dict[str, pa.Array] = {}
         """Columns that a cache had decoded."""
         self.opened = self._open()
@@ -254,19 +230,17 @@ class Reading:
         if isinstance(error, Exception):
             if self.opened is not None:
                 self.opened.source.close()
-            if self._pinned is not None:
-                chunks, file = self._chunks(), self._file
-                self._files.ahead.drop(place_of(file.location, file.footer.file, self._ordinal))
-                self._pinned.discard(file.footer.file, chunks.columns, chunks)
+            if self._fetched is not None:
+                self._fetched.discard()
         if self.opened is not None and not self.opened.source.closed:
             self._files.keep(self._file, self.opened)
 
-    def _open(self, *, believe: bool = True) -> _Opened | None:
+    def _open(self, *, believe: bool = True) -> OpenedFile | None:
         """The file, opened; None where all that is asked for is there already."""
         version, file = self._version, self._file
         if version is not None:
             if not self._verified.is_known(file.path, version):
-                _check_footer(file, version)
+                check_footer(file.location, file.footer, version)
                 self._verified.see(file.path, version)
             believe = believe and self._verified.is_believed(file.path, version, self._ordinal, self._asked)
             self._is_settled = not believe and self._verified.is_settled(version)
@@ -274,40 +248,23 @@ class Reading:
         opened = self._files.found(file, version, settings) if file.idle else None
         if opened is not None:
             return opened
-        self._pinned = self._files.pinned(file.location, file.kept)
-        if self._pinned is None:
-            return _Opened(_opened_local(file), file.footer, settings, version=version)
-        if not self._whole and self._pinned.cache is None:
-            return _Opened(self._as_needed(self._pinned), file.footer, settings, is_near=False)
-        # Whoever keeps chunks has them whole: the first rows of one are a request less the next time.
-        chunks = self._chunks()
-        fetched = self._fetched(self._pinned, chunks)
-        if fetched.decoded:
-            self.decoded = {
-                name: fetched.decoded[one] for one, name in chunks.columns.items() if one in fetched.decoded
-            }
-            if len(self.decoded) == len(chunks.columns):
-                return None
-        return _Opened(in_memory_file(fetched), file.footer, settings, buffer_bytes=0)
+        self._fetched = self._fetched_row_group()
+        if self._fetched is None:
+            source = open_local(file.location, file.path, file.footer.file)
+            return OpenedFile(source, file.footer, settings, version=version)
+        opened, self.decoded = self._fetched.open(settings)
+        return opened
 
-    def _as_needed(self, pinned: PinnedFiles) -> Any:
-        footer = self._file.footer
+    def _fetched_row_group(self) -> FetchedRowGroup | None:
+        file = self._file
+        pinned = self._files.pinned(file.location, file.kept)
+        if pinned is None:
+            return None
+        from petastore.storage.row_groups.fetched_row_group import FetchedRowGroup  # local files do without
 
-        def fetch(one: ByteRange) -> pa.Buffer:
-            return pinned.fetch(footer.file, footer.encoded, [one], seen=footer.version).read(*one)
-
-        return file_as_needed(footer.file.size, fetch)
-
-    def _fetched(self, pinned: PinnedFiles, chunks: PlannedChunks) -> FetchedRanges:
-        footer, ahead = self._file.footer, self._files.ahead
-        place = place_of(self._file.location, footer.file, self._ordinal)
-        for_cache = functools.partial(ahead.of, place, for_cache=True)
-        return ahead.of(place, chunks.columns) or pinned.fetch(
-            footer.file, footer.encoded, chunks.columns, chunks, footer.version, ahead=for_cache
+        return FetchedRowGroup(
+            pinned, self._files.ahead, file.location, file.footer, self._ordinal, self._asked, file.kept
         )
-
-    def _chunks(self) -> PlannedChunks:
-        return planned_chunks(self._file.footer, self._ordinal, self._asked, self._file.kept)
 
     @property
     def reader(self) -> Any:
@@ -376,103 +333,3 @@ class Reading:
         if tells_of_writes(file.path, version):
             groups = file.footer.metadata.num_row_groups
             self._verified.note(file.path, version, self._ordinal, groups, self._asked)
-
-
-def planned_chunks(footer: Footer, ordinal: int, asked: Asked, kept: KeptFiles | None) -> PlannedChunks:
-    """The column chunks of some stored columns of a row group.
-
-    Args:
-        footer: Of the file.
-        ordinal: The row group's number in it, from 0.
-        asked: The columns, by what of them is read in one go.
-        kept: Where they are kept; whose column each is, is told for that alone.
-
-    Raises:
-        DecodeError: The footer says what cannot be.
-    """
-    names = dict.fromkeys(name for columns in asked for name in columns)
-    columns_of = {leaf: name for name in names for leaf in footer.leaves[name]}
-    ranges = chunk_ranges(footer.metadata, ordinal, columns_of, footer.file)
-    columns_at = {one: columns_of[leaf] for leaf, one in ranges.items()}
-    if kept is None or kept.cache is None:
-        return PlannedChunks(ordinal, columns_at)
-    decode = functools.partial(_decoded, footer, ordinal, columns_at)
-    return PlannedChunks(ordinal, columns_at, kept_chunks(footer, ordinal, columns_of, ranges), decode)
-
-
-def _decoded(
-    footer: Footer,
-    ordinal: int,
-    columns: Mapping[ByteRange, str],
-    fetched: FetchedRanges,
-    asked: Sequence[ByteRange],
-) -> list[pa.ChunkedArray]:
-    """The columns of some chunks, verified, of the types that the footer says.
-
-    Raises:
-        DecodeError: One is damaged; or what Arrow raises.
-    """
-    names = [columns[one] for one in asked]
-    leaves = [footer.leaves[name][0] for name in names]
-    opened = _Opened(in_memory_file(fetched), footer, Settings(verify=True, whole=True), buffer_bytes=0)
-    table = opened.reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
-    refuse_damaged_pages(opened.source.read_at, footer.metadata, leaves, file=footer.file, ordinal=ordinal)
-    check_rows(table.num_rows, footer, ordinal, names, footer.metadata.row_group(ordinal).num_rows)
-    return [table.column(name).cast(footer.arrow_schema.field(name).type) for name in names]
-
-
-class _Opened:
-    """What the pages of a file are read from, and a reader of them; closes it where it can be none."""
-
-    def __init__(
-        self,
-        source: Any,
-        footer: Footer,
-        settings: Settings,
-        *,
-        version: Version | None = None,
-        is_near: bool = True,
-        buffer_bytes: int = _STREAM_BYTES,
-    ) -> None:
-        self.source, self.settings, self.version, self.is_near = source, settings, version, is_near
-        self._buffer_bytes = buffer_bytes
-        try:
-            self.reader = self.reader_of(footer, verify=settings.verify)
-        except BaseException:
-            self.source.close()
-            raise
-
-    def reader_of(self, footer: Footer, dictionaries: Sequence[str] = (), *, verify: bool = True) -> Any:
-        """A `pyarrow.parquet.ParquetReader`."""
-        reader = pq.ParquetReader()  # `ParquetFile` is this and a table of all columns' names
-        reader.open(
-            self.source,
-            metadata=footer.metadata,
-            read_dictionary=list(dictionaries),
-            pre_buffer=False,
-            buffer_size=self._buffer_bytes,
-            page_checksum_verification=verify,
-        )
-        return reader
-
-
-def _opened_local(file: _File) -> Any:
-    """A local file, a `pyarrow.NativeFile`, if it has the size that its footer is of."""
-    location, expected = file.location, file.footer.file
-    source = answered(location, lambda: location.filesystem.open_input_file(file.path), "open", expected.path)
-    size = source.size()
-    if size != expected.size:
-        source.close()
-        raise DatasetChangedError(
-            f"{expected.path} was rewritten since the dataset was listed: it had {expected.size:,} bytes, and has "
-            f"{size:,}. Open the dataset again"
-        )
-    return source
-
-
-def _check_footer(file: _File, version: Version) -> None:
-    """Refuses a file that has another size or footer by now."""
-    footer, path = file.footer, file.footer.file.path
-    check_unchanged(DataFile(path, version.size, footer.file.digest), footer.file)
-    if read_tail(file.location, path) != (footer.file.size, footer.encoded):
-        check_unchanged(read_footer(file.location, path).file, footer.file)

@@ -18,15 +18,14 @@ from petastore.storage.footers.footers import Footer
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.kept_files import KeptFiles
-from petastore.storage.requests.client import FileVersion
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.requests.in_time import in_time
 from petastore.storage.requests.under_way import waiting_for
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, leaves_of
 from petastore.storage.row_groups.dictionaries import check_copies, swelling_leaves
 from petastore.storage.row_groups.fetched_ahead import KeptIn, place_of
-from petastore.storage.row_groups.open_files import OpenFiles, Reading, planned_chunks
-from petastore.storage.row_groups.small_files import (
+from petastore.storage.row_groups.open_files import OpenFiles, Reading
+from petastore.storage.row_groups.small.small_files import (
     SMALL_FILE_BYTES,
     in_one,
     joined,
@@ -190,15 +189,11 @@ def fetch_ahead(
         return
 
     def fetch() -> tuple[frozenset[ByteRange], FetchedRanges]:
+        from petastore.storage.row_groups.fetched_row_group import fetch_chunks  # local files do without
+
         footer = files.footer_of(location, file) or footers.get(location, file, pinned)
-        chunks = planned_chunks(footer, ordinal, (tuple(columns),), kept)
-        missing = pinned.missing(file, chunks, footer.version)
-        if not missing:
-            return frozenset(), FetchedRanges(file.size, FileVersion(file.size), ())
         by_cache = kept_in is not KeptIn.CACHE_WHEN_READ
-        asked = chunks.columns if by_cache else missing
-        fetched = pinned.fetch(footer.file, footer.encoded, asked, chunks, footer.version, by_cache=by_cache)
-        return frozenset(asked), fetched
+        return fetch_chunks(pinned, footer, ordinal, columns, kept, by_cache=by_cache)
 
     files.ahead.begin(place_of(location, file, ordinal), fetch, kept_in)
 

@@ -16,8 +16,8 @@ import petastore
 from petastore import make_batch_reader, make_reader
 from petastore.errors import DatasetChangedError, DecodeError
 from petastore.readers.loaded.loading import runs
-from petastore.storage.row_groups import small_files
-from petastore.storage.row_groups.joined_files import joined_files
+from petastore.storage.row_groups.small import small_files
+from petastore.storage.row_groups.small.joined_files import joined_files
 from petastore.work.workers import PoolType
 
 

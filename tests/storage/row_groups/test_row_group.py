@@ -21,10 +21,11 @@ from petastore.storage.files.location import Location, open_location
 from petastore.storage.files.whole_files import read_up_to
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
-from petastore.storage.row_groups import row_group, small_files
+from petastore.storage.row_groups import row_group
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.open_files import OpenFiles, Reading
 from petastore.storage.row_groups.row_group import read_row_group, read_row_group_in_parts
+from petastore.storage.row_groups.small import small_files
 from tests.storage.conftest import Put
 
 ROWS = 10

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.storage.row_groups.joined_files import JoinedFiles, joined_files
+from petastore.storage.row_groups.small.joined_files import JoinedFiles, joined_files
 
 FILES, GROUPS = 6, 2
 

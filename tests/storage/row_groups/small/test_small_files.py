@@ -17,7 +17,7 @@ from petastore.storage.footers.alike_footers import FEWEST
 from petastore.storage.footers.footer_cache import FooterCache
 from petastore.storage.footers.footers import read_footer
 from petastore.storage.row_groups.asked_columns import Part
-from petastore.storage.row_groups.small_files import (
+from petastore.storage.row_groups.small.small_files import (
     SMALL_FILE_BYTES,
     in_one,
     joined,

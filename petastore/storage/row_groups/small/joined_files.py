@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from petastore.storage.footers.thrift import read_integer
-from petastore.storage.row_groups.joined_footers import LARGEST, Chunks, alike_row_groups
+from petastore.storage.row_groups.small.joined_footers import LARGEST, Chunks, alike_row_groups
 
 __all__ = ["JoinedFiles", "joined_files"]
 

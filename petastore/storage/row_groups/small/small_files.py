@@ -26,7 +26,7 @@ from petastore.storage.requests.at_once import at_once
 from petastore.storage.requests.failures import raise_alone
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, is_as_asked, leaves_of
 from petastore.storage.row_groups.dictionaries import swelling_leaves
-from petastore.storage.row_groups.joined_files import joined_files
+from petastore.storage.row_groups.small.joined_files import joined_files
 from petastore.storage.row_groups.unread import explained
 
 if TYPE_CHECKING:

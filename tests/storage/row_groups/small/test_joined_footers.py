@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petastore.storage.row_groups.joined_footers import LARGEST, Chunks, alike_row_groups
+from petastore.storage.row_groups.small.joined_footers import LARGEST, Chunks, alike_row_groups
 
 
 def footer_of(number: int, **options: Any) -> bytes:
