@@ -59,6 +59,7 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
     inventory, line = dataset.inventory, line or Line()
 
     def of_file(footer: Footer, ordinals: NDArray[np.int32]) -> tuple[tuple[int, int], list[tuple[int, int, int, int]]]:
+        footer.check_chunks(ordinals.tolist(), [leaf for name in stored for leaf in footer.leaves[name]])
         before = (0, 0) if footer.version is not None else (REQUESTS_BEFORE, len(footer.encoded))
         return before, [_of_row_group(footer, ordinal, stored, line) for ordinal in ordinals.tolist()]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -26,7 +27,7 @@ from petastore.storage.files.listing import is_called_parquet
 from petastore.storage.files.location import Location
 from petastore.storage.files.partitions import parse_partitions
 from petastore.storage.footers.alike_footers import alike_footers
-from petastore.storage.footers.column_chunks import ChunkContents, chunk_contents
+from petastore.storage.footers.column_chunks import ChunkContents, chunk_contents, chunk_statistics
 from petastore.storage.footers.leaves import leaves_by_column
 from petastore.storage.footers.row_group_counts import row_group_counts
 from petastore.storage.footers.tails import (
@@ -123,6 +124,9 @@ class Footer:
     kept_decoded: dict[int, Sequence[Any]] = dataclasses.field(default_factory=dict, repr=False)
     """Of row groups: columns that a cache keeps decoded, neighbours together, as far as somebody has asked."""
 
+    askable: set[tuple[int, int]] = dataclasses.field(default_factory=set, repr=False)
+    """Row groups and leaf columns of chunks that Arrow may be asked about."""
+
     @once
     def metadata(self) -> Any:
         """The `pyarrow.parquet.FileMetaData`.
@@ -131,6 +135,24 @@ class Footer:
             MetadataError: It is damaged in a way that others with the same columns are not.
         """
         return _metadata(self.encoded, self.file.path, self.file.size)
+
+    def check_chunks(self, ordinals: Sequence[int], leaves: Iterable[int]) -> None:
+        """Refuses column chunks that `metadata` must not be asked about, as nobody has read them yet.
+
+        Args:
+            ordinals: Row groups.
+            leaves: Leaf columns.
+
+        Raises:
+            DecodeError: One is encrypted, or damaged so that Arrow makes nothing of it.
+        """
+        wanted = set(itertools.product(ordinals, leaves)) - self.askable
+        if wanted:
+            from petastore.storage.ranges.askable_chunks import refuse_unaskable_chunks  # local files do without
+
+            groups, of_groups = (sorted(set(numbers)) for numbers in zip(*wanted, strict=True))
+            refuse_unaskable_chunks(self.metadata, groups, of_groups, self.file)
+            self.askable.update(wanted)
 
     @property
     def arrow_schema(self) -> Any:
@@ -169,6 +191,22 @@ class Footer:
         """Of each row group: chunks of text or bytes that have a dictionary, by the numbers of their leaf columns."""
         groups = chunk_contents(self.encoded, self.columns.byte_leaves, source=self.file.path)
         return [{leaf: chunk for leaf, chunk in group.items() if chunk.has_dictionary} for group in groups]
+
+    @once
+    def nulls(self) -> list[dict[int, int | None]]:
+        """Of each row group and leaf column of numbers: values that are missing, if any may be; None is not told.
+
+        Read from the bytes: where bounds beside them are damaged, asking Arrow for statistics ends the process.
+        """
+        stored = self.columns.stored
+        descriptors = {leaf: stored.column(leaf) for leaf in range(len(stored)) if leaf not in self.columns.byte_leaves}
+        leaves = [
+            leaf for leaf, one in descriptors.items() if one.max_definition_level and not one.max_repetition_level
+        ]
+        if not leaves:
+            return [{} for _ in range(self.metadata.num_row_groups)]
+        groups = chunk_statistics(self.encoded, leaves, source=self.file.path)
+        return [{leaf: chunk.nulls for leaf, chunk in group.items()} for group in groups]
 
     @once
     def most_copied_bytes(self) -> float:

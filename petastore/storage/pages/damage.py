@@ -87,9 +87,9 @@ def _seen_right(read: Read, columns: Sequence[Any]) -> Iterable[bool]:
 def _check_chunk(window: PageWindow, column: Any, max_definition: int, max_repetition: int) -> None:
     encodings, values = column.encodings, 0
     for header, after, left in headers_of(window.header, column):
+        check_length(header, left)
         if CHECKSUM not in header:
             return
-        check_length(header, left)
         values += values_of(header)
         if header[TYPE] == DATA:
             _check_v1(header[V1], encodings, max_definition, max_repetition)

@@ -68,21 +68,40 @@ def decoded_columns(footer: Footer, ordinal: int) -> Sequence[Neighbours]:
 
 def _chosen(footer: Footer, ordinal: int) -> dict[str, int]:
     """Of each column that is kept decoded: its bytes."""
-    group, schema, stored = footer.metadata.row_group(ordinal), footer.arrow_schema, footer.columns.stored
-    rows = group.num_rows
-    sizes: dict[str, tuple[int, int, int]] = {}
-    for name, leaves in footer.leaves.items() if rows else ():
-        kind, leaf = schema.field(name).type, leaves[0]
-        # 96-bit times, numbers in text and others do not lie in the file as one would read them.
-        is_plain = len(leaves) == 1 and _has_one_width(kind) and stored.column(leaf).max_repetition_level == 0
-        chunk = group.column(leaf)
-        if is_plain and chunk.num_values == rows:
-            bits = -(-rows // 8) if _says_that_some_are_missing(chunk) else 0
-            sizes[name] = rows * kind.bit_width // 8, bits, chunk.total_compressed_size
+    sizes = _sizes(footer, ordinal)
     decoded, as_stored = (sum(one[column] for one in sizes.values()) for column in (0, 2))
     are_all = decoded <= _MOST_TIMES * as_stored
     return {
         name: size + bits for name, (size, bits, stored) in sizes.items() if are_all or size <= _MOST_TIMES * stored
+    }
+
+
+def _sizes(footer: Footer, ordinal: int) -> dict[str, tuple[int, int, int]]:
+    """Of each column that can be kept decoded: bytes of its values, of what says which are missing, and as stored."""
+    leaves, group = _of_one_width(footer), footer.metadata.row_group(ordinal)
+    try:
+        footer.check_chunks([ordinal], leaves.values())
+    except DecodeError:
+        return {}  # a column that nobody may have asked for: the others are kept as they are stored
+    rows, sizes = group.num_rows, dict[str, tuple[int, int, int]]()
+    for name, leaf in leaves.items() if rows else ():
+        chunk = group.column(leaf)
+        if chunk.num_values == rows:
+            bits = -(-rows // 8) if (footer.nulls[ordinal].get(leaf) or 0) > 0 else 0
+            width = footer.arrow_schema.field(name).type.bit_width
+            sizes[name] = rows * width // 8, bits, chunk.total_compressed_size
+    return sizes
+
+
+def _of_one_width(footer: Footer) -> dict[str, int]:
+    """Of columns of numbers and times: the leaf. 96-bit times, numbers in text and others do not lie there as such."""
+    schema, stored = footer.arrow_schema, footer.columns.stored
+    return {
+        name: leaves[0]
+        for name, leaves in footer.leaves.items()
+        if len(leaves) == 1
+        and _has_one_width(schema.field(name).type)
+        and stored.column(leaves[0]).max_repetition_level == 0
     }
 
 
@@ -99,11 +118,6 @@ def _neighbours(footer: Footer, ordinal: int, sizes: Mapping[str, int]) -> tuple
             of_each = tuple(sizes[name] for name in columns)
             neighbours.append(Neighbours(columns, kind, of_each, max(of_each) * len(columns)))
     return tuple(neighbours)
-
-
-def _says_that_some_are_missing(chunk: Any) -> bool:
-    said = chunk.statistics if chunk.is_stats_set else None
-    return said is not None and said.has_null_count and said.null_count > 0
 
 
 def _has_one_width(kind: Any) -> bool:

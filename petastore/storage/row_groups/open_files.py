@@ -289,6 +289,7 @@ class Reading:
         from petastore.storage.row_groups.long_lists import LongLists  # few datasets have any
 
         leaf = footer.leaves[name][0]
+        footer.check_chunks([self._ordinal], [leaf])
         return LongLists.of(opened.source, footer.metadata, self._ordinal, leaf, kind, verify=opened.settings.verify)
 
     @property

@@ -36,6 +36,7 @@ def planned_chunks(footer: Footer, ordinal: int, asked: Asked, kept: KeptFiles |
     """
     names = dict.fromkeys(name for columns in asked for name in columns)
     columns_of = {leaf: name for name in names for leaf in footer.leaves[name]}
+    footer.check_chunks([ordinal], columns_of)
     ranges = chunk_ranges(footer.metadata, ordinal, columns_of, footer.file)
     columns_at = {one: columns_of[leaf] for leaf, one in ranges.items()}
     if kept is None or kept.cache is None:

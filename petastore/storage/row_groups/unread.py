@@ -52,9 +52,13 @@ def _first_damaged(location: Location, ordinal: int, columns: Sequence[str], foo
         files.reading(location, footer, ordinal, (tuple(columns),)) as reading,
     ):
         for name in columns:
+            leaves = list(footer.leaves[name])
             try:
-                reading.reader.read_row_group(ordinal, column_indices=list(footer.leaves[name]), use_threads=False)
-            except (pa.ArrowException, OSError) as problem:
+                # Arrow takes memory for what a header says, before it sees that there is less: headers come first.
+                footer.check_chunks([ordinal], leaves)
+                reading.check_pages(leaves)
+                reading.reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
+            except (pa.ArrowException, OSError, DecodeError) as problem:
                 if _is_of_storage(problem):
                     raise_alone(failure(problem, location, "read", footer.file.path))
                 return name

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore.cache import DiskCache
-from petastore.errors import DecodeError
+from petastore.errors import DecodeError, PetastoreError
 from petastore.storage.files.location import open_location
 from petastore.storage.footers.footers import Footer, read_footer
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
@@ -65,3 +65,23 @@ def test_chunks_that_are_damaged_are_not_decoded(tmp_path: Path) -> None:
     assert chunks.decode is not None
     with pytest.raises((OSError, DecodeError), match="CRC"):
         chunks.decode(fetched(data.replace(b"w2", b"w7"), chunks), list(chunks.columns))
+
+
+@pytest.mark.parametrize("change", [1, 4, 0x80, 0xFF], ids=lambda change: f"xor {change:#x}")
+def test_no_byte_of_a_footer_ends_the_process_that_asks_for_chunks(tmp_path: Path, change: int) -> None:
+    """What Arrow takes for impossible ends the process, where it is asked for it in the wrong way."""
+    table = pa.table({"x": np.arange(8.0), "y": pa.array([1, None] * 4), "word": [f"w{number}" for number in range(8)]})
+    pq.write_table(table, tmp_path / NAME, row_group_size=4, compression="none")
+    whole, location = (tmp_path / NAME).read_bytes(), open_location(tmp_path)
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    refused = 0
+    with DiskCache(tmp_path / "cache", limit=1 << 20) as cache:
+        for at in range(begin, len(whole) - 8):
+            (tmp_path / NAME).write_bytes(whole[:at] + bytes([whole[at] ^ change]) + whole[at + 1 :])
+            try:
+                footer = read_footer(location, NAME)
+                for kept in (None, KeptFiles(cache)):
+                    planned_chunks(footer, 1, (tuple(footer.leaves),), kept)
+            except PetastoreError:
+                refused += 1
+    assert 0 < refused < len(whole) - 8 - begin

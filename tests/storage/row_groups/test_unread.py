@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import petastore
+from petastore.errors import DecodeError
 from petastore.storage.row_groups import unread
 
 
@@ -23,3 +28,22 @@ from petastore.storage.row_groups import unread
 )
 def test_failures_of_storage_are_told_from_damaged_pages(problem: Exception, is_of_storage: bool) -> None:
     assert unread._is_of_storage(problem) == is_of_storage
+
+
+def test_a_header_that_says_much_takes_no_memory_where_the_damaged_column_is_looked_for(tmp_path: Path) -> None:
+    """Arrow skips a page of a kind that it does not know, and takes memory for as many bytes as that says it has."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": np.arange(9), "x": np.arange(9.0)}), path, write_page_checksum=True)
+    data = bytearray(path.read_bytes())
+    metadata = pq.read_metadata(path)
+    at = metadata.row_group(0).column(0).data_page_offset
+    of_unknown_kind, huge = b"\x15\x9a\x01\x15\x18", b"\x15\x80\xa8\xd6\xb9\x07\x00"
+    data[at : at + len(of_unknown_kind + huge)] = of_unknown_kind + huge
+    path.write_bytes(data)
+    before = pa.default_memory_pool().max_memory()
+    with (
+        pytest.raises(DecodeError, match=r"column 'id', row group 0 in a\.parquet: the data is damaged"),
+        petastore.make_batch_reader(str(path), num_epochs=1, reader_pool_type="dummy") as reader,
+    ):
+        list(reader)
+    assert pa.default_memory_pool().max_memory() < max(before, 2**28)
