@@ -170,9 +170,15 @@ def _dtype_and_shape(arrow_type: pa.DataType, name: str) -> tuple[Any, tuple[int
 
 
 def _check_members(arrow_type: pa.DataType, name: str) -> None:
-    """Refuses what no dict can be: members of one name, at any depth."""
+    """Refuses what no dict can be: members of one name, or of one that is no text, at any depth."""
     members = [arrow_type.field(number) for number in range(arrow_type.num_fields)]
-    names = [member.name for member in members]
+    try:
+        names = [member.name for member in members]
+    except UnicodeDecodeError as problem:
+        raise SchemaError(
+            f"column {name!r}: a member of a struct has a name that is no UTF-8 text ({problem}), and its values are "
+            "dicts"
+        ) from None
     if pa.types.is_struct(arrow_type) and len(set(names)) < len(names):
         raise SchemaError(
             f"column {name!r}: of the members {', '.join(map(repr, names))} of a struct two have one name, and its "

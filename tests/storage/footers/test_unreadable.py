@@ -142,6 +142,16 @@ def test_a_column_whose_name_is_no_utf_8_is_refused_in_words(tmp_path: Path) -> 
         petastore.open_dataset(tmp_path)
 
 
+def test_a_struct_with_a_member_whose_name_is_no_utf_8_is_refused_at_the_call_and_the_others_are_read(
+    tmp_path: Path,
+) -> None:
+    table = pa.table({"x": [{"abcd": 1}], "b": [2]})
+    (tmp_path / "x.parquet").write_bytes(changed(written(table), (b"abcd", b"ab\xff\xfe")))
+    with pytest.raises(SchemaError, match="column 'x': a member of a struct has a name that is no UTF-8 text"):
+        petastore.make_batch_reader(str(tmp_path))
+    assert read(tmp_path, ["b"]) == {"b": [2]}
+
+
 def test_more_text_inside_values_than_arrow_reads_is_refused_before_it_is_read(tmp_path: Path) -> None:
     lists = pa.array([["x" * 1_000_000]])
     data = written(pa.table({"words": lists, "word": lists.flatten(), "id": [7]}))
