@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from petastore.distributed.asked import asked_shard
 from petastore.errors import RequestError, UnshardedReaderWarning
 from petastore.spark import make_spark_converter
 from tests.distributed.launched import ROWS, environment_of
-from tests.pace import measured, patience
+from tests.pace import patience
 
 LAUNCHERS = ["horovod", "openmpi", "mpich", "torchrun", "slurm", "tensorflow"]
 
@@ -210,11 +211,16 @@ def test_under_a_real_torchrun_a_forgotten_shard_is_warned_of_and_auto_shares_th
     assert "UnshardedReaderWarning" not in ran.stderr
 
 
-def test_that_nobody_launched_a_program_is_seen_in_microseconds() -> None:
-    def once() -> float:
+def test_that_nobody_launched_a_program_is_seen_by_a_few_looks_at_the_environment() -> None:
+    """A look takes most of a microsecond."""
+
+    def times_a_look() -> float:
         began = time.process_time()
         for _ in range(1000):
             asked_shard(None, None)
-        return (time.process_time() - began) / 1000
+        asked = time.process_time()
+        for _ in range(1000):
+            os.environ.get("NOBODY_SAYS_THIS")
+        return (asked - began) / (time.process_time() - asked)
 
-    assert min(once() for _ in range(10)) < 20e-6 * measured()
+    assert min(times_a_look() for _ in range(10)) < 20
