@@ -81,11 +81,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'petastore' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    from petastore.late_names import late_names  # `import petastore` loads nothing besides itself
+
+    return late_names(__name__, _HOMES)(name)
 
 
 def __dir__() -> list[str]:

@@ -12,8 +12,9 @@ Example:
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from petastore.late_names import late_names
 
 if TYPE_CHECKING:
     from petastore.distributed.contexts import from_barrier, from_input_context, from_orca_config, from_tfos
@@ -72,11 +73,4 @@ _HOMES = {
     "with_environment": "petastore.distributed.overrides",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Names are loaded on first use: a reader needs few of the modules that have them."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'petastore.distributed' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(__name__, _HOMES)

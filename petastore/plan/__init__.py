@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from petastore.late_names import late_names
 
 if TYPE_CHECKING:
     from petastore.plan.cursor import Cursor
@@ -28,11 +29,4 @@ _HOMES = {
     "Tail": "petastore.plan.request",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Names are loaded on first use: a reader needs few of the modules that have them."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'petastore.plan' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(__name__, _HOMES)

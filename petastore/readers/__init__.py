@@ -5,8 +5,9 @@ Names are loaded on first use: worker processes for transforms import some of th
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from petastore.late_names import late_names
 
 if TYPE_CHECKING:
     from petastore.readers.batch import Batch
@@ -27,10 +28,4 @@ _HOMES = {
     "transform_schema": "petastore.transforming.transform",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'petastore.readers' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = late_names(__name__, _HOMES)
