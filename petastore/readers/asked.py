@@ -211,9 +211,8 @@ class RowsAsk:
 
     def __post_init__(self) -> None:
         if not isinstance(self.selection_cache, bool):
-            from petastore.selecting.remembered import (
-                selection_directory,  # imported where rows are selected, if at all
-            )
+            # Imported where rows are selected, if at all.
+            from petastore.selecting.remembered import selection_directory
 
             selection_directory(self.selection_cache)  # refuses what is none
 

@@ -84,8 +84,7 @@ class DataFiles:
     def _begin(self) -> None:
         """Has the files left out until `end`. Tasks of one write on several hosts each say so, and it is the same."""
         create_directory(self._location, "_petastore")
-        said = b"petastore is writing the files with this token in their names\n"
-        write_file(self._location, writing_marker(self.token), said)
+        write_file(self._location, writing_marker(self.token), _MARKED)
 
     @property
     def options(self) -> WriterOptions:

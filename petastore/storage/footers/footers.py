@@ -148,7 +148,8 @@ class Footer:
         """
         wanted = set(itertools.product(ordinals, leaves)) - self.askable
         if wanted:
-            from petastore.storage.ranges.askable_chunks import refuse_unaskable_chunks  # local files do without
+            # Of local files chunks are read before they are asked about, but for those of long lists.
+            from petastore.storage.ranges.askable_chunks import refuse_unaskable_chunks
 
             groups, of_groups = (sorted(set(numbers)) for numbers in zip(*wanted, strict=True))
             refuse_unaskable_chunks(self.metadata, groups, of_groups, self.file)

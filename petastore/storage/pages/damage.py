@@ -3,8 +3,8 @@
 The checksum of a page is over its data alone. A bit that flips in its header may have fewer values read of it, or have
 them read in another encoding, and give other values without any error. So what a header says twice, or what the footer
 says as well, has to agree: the values of all pages are as many as those of the chunk; an encoding is one of those that
-the chunk is declared to have; the levels of a page of version 2 fill the bytes that its header gives them. Pages that
-have no checksum are left alone: their data may have flipped just as well.
+the chunk is declared to have; the levels of a page of version 2 fill the bytes that its header gives them. Of the first
+page without a checksum only the length is looked at, and of the rest nothing: their data may have flipped just as well.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def refuse_damaged_pages(read: Read, metadata: Any, leaves: Iterable[int], *, fi
 
     Args:
         read: Gives so many bytes of the file from a position on; fewer where it ends.
-        metadata: The `pyarrow.parquet.FileMetaData` of a file whose leaf columns have been read: only then is asking
-            for them safe.
+        metadata: The `pyarrow.parquet.FileMetaData` of a file whose leaf columns have been read, or checked by
+            `Footer.check_chunks`: only then is asking for them safe.
         leaves: Leaf columns to look at.
         file: The file, for the message.
         ordinal: The row group.

@@ -45,16 +45,19 @@ LEAST_BYTES = 128
 _READ_BYTES = 1024
 _LONGEST_HEADER = 1 << 24
 _NUMBER, _ANY = rb"([\x80-\xff]*[\x00-\x7f])", rb"[\x80-\xff]*[\x00-\x7f]"
+# A number that is not below 0 begins with an even byte: whoever goes from page to page by their sizes gets on.
+_EVEN_WITH_MORE, _EVEN = (re.escape(bytes(range(first, first + 128, 2))) for first in (128, 0))
+_SIZE = rb"([" + _EVEN_WITH_MORE + rb"]" + _ANY + rb"|[" + _EVEN + rb"])"
 # As nearly all writers have them, with a checksum: a dictionary, and a data page of version 1.
 _USUAL_DICTIONARY = re.compile(
-    rb"\x15\x04\x15" + _ANY + rb"\x15" + _NUMBER + rb"\x15" + _ANY + rb"\x3c\x15" + _ANY + rb"\x15.[\x11\x12]?\x00\x00",
+    rb"\x15\x04\x15" + _ANY + rb"\x15" + _SIZE + rb"\x15" + _ANY + rb"\x3c\x15" + _ANY + rb"\x15.[\x11\x12]?\x00\x00",
     re.DOTALL,
 )
 _BYTES, _LARGE, _TRUTH = rb"[\x18\x28\x38\x48\x58\x68]", rb"[\x16\x26\x36\x46]", rb"[\x11\x12\x21\x22]"
 # Statistics of numbers; those of text have other lengths.
 _STATISTICS = rb"\x1c(?:" + _BYTES + rb"(?:\x04.{4}|\x08.{8}|\x01.)|" + _LARGE + _ANY + rb"|" + _TRUTH + rb")*+\x00"
 _USUAL = re.compile(
-    rb"\x15\x00\x15" + _ANY + rb"\x15" + _NUMBER + rb"\x15" + _ANY + rb"\x1c\x15" + _NUMBER + rb"\x15(.)\x15(.)\x15(.)"
+    rb"\x15\x00\x15" + _ANY + rb"\x15" + _SIZE + rb"\x15" + _ANY + rb"\x1c\x15" + _NUMBER + rb"\x15(.)\x15(.)\x15(.)"
     rb"(?:" + _STATISTICS + rb")?+\x00\x00",
     re.DOTALL,
 )

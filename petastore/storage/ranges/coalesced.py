@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from petastore.storage.ranges.line import Line
 
-
 __all__ = ["MOST_HOLE_BYTES", "ByteRange", "coalesced", "divided", "longest_hole"]
 
 MOST_HOLE_BYTES = 1024 * 1024

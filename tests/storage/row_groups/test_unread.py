@@ -12,6 +12,7 @@ import pytest
 
 import petastore
 from petastore.errors import DecodeError
+from petastore.storage.pages import headers
 from petastore.storage.row_groups import unread
 
 
@@ -47,3 +48,21 @@ def test_a_header_that_says_much_takes_no_memory_where_the_damaged_column_is_loo
     ):
         list(reader)
     assert pa.default_memory_pool().max_memory() < max(before, 2**28)
+
+
+def test_a_header_that_says_fewer_than_no_bytes_is_not_gone_round_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": np.arange(9) % 3}), path, write_page_checksum=True)
+    data = bytearray(path.read_bytes())
+    at = pq.read_metadata(path).row_group(0).column(0).dictionary_page_offset
+    usual = headers._USUAL_DICTIONARY.match(data, at)
+    assert usual is not None
+    length = usual.end() - at
+    assert usual.end(1) - usual.start(1) == 1
+    data[usual.start(1)] = 2 * length - 1  # as many bytes below 0 as the header has
+    path.write_bytes(data)
+    with (
+        pytest.raises(DecodeError, match=r"column 'id', row group 0 in a\.parquet: the data is damaged"),
+        petastore.make_batch_reader(str(path), num_epochs=1, reader_pool_type="dummy") as reader,
+    ):
+        list(reader)
