@@ -29,6 +29,9 @@ NEIGHBOURS_BARE := $(NEIGHBOURS)/.holds-pip-$(PIP_VERSION)
 NEIGHBOURS_BUT_HOROVOD := $(NEIGHBOURS)/.holds-neighbours
 NEIGHBOURS_ALL := $(NEIGHBOURS)/.holds-all
 
+# Many images set this; then each of hundreds of test processes would compile petastore again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The docs theme prints a notice of its own about mkdocs 2, which `constraints.txt` does not install.
 export NO_MKDOCS_2_WARNING := 1
 
@@ -68,10 +71,16 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 	@out=$$($(BIN)/mkdocs build --strict 2>&1) || { echo "$$out"; exit 1; }
 	@echo 'check: all is well'
 
+# Files start in the order of tests/longest_first.py, not by how many tests they have.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
 .PHONY: test
-test: $(ALL) ## run all tests on all processors, at most four (T=tests/plan runs some)
-	@# In the order of tests/longest_first.py, not by how many tests a file has.
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(T)
+test: $(ALL) ## test every guarantee, quickly, on at most four CPUs (T=tests/plan runs some)
+	@$(PYTEST) $(T)
+
+.PHONY: test-all
+test-all: $(ALL) ## run all tests at full size: slow ones, all Hypothesis examples (T=tests/plan runs some)
+	@PETASTORE_TESTS=all $(PYTEST) $(T)
 
 .PHONY: pythons
 pythons: $(ALL) ## the core's tests on each Python of this machine, from the wheel (PYTHONS='3.12 /path/to/python3.14' names some)

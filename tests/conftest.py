@@ -1,4 +1,4 @@
-"""What every test is given and held to: it leaves nothing running, and Hypothesis does not roll dice."""
+"""Fixtures and rules of all tests: test tiers, the leak check, and reproducible Hypothesis examples."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest
 from tests import leaks
 from tests.java_options import tell_java
-from tests.longest_first import pytest_collection_modifyitems as pytest_collection_modifyitems
-from tests.time_limits import pytest_runtest_protocol as pytest_runtest_protocol
+from tests.tier import IS_FULL
+
+# Plugins: hooks of the same name must not shadow each other, so each is a module of its own.
+pytest_plugins = ["tests.tier_selection", "tests.longest_first", "tests.time_limits"]
 
 # gcsfs would ask Google by gRPC for the kind of each bucket, also where another address was given.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 tell_java(os.environ)
-settings.register_profile("ci", derandomize=True, deadline=None)
+settings.register_profile("all", derandomize=True, deadline=None, max_examples=100)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("dev", deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "all" if IS_FULL else "quick"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PARQUET_TESTING = Path(
