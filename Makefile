@@ -22,6 +22,7 @@ INSTALL := $(call PIP_OF,$(VENV)) install -qq --constraint constraints.txt
 BARE := $(VENV)/.holds-pip-$(PIP_VERSION)
 ENOUGH_FOR_DEMO := $(VENV)/.holds-demo
 ALL := $(VENV)/.holds-all
+ALL_TESTS := $(VENV)/.holds-all-tests
 
 # The engines that petastore feeds (Horovod, Ray, JAX, Lightning, …), in an environment of their own.
 NEIGHBOURS := .neighbours
@@ -53,7 +54,7 @@ demo: $(ENOUGH_FOR_DEMO) ## digits: Spark → Parquet → two ranks of torch →
 	@$(BIN)/python -m examples.digits $(A)
 
 .PHONY: setup
-setup: $(ALL) ## make .venv with everything that checks, tests, docs and examples need
+setup: $(ALL) ## make .venv with everything that check, test, docs and examples need
 
 .PHONY: check
 check: $(ALL) ## what CI runs except the tests: format, lint, types, import contracts, docs
@@ -79,7 +80,7 @@ test: $(ALL) ## test every guarantee, quickly, on at most four CPUs (T=tests/pla
 	@$(PYTEST) $(T)
 
 .PHONY: test-all
-test-all: $(ALL) ## run all tests at full size: slow ones, all Hypothesis examples (T=tests/plan runs some)
+test-all: $(ALL_TESTS) ## run all tests at full size: slow ones, all Hypothesis examples (T=tests/plan runs some)
 	@PETASTORE_TESTS=all $(PYTEST) $(T)
 
 .PHONY: pythons
@@ -91,8 +92,8 @@ neighbours: $(NEIGHBOURS_ALL) ## test with the engines that petastore feeds, as 
 	@# A process for each file: engines start threads, and another's workers are forked. As many at a time as processors,
 	@# from the last name on: the longest one is not begun last.
 	@printf '%s\n' $(or $(T),neighbours/*/test_*.py neighbours/test_*.py) | sort -r | xargs -P "$$(nproc)" -I PART bash -c ' \
-		said=$$($(NEIGHBOURS)/bin/python -m pytest -q --no-header PART 2>&1) && code=0 || code=$$?; \
-		printf "neighbours: %s\n%s\n" PART "$$said"; exit $$code'
+		output=$$($(NEIGHBOURS)/bin/python -m pytest -q --no-header PART 2>&1) && code=0 || code=$$?; \
+		printf "neighbours: %s (%d s)\n%s\n" PART $$SECONDS "$$output"; exit $$code'
 
 .PHONY: horovod
 horovod: $(NEIGHBOURS_ALL) ## build and keep Horovod's wheel, then train the digits with it on two ranks (A=… passes options)
@@ -195,15 +196,19 @@ $(ENOUGH_FOR_DEMO): $(BARE) pyproject.toml constraints.txt
 	@$(INSTALL) --editable '.[spark,torch,image]' --group demo
 	@touch $@
 
-$(ALL): $(BARE) pyproject.toml constraints.txt $(wildcard tests/servers/azurite/*.json)
+$(ALL): $(BARE) pyproject.toml constraints.txt
 	@echo 'setup: petastore and all that its extras, checks, tests and docs need (minutes, once)'
 	@$(INSTALL) --editable '.[all]' --group dev
+	@$(BIN)/python -m tests.java_options
+	@touch $(ENOUGH_FOR_DEMO) $@
+
+$(ALL_TESTS): $(ALL) $(wildcard tests/servers/azurite/*.json)
+	@echo 'setup: servers that only test-all starts, and examples of Petastorm (a minute, once)'
 	@$(BIN)/python -m tests.servers.install_azurite
 	@$(BIN)/python -m tests.servers.install_hadoop
-	@$(BIN)/python -m tests.java_options
-	@# On nobody's path: its own examples run in the tests, through the switch.
+	@# Outside sys.path: tests run its examples, which import petastore under its name.
 	@$(call PIP_OF,$(VENV)) install -qq --no-deps --upgrade --target $(VENV)/petastorm petastorm==0.13.1
-	@touch $(ENOUGH_FOR_DEMO) $@
+	@touch $@
 
 # dlio-benchmark asks for a library that only NVIDIA's index has. What it needs of the rest is beside it, or in the group.
 # TensorFlowOnSpark's own demand of a Python is written in a way that pip warns of.

@@ -16,7 +16,7 @@ from petastore.spark.java import use_java
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.tf]
 
 PETASTORM = Path(sys.prefix) / "petastorm"
-"""What `make setup` unpacks of Petastorm's wheel; on nobody's path."""
+"""What `make test-all` unpacks of Petastorm's wheel; on nobody's path."""
 
 PROGRAMS = Path(__file__).parent / "petastorms_own"
 
