@@ -16,7 +16,8 @@ class Picture:
     def __init__(self, width: int, height: int, title: str, description: str) -> None:
         self.shapes = [
             (
-                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+                f'width="{width}" height="{height}" '
                 f'font-family="Helvetica, Arial, \'DejaVu Sans\', sans-serif" font-size="26" fill="{INK}" '
                 'role="img" aria-labelledby="title about">'
             ),
