@@ -104,6 +104,23 @@ horovod: $(NEIGHBOURS_ALL) ## build and keep Horovod's wheel, then train the dig
 laws: $(ALL) ## try the laws of plans for long, on other examples each time (PETASTORE_LAWS=25 times as many as test)
 	@HYPOTHESIS_PROFILE=dev PETASTORE_LAWS=$${PETASTORE_LAWS:-25} $(BIN)/python -m pytest --timeout=0 tests/plan/test_laws.py $(T)
 
+MUTANTS := .bench/mutants
+MUTANTS_VENV := .bench/venvs/mutants
+
+.PHONY: mutants
+mutants: $(ALL_TESTS) $(MUTANTS_VENV)/.made ## mutation tests: change the source in 220 places, one at a time; hours (A='--each 5' draws fewer)
+	@rm -rf $(MUTANTS)/tree && git clone -q . $(MUTANTS)/tree
+	@$(MUTANTS_VENV)/bin/python -m tests.mutants.draw $(MUTANTS)/mutants.json $(A)
+	@PYTHONPATH='$(CURDIR)/$(MUTANTS)/site' $(BIN)/python -m tests.mutants.run $(MUTANTS)/mutants.json \
+		$(MUTANTS)/results.jsonl --tree $(MUTANTS)/tree
+
+# cosmic-ray changes the source; coverage tells which tests reach a line. Neither is installed beside petastore.
+$(MUTANTS_VENV)/.made: $(BARE)
+	@$(BIN)/python -m venv --clear --without-pip $(MUTANTS_VENV)
+	@$(call PIP_OF,$(VENV)) --python $(MUTANTS_VENV)/bin/python install -qq cosmic-ray==8.7.0
+	@$(call PIP_OF,$(VENV)) install -qq --no-deps --upgrade --target $(MUTANTS)/site coverage==7.17.4 pytest-cov==7.1.0
+	@touch $@
+
 .PHONY: endurance
 endurance: $(ALL) ## 100 epochs, 100 readers, with each pool and torch: memory flat, nothing left (PETASTORE_ENDURANCE=4 times as many)
 	@PETASTORE_ENDURANCE=$${PETASTORE_ENDURANCE:-1} $(BIN)/python -m pytest --timeout=0 tests/readers/test_endurance.py $(T)

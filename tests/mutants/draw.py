@@ -34,7 +34,7 @@ def main() -> None:
         for mutant in _drawn(_files(package, options.unchanged_since), package, options.each)
     ]
     options.output.write_text(json.dumps(drawn, indent=1), encoding="utf-8")
-    print(f"{len(drawn)} mutants of {', '.join(PACKAGES)}")  # noqa: T201 - a program
+    print(f"{len(drawn)} mutants of {', '.join(PACKAGES)}")
 
 
 def _files(package: str, commit: str | None) -> list[Path]:

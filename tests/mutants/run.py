@@ -1,6 +1,6 @@
 """Run the tests against each mutant, and record which are killed: `make mutants`.
 
-Tests of the mutant's package and of the public doors are run once under coverage; then each mutant is tried by the tests
+Tests of the mutant's package and of the public doors run once under coverage. Then each mutant is tried by the tests
 that reach its line, in the quick tier first.
 """
 
@@ -41,7 +41,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("mutants", type=Path, help="what `tests.mutants.draw` wrote")
     parser.add_argument("results", type=Path, help="one JSON line a mutant; continued where it exists")
-    parser.add_argument("--tree", type=Path, default=Path(), help="checkout whose source is mutated; no other use of it")
+    parser.add_argument(
+        "--tree", type=Path, default=Path(), help="checkout whose source is mutated; no other use of it"
+    )
     parser.add_argument("--only-full", action="store_true", help="the checkout has one tier")
     parser.add_argument("--part", default="0/1", help="1/2: the second half, for another process with its own checkout")
     options = parser.parse_args()
@@ -55,12 +57,12 @@ def main() -> int:
         results[key] = {"mutant": key, "package": mutant["package"], **_tried(mutant, options.tree, options.only_full)}
         with options.results.open("a", encoding="utf-8") as file:
             file.write(json.dumps(results[key]) + "\n")
-        print(json.dumps(results[key]), flush=True)  # noqa: T201 - a program
+        print(json.dumps(results[key]), flush=True)
     counts = Counter((result["package"], tier) for result in results.values() for tier in result["killed"])
     total = Counter(result["package"] for result in results.values())
     for package, number in total.items():
         killed = {tier: count for (name, tier), count in counts.items() if name == package}
-        print(f"{package:10} {number:4} mutants, killed: {killed}")  # noqa: T201 - a program
+        print(f"{package:10} {number:4} mutants, killed: {killed}")
     return 0
 
 
@@ -86,7 +88,7 @@ def _tried(mutant: dict[str, Any], tree: Path, only_full: bool) -> dict[str, Any
 
 
 def _reaching(mutant: dict[str, Any], tree: Path, tier: str) -> list[str]:
-    """Return the tests that run the line; all of the package where it runs at import."""
+    """Return the tests that run the line; all tests of the package if only the import runs it."""
     from coverage import CoverageData
 
     data = CoverageData(str(_covered(mutant["package"], tree, tier)))
