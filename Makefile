@@ -102,7 +102,7 @@ horovod: $(NEIGHBOURS_ALL) ## build and keep Horovod's wheel, then train the dig
 
 .PHONY: laws
 laws: $(ALL) ## try the laws of plans for long, on other examples each time (PETASTORE_LAWS=25 times as many as test)
-	@HYPOTHESIS_PROFILE=dev PETASTORE_LAWS=$${PETASTORE_LAWS:-25} $(BIN)/python -m pytest --timeout=0 tests/plan/test_laws.py $(T)
+	@HYPOTHESIS_PROFILE=dev PETASTORE_TESTS=all PETASTORE_LAWS=$${PETASTORE_LAWS:-25} $(BIN)/python -m pytest --timeout=0 tests/plan/test_laws.py $(T)
 
 MUTANTS := .bench/mutants
 MUTANTS_VENV := .bench/venvs/mutants

@@ -26,6 +26,7 @@ from petastore.plan.request import TailWord
 from petastore.readers import Workers
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.testing.filter_laws import FilteredRows, filtered_rows
+from tests.tier import examples
 
 SCHEMA = Unischema(
     "frames",
@@ -134,7 +135,7 @@ def test_exactly_the_rows_that_match_are_read(url: str, filters: Any, test: Any)
 
 @pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 @given(filtered_rows(max_rows=20))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_whatever_is_written_is_filtered_as_row_by_row(
     tmp_path_factory: pytest.TempPathFactory, drawn: FilteredRows
 ) -> None:

@@ -30,6 +30,7 @@ from petastore.storage.petastorm.petastorm_index import PETASTORM_INDEX_KEY, pet
 from petastore.storage.petastorm.petastorm_schema import NAMES, PETASTORM_SCHEMA_KEY, petastorm_document
 from tests.storage.petastorm.test_petastorm_index import VALUES, index_bytes
 from tests.storage.petastorm.test_petastorm_schema import BARE, PLACES, schema_bytes
+from tests.tier import examples
 
 SECONDS = 10.0
 MEBIBYTES = 128
@@ -310,7 +311,7 @@ def vocabulary() -> st.SearchStrategy[bytes]:
     return names | texts.map(lambda word: text(word.encode())) | glue | glue | made
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.lists(vocabulary(), max_size=30).map(b"".join))
 def test_any_stream_of_what_metadata_is_said_with_is_read_or_refused(stream: bytes) -> None:
     for read in READERS.values():
@@ -320,7 +321,7 @@ def test_any_stream_of_what_metadata_is_said_with_is_read_or_refused(stream: byt
             assert len(str(problem)) < 2000  # noqa: PT017 - a value is as good an end
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.sampled_from(PLACES), st.lists(vocabulary(), max_size=8).map(b"".join))
 def test_any_stream_in_any_place_of_a_schema_is_read_or_refused(place: str, stream: bytes) -> None:
     try:

@@ -21,6 +21,7 @@ from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import assert_declared, assert_refused_or_declared, empty_column
 from petastore.testing.memory import grown_in_child
 from tests import bombs
+from tests.tier import examples
 
 PNG, JPEG = CompressedImageCodec("png"), CompressedImageCodec("jpeg", 90)
 
@@ -123,7 +124,7 @@ hints = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(hint=hints, color=st.booleans(), deep=st.booleans())
 def test_a_png_is_exact(hint: ImageDecode, color: bool, deep: bool) -> None:
     image: NDArray[Any] = waves(20, 24) if color else waves(20, 24)[..., 0].copy()
@@ -132,7 +133,7 @@ def test_a_png_is_exact(hint: ImageDecode, color: bool, deep: bool) -> None:
     np.testing.assert_array_equal(read(field, hint, PNG.encode(field, image)), exact_then_resized(image, hint))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     hint=hints,
     sizes=st.lists(st.tuples(st.integers(20, 70), st.integers(24, 70)), min_size=1, max_size=4),
@@ -208,7 +209,7 @@ def test_another_image_than_what_was_declared_of_the_stored_one_is_refused() -> 
 
 
 @pytest.mark.parametrize("codec", [PNG, JPEG])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_a_damaged_cell_is_refused_or_an_image(codec: CompressedImageCodec, data: st.DataObject) -> None:
     stored = field_of((32, 48, 3), codec)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
@@ -17,8 +17,7 @@ from petastore.testing.plan_laws import inventories, orders
 
 @given(inventories(), orders(), st.sampled_from([1, 2, 3, 5]), st.sampled_from(list(Tail)), st.integers(1, 9))
 def test_every_row_is_announced_once(inventory: Inventory, order: Order, ranks: int, tail: Tail, batch: int) -> None:
-    if tail is Tail.EVEN and inventory.num_rows < ranks:
-        return
+    assume(tail is not Tail.EVEN or inventory.num_rows >= ranks)
     for rank in range(ranks):
         plan = Plan(inventory, ReadRequest(("id",), order, Shard(rank, ranks), 1, tail))
         for span in plan.spans(batch, rows_per_span=16):

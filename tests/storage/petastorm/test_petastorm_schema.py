@@ -27,6 +27,7 @@ from petastore.errors import MetadataError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.document import dump_document, parse_document
 from petastore.storage.petastorm.petastorm_schema import NAMES, PETASTORM_SCHEMA_KEY, petastorm_document
+from tests.tier import examples
 
 PACKAGES = ["petastorm", "dataset_toolkit", "av.ml.dataset_toolkit", "av.experimental.deepdrive.dataset_toolkit"]
 STORED = pa.schema({"price": pa.decimal128(12, 3), "word": pa.string(), "blob": pa.binary()})
@@ -386,7 +387,7 @@ def test_a_real_pickle_that_is_cut_off_anywhere_is_refused(fixtures_root: Path) 
                 petastorm_document(pickled[:end], STORED, source="a test")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data())
 def test_a_real_pickle_that_is_damaged_anywhere_is_read_or_refused(fixtures_root: Path, data: st.DataObject) -> None:
     damaged = bytearray(data.draw(st.sampled_from(list(real_pickles(fixtures_root)))))

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from petastore.errors import MetadataError
 from petastore.storage.petastorm.pickled import MAX_PICKLE_BYTES, Name, OldText, Record, read_pickle
+from tests.tier import examples
 
 NAMES = {
     ("collections", "OrderedDict"): "ordered",
@@ -381,7 +382,7 @@ def pieces() -> st.SearchStrategy[bytes]:
     return simple | simple | named | sized | lines | memo | st.binary(max_size=6)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(pieces(), max_size=40).map(b"".join))
 def test_any_stream_of_opcodes_is_read_or_refused(stream: bytes) -> None:
     try:
