@@ -281,7 +281,9 @@ def test_many_sources_are_mixed_as_few_are(batching: str) -> None:
 
 def test_each_batch_is_of_one_source_on_all_ranks() -> None:
     mixture = mixture_of(source(200), source(300), weights=[2, 3], batching="per_source")
-    for step in laws.steps_of(mixture, 3, 8):
+    steps = laws.steps_of(mixture, 3, 8)
+    assert sum(len(step.rows) for step in steps) == mixture.num_rows
+    for step in steps:
         assert len({number for number, _ in step.rows}) == 1
 
 
