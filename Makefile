@@ -85,6 +85,19 @@ test: $(ALL) ## test every guarantee, quickly, on at most four CPUs (T=tests/pla
 test-all: $(ALL_TESTS) ## run all tests at full size: slow ones, all Hypothesis examples (T=tests/plan runs some)
 	@PETASTORE_TESTS=all $(PYTEST) $(T)
 
+# A checkout of https://github.com/apache/parquet-testing; nothing of it is kept here.
+CORPUS ?= $(or $(PETASTORE_PARQUET_TESTING),../shared/fixtures/parquet-testing)
+
+.PHONY: corpus
+corpus: corpus-folder $(ALL) ## read the files of Apache's parquet-testing as Arrow reads them (CORPUS=its checkout)
+	@PETASTORE_TESTS=corpus PETASTORE_PARQUET_TESTING='$(abspath $(CORPUS))' $(PYTEST) --dist load tests/corpus
+
+# Checked before anything is set up.
+.PHONY: corpus-folder
+corpus-folder:
+	@test -d '$(CORPUS)/data' || { echo 'corpus: there is no folder $(CORPUS)/data; git clone' \
+		'https://github.com/apache/parquet-testing, then make corpus CORPUS=/path/to/parquet-testing' >&2; exit 1; }
+
 .PHONY: pythons
 pythons: $(ALL) ## the core's tests on each Python of this machine, from the wheel (PYTHONS='3.12 /path/to/python3.14' names some)
 	@$(BIN)/python -m tests.pythons $(PYTHONS) $(addprefix --only ,$(T))
@@ -104,7 +117,7 @@ horovod: $(NEIGHBOURS_ALL) ## build and keep Horovod's wheel, then train the dig
 
 .PHONY: laws
 laws: $(ALL) ## try the laws of plans for long, on other examples each time (PETASTORE_LAWS=25 times as many as test)
-	@HYPOTHESIS_PROFILE=dev PETASTORE_LAWS=$${PETASTORE_LAWS:-25} $(BIN)/python -m pytest --timeout=0 tests/plan/test_laws.py $(T)
+	@HYPOTHESIS_PROFILE=dev PETASTORE_TESTS=all PETASTORE_LAWS=$${PETASTORE_LAWS:-25} $(BIN)/python -m pytest --timeout=0 tests/plan/test_laws.py $(T)
 
 MUTANTS := .bench/mutants
 MUTANTS_VENV := .bench/venvs/mutants

@@ -28,9 +28,6 @@ settings.register_profile("dev", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "all" if IS_FULL else "quick"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PARQUET_TESTING = Path(
-    os.environ.get("PETASTORE_PARQUET_TESTING", REPOSITORY.parent / "shared" / "fixtures" / "parquet-testing")
-)
 
 
 @pytest.fixture(scope="session")
@@ -57,18 +54,6 @@ def fixtures_root() -> Path:
             pytrace=False,
         )
     return root
-
-
-@pytest.fixture(scope="session")
-def parquet_testing() -> Path:
-    """The files that Apache keeps for testing readers of Parquet; they lie beside the repository."""
-    if not (PARQUET_TESTING / "data").is_dir():
-        pytest.fail(
-            f"there is no {PARQUET_TESTING}: put https://github.com/apache/parquet-testing there, or name its folder "
-            "with PETASTORE_PARQUET_TESTING",
-            pytrace=False,
-        )
-    return PARQUET_TESTING
 
 
 @pytest.fixture(scope="session", autouse=True)

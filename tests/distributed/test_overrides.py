@@ -128,7 +128,7 @@ def test_a_variable_that_is_not_known_is_refused(variable: str, said: str, monke
         seen_by("here")
 
 
-@pytest.mark.parametrize("variable", ["CACHE", "LAWS", "ENDURANCE", "FIXTURES", "PARQUET_TESTING"])
+@pytest.mark.parametrize("variable", ["CACHE", "LAWS", "ENDURANCE", "FIXTURES", "PARQUET_TESTING", "TESTS"])
 def test_what_has_another_meaning_is_let_be(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PREFIX + variable, "/somewhere")
     assert seen_by("here") == {"dataset_url": "here", "cache_type": "null"}
