@@ -138,7 +138,7 @@ class WarmInterpreter:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
-                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": os.pathsep.join(sys.path)},
             )
 
     def start(
@@ -149,7 +149,7 @@ class WarmInterpreter:
         cwd: str | Path | None = None,
         pass_fds: Sequence[int] = (),
     ) -> ForkedProgram:
-        """Fork a process that runs the text of a program, as `python -c` does.
+        """Fork a process that runs the text of a program, as `python -c` does. It can import `tests`.
 
         Args:
             program: The text.
