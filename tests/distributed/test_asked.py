@@ -20,7 +20,7 @@ from petastore.distributed.asked import asked_shard
 from petastore.errors import RequestError, UnshardedReaderWarning
 from petastore.spark import make_spark_converter
 from tests.distributed.launched import ROWS, environment_of
-from tests.pace import patience
+from tests.pace import LONG
 
 LAUNCHERS = ["horovod", "openmpi", "mpich", "torchrun", "slurm", "tensorflow"]
 
@@ -199,7 +199,7 @@ def test_under_a_real_torchrun_a_forgotten_shard_is_warned_of_and_auto_shares_th
     program.write_text(LAUNCHED_BY_TORCHRUN)
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     ran = subprocess.run(
-        [*torchrun, program, numbers, tmp_path], capture_output=True, text=True, check=False, timeout=patience(60)
+        [*torchrun, program, numbers, tmp_path], capture_output=True, text=True, check=False, timeout=LONG
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     ranks = [json.loads((tmp_path / str(rank)).read_text()) for rank in range(2)]

@@ -35,7 +35,7 @@ from petastore.readers.mixed.mixed_reader import MixedReader
 from petastore.transforming.processes import TransformProcesses
 from petastore.transforming.transform import Transform, transform_columns, transform_schema
 from petastore.work.workers import PoolType, Workers, _say_that_threads_will_do
-from tests.pace import patience
+from tests.pace import LONG
 from tests.readers import transforms_to_send as sent
 
 SCHEMA = Unischema(
@@ -160,7 +160,7 @@ def test_processes_make_what_a_thread_makes(
     spec, batched = SPECS[name]
     expected = transform_columns(columns_of(numbers), offsets, two_workers.schemas[name], spec, batched=batched)
     made = two_workers.transforms[name](columns_of(numbers), offsets)
-    found = made.result(60) if not isinstance(made, dict) else made
+    found = made.result(LONG) if not isinstance(made, dict) else made
     assert list(found) == list(expected)
     for column, one in found.items():
         assert same(one.rows(0, len(numbers)), expected[column].rows(0, len(numbers))), column
@@ -362,7 +362,7 @@ def test_a_worker_that_is_killed_is_an_error_at_once_and_leaves_nothing(url: str
     reader, (consumer, raised) = begin_to_sleep(url, mark)
     victim = busy_workers(mark)[0]
     os.kill(victim, signal.SIGKILL)
-    consumer.join(10)
+    consumer.join(LONG)
     assert not consumer.is_alive()
     assert isinstance(raised[0], WorkerError)
     assert f"(pid {victim}) was killed by signal 9 (SIGKILL)" in str(raised[0])
@@ -375,7 +375,7 @@ def test_a_worker_that_is_killed_is_an_error_at_once_and_leaves_nothing(url: str
 def test_stop_wakes_who_waits_and_join_ends_calls_that_take_too_long(url: str, mark: Path) -> None:
     reader, (consumer, raised) = begin_to_sleep(url, mark)
     reader.stop()
-    consumer.join(10)
+    consumer.join(LONG)
     assert isinstance(raised[0], ReaderClosedError)
     began = time.monotonic()
     reader.join()
@@ -449,7 +449,7 @@ def test_a_function_may_keep_what_it_was_given() -> None:
     images = np.repeat(np.arange(1000) % 251, 600).astype(np.uint8).reshape(1000, 20, 30)
     made = transform({"id": Decoded(np.arange(1000), None), "image": Decoded(images, None)}, np.array([0, 1000]))
     assert not isinstance(made, dict)
-    np.testing.assert_array_equal(made.result(60)["image"].values[1:], images[:-1])
+    np.testing.assert_array_equal(made.result(LONG)["image"].values[1:], images[:-1])
     pool.close()
     pool.join()
     processes.close()
@@ -585,7 +585,7 @@ def test_functions_of_the_main_module_are_sent_without_it(url: str, tmp_path: Pa
             capture_output=True,
             text=True,
             check=False,
-            timeout=patience(60),
+            timeout=LONG,
         )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "[0, -1, -2]\n", "")
 
@@ -717,7 +717,7 @@ def test_a_first_row_is_there_as_soon_where_main_imports_torch(url: str, tmp_pat
     took: dict[str, list[float]] = {name: [] for name in heads}
     for _ in range(3):
         for name, head in heads.items():
-            ran = run(tmp_path, head + FIRST_ROW, url, timeout=patience(300))
+            ran = run(tmp_path, head + FIRST_ROW, url, timeout=LONG)
             assert (ran.returncode, ran.stderr) == (0, "")
             took[name].append(float(ran.stdout))
     assert statistics.median(took["torch"]) <= 1.2 * statistics.median(took["nothing"]), took

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from petastore.transforming.transport import Arena, Channel, anonymous_file
+from tests.pace import LONG
 
 DTYPES = hnp.scalar_dtypes() | st.just(np.dtype("M8[us]")) | st.just(np.dtype("m8[ns]"))
 
@@ -157,7 +158,7 @@ def test_hanging_up_wakes_who_waits(channels: tuple[Channel, Channel]) -> None:
     waiter = threading.Thread(target=waits)
     waiter.start()
     here.hang_up()
-    waiter.join(10)
+    waiter.join(LONG)
     assert len(woken) == 1
     here.hang_up()
 

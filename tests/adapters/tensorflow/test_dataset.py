@@ -20,7 +20,7 @@ from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import RequestError
 from petastore.plan.request import TailWord
 from petastore.readers.execution.execution import Assembly
-from tests.pace import patience
+from tests.pace import LONG
 
 pytestmark = pytest.mark.tf
 
@@ -289,7 +289,7 @@ print("left")
 @pytest.mark.parametrize("ending", ["stop", "do not stop"])
 def test_a_process_ends_though_tensorflow_was_fetching_ahead(url: str, ending: str) -> None:
     command = [sys.executable, "-c", LEAVER, url, ending]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(100))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["left"]
 

@@ -17,7 +17,7 @@ import pytest
 
 import petastore
 from petastore.errors import RequestError
-from tests.pace import patience
+from tests.pace import LONG
 
 pytestmark = pytest.mark.tf
 
@@ -72,7 +72,7 @@ def trained_by_two_workers(program: str, folder: Path) -> list[Any]:
         for index in range(2)
     ]
     try:
-        printed = [worker.communicate(timeout=patience(50)) for worker in workers]
+        printed = [worker.communicate(timeout=LONG) for worker in workers]
     finally:
         for worker in workers:
             worker.kill()

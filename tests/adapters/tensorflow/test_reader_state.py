@@ -12,7 +12,7 @@ import pytest
 
 import petastore
 from petastore.errors import RequestError
-from tests.pace import patience
+from tests.pace import LONG
 
 pytestmark = pytest.mark.tf
 
@@ -59,7 +59,7 @@ def printed(folder: Path, die_after: int) -> list[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=patience(50),
+        timeout=LONG,
     )
     assert ran.returncode == (17 if die_after else 0), ran.stderr
     return ran.stdout.splitlines()

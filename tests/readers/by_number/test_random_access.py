@@ -24,6 +24,7 @@ from petastore.dataset import Dataset
 from petastore.errors import DecodeError, RequestError, TransformError
 from petastore.plan.selection import Selection
 from petastore.readers.by_number.random_access import RandomAccess
+from tests.pace import LONG
 
 FIELDS = [
     petastore.UnischemaField("id", "int32"),
@@ -206,7 +207,7 @@ def test_threads_take_rows_at_once(dataset: Dataset, in_order: Rows) -> None:
     wrong: list[int] = []
 
     def take(seed: int) -> None:
-        begin.wait(10)
+        begin.wait(LONG)
         for numbers in np.random.default_rng(seed).integers(0, ROWS, (30, 7)):
             found = rows.take(numbers)
             wanted = [in_order[number]["id"] for number in numbers]
@@ -217,7 +218,7 @@ def test_threads_take_rows_at_once(dataset: Dataset, in_order: Rows) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(LONG)
     assert not wrong
 
 
@@ -243,7 +244,7 @@ def test_a_forked_child_begins_afresh_even_if_a_lock_was_held(dataset: Dataset) 
         child.start()
     assert here.poll(20)
     found, reads = here.recv()
-    child.join(20)
+    child.join(LONG)
     assert (found, child.exitcode) == (wanted, 0)
     assert reads == 2
     here.close()
