@@ -173,14 +173,14 @@ def test_a_file_that_changed_after_the_commit_is_refused_and_both_versions_are_n
 
 
 def test_a_file_that_changes_while_it_is_read_is_never_mixed(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Else all of it may be there before it changes.
-    monkeypatch.setattr("petastore.readers.execution.row_execution.MOST_BYTES_AHEAD", 1)
     name = uuid.uuid4().hex
     table = pa.table({"id": np.arange(100_000)})
     options: dict[str, Any] = {"row_group_size": 10_000, "use_dictionary": False, "write_statistics": False}
     bucket.put(f"{name}/a.parquet", table, **options)
     bucket.commit(name)
-    with bucket.reader(name, reader_pool_type="dummy", shuffle_row_groups=False) as reader:
+    # A budget: without one, all of it may be fetched ahead before it changes.
+    asked: dict[str, Any] = {"shuffle_row_groups": False, "memory_budget": 10**9}
+    with bucket.reader(name, reader_pool_type="dummy", **asked) as reader:
         first = next(reader).id.tolist()
         bucket.put(f"{name}/a.parquet", pa.table({"id": np.arange(100_000) + 7}), **options)  # with the same footer
         with pytest.raises(DatasetChangedError, match="was rewritten"):

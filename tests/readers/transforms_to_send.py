@@ -118,6 +118,15 @@ def sleeps(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+def meets_another_worker(row: dict[str, Any]) -> dict[str, Any]:
+    """Comes back once two workers have begun; files say that they did."""
+    mark = Path(os.environ["PETASTORE_TEST_MARK"])
+    mark.with_suffix(f".{os.getpid()}").touch()
+    while len(list(mark.parent.glob(f"{mark.name}.*"))) < 2:
+        time.sleep(0.001)
+    return {"id": row["id"], "pid": os.getpid()}
+
+
 class Adds:
     """A function with a value of its own."""
 
