@@ -66,21 +66,28 @@ class Bucket:
 
 
 @pytest.fixture(scope="module")
-def moto() -> Iterator[int]:
-    """A server of this module's own: others look at signatures."""
-    with child_server("tests.servers.moto_server") as port:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that has a folder for each bucket."""
+    root = tmp_path_factory.mktemp("s3")
+    (root / "data").mkdir()
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[int]:
+    """The port of a fast S3 server of this module's own."""
+    with child_server("tests.servers.s3_server", str(root)) as port:
         yield port
 
 
 @pytest.fixture
-def bucket(moto: int) -> Iterator[Bucket]:
+def bucket(server: int) -> Iterator[Bucket]:
     s3 = boto3.client(
-        "s3", endpoint_url=f"http://127.0.0.1:{moto}", region_name="us-east-1",
+        "s3", endpoint_url=f"http://127.0.0.1:{server}", region_name="us-east-1",
         aws_access_key_id=KEYS["key"], aws_secret_access_key=KEYS["secret"],
     )  # fmt: skip
-    s3.create_bucket(Bucket="data")
-    with FaultProxy(moto) as proxy:
-        yield Bucket(s3, moto, proxy)
+    with FaultProxy(server) as proxy:
+        yield Bucket(s3, server, proxy)
     s3.close()
 
 
@@ -190,14 +197,14 @@ def test_a_file_that_changes_while_it_is_read_is_never_mixed(bucket: Bucket, mon
 
 @pytest.mark.parametrize("damage", ["missing", "short", "another", "noise"])
 def test_footers_that_are_not_those_of_the_manifest_are_passed_over(
-    damage: str, bucket: Bucket, tmp_path: Path
+    damage: str, bucket: Bucket, root: Path, tmp_path: Path
 ) -> None:
     name = put_few(bucket)
     bucket.commit(name)
     key = f"{name}/{FOOTERS}"
     whole = bucket.s3.get_object(Bucket="data", Key=key)["Body"].read()
     if damage == "missing":
-        bucket.s3.delete_object(Bucket="data", Key=key)
+        (root / "data" / key).unlink()
     else:
         others = {"short": whole[:100], "another": whole[:-9] + whole[9:] + bytes(9), "noise": bytes(len(whole))}
         bucket.s3.put_object(Bucket="data", Key=key, Body=others[damage])

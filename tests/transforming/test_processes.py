@@ -606,8 +606,8 @@ def test_a_function_of_a_module_is_imported_from_there(url: str, tmp_path: Path)
     ("import_", "said"),
     [
         ("raise ImportError('not in a worker')", "could not begin: ImportError: not in a worker"),
-        ("sys.exit(4)", "could not begin: SystemExit: 4"),
-        ("input()", "could not begin: EOFError: EOF when reading a line"),
+        pytest.param("sys.exit(4)", "could not begin: SystemExit: 4", marks=pytest.mark.slow),
+        pytest.param("input()", "could not begin: EOFError: EOF when reading a line", marks=pytest.mark.slow),
     ],
 )
 def test_a_module_that_workers_cannot_import_is_an_error_that_says_why(

@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 from petastore.transforming.transport import Arena, Channel, anonymous_file
 from tests.pace import LONG
+from tests.tier import examples
 
 DTYPES = hnp.scalar_dtypes() | st.just(np.dtype("M8[us]")) | st.just(np.dtype("m8[ns]"))
 
@@ -35,7 +36,7 @@ def shared_here() -> int:
     return Path("/proc/self/maps").read_text(encoding="utf-8").count("/memfd:petastore")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     arrays=st.lists(hnp.arrays(DTYPES, hnp.array_shapes(min_dims=1, max_dims=3, max_side=40, min_side=0)), max_size=4),
     words=st.lists(st.none() | st.text()),

@@ -25,6 +25,7 @@ from petastore.errors import DecodeError, RequestError, TransformError
 from petastore.plan.selection import Selection
 from petastore.readers.by_number.random_access import RandomAccess
 from tests.pace import LONG
+from tests.tier import examples
 
 FIELDS = [
     petastore.UnischemaField("id", "int32"),
@@ -103,7 +104,7 @@ def test_every_row_is_the_row_of_an_unshuffled_reader(dataset: Dataset, in_order
         assert same(found, wanted), number
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50))
 @given(numbers=st.lists(st.integers(-ROWS, ROWS - 1), max_size=30), cache_bytes=st.integers(0, 20_000))
 def test_many_rows_come_in_the_order_asked_for(
     dataset: Dataset, in_order: Rows, numbers: list[int], cache_bytes: int
