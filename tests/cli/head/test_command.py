@@ -12,12 +12,11 @@ import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
 
 from petastore import Unischema, UnischemaField, open_dataset, write_dataset
-from petastore.cli.commands import app
 from petastore.cli.head.first_rows import first_rows
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from tests.cli.command import petastore
 from tests.cli.terminals import on_a_terminal
 
 SCHEMA = Unischema(
@@ -33,12 +32,6 @@ SCHEMA = Unischema(
 PHOTO = np.array([[(255, 0, 0), (0, 255, 0)], [(0, 0, 255), (255, 255, 255)]], "uint8")
 ICON = np.arange(16, dtype="uint8").reshape(2, 2, 4) * 16
 NASTY = "\x1b]0;owned\x07[red]not red[/red]\n"
-
-
-def petastore(*arguments: str | Path) -> Result:
-    """Run the command in this process, whose leaks are looked for; nowhere near a terminal."""
-    environment = {"COLUMNS": "80", "LINES": "40", "FORCE_COLOR": None, "TTY_COMPATIBLE": None}
-    return CliRunner(env=environment).invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -207,5 +200,5 @@ def test_the_reference_shows_what_is_printed(repository: Path, tmp_path: Path, m
     shown = re.findall(r"^```text\n\$ petastore (head [^\n]*)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(shown) == 3
     for arguments, expected in shown:
-        printed = petastore(*arguments.split()).stdout
+        printed = petastore(*arguments.split(), COLUMNS="80").stdout
         assert "".join(f"{line.rstrip()}\n" for line in printed.splitlines()) == expected
