@@ -33,9 +33,8 @@ from petastore.testing.cache_laws import bytes_at_one_moment
 from petastore.work.workers import Workers
 from tests.pace import patience
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
+from tests.servers.fixtures import Served
 
-__all__ = ["proxy", "served"]
 pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session")]
 ROWS = (40_000, 300)
 """Of a large file, and of one that is small enough to be read whole elsewhere."""

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
+from tests.servers.fixtures import Served
 
-__all__ = ["proxy", "served"]
 pytestmark = pytest.mark.server
 DATA = bytes(range(256)) * 400
 

@@ -27,9 +27,8 @@ from petastore.errors import (
 )
 from petastore.schema import Unischema, UnischemaField
 from petastore.writers.generate import generate_metadata
-from tests.servers.fixtures import MOTO_KEYS, moto
+from tests.servers.fixtures import MOTO_KEYS
 
-__all__ = ["moto"]
 pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec and obstore keep their threads and sessions")]
 
 SCHEMA = Unischema("numbers", [UnischemaField("id", "int64"), UnischemaField("noise", "int64")])

@@ -25,9 +25,8 @@ from petastore.storage.row_groups.fetched_ahead import KeptIn, place_of
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import fetch_ahead, read_row_group_in_parts
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
+from tests.servers.fixtures import Served
 
-__all__ = ["proxy", "served"]
 pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session")]
 GROUPS, ROWS, COLUMNS = 16, 2000, 40
 KEYS = {"key": "AKIAEXAMPLE", "secret": "hush", "client_kwargs": {"region_name": "us-east-1"}}
