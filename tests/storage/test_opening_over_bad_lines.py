@@ -69,7 +69,11 @@ def test_a_footer_that_came_with_a_flipped_bit_is_fetched_once_more(
     assert sum(f"{paths[1].name} HTTP/1.1 bytes=" in head for head in proxy.counted.heads) >= 2
 
 
-@pytest.mark.parametrize("fault", ["throttled", "failed", "dropped"])
+# botocore waits up to a second before it retries what a server answers with 500 or 503.
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param("throttled", marks=pytest.mark.slow), pytest.param("failed", marks=pytest.mark.slow), "dropped"],
+)
 def test_a_dataset_in_s3_is_opened_by_its_manifest_and_without(moto: int, fault: str) -> None:
     name = uuid.uuid4().hex
     near = fsspec.filesystem("s3", **KEYS, endpoint_url=f"http://127.0.0.1:{moto}")

@@ -126,7 +126,7 @@ def test_a_file_that_is_replaced_while_it_is_fetched_is_never_mixed(opened: Rang
                 outcomes.add("right")
             except DatasetChangedError:
                 outcomes.add("refused")
-            if fetches >= 10 and "refused" in outcomes:
+            if fetches >= 5 and "refused" in outcomes:
                 break
     finally:
         ended.set()
