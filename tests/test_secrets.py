@@ -29,7 +29,6 @@ import petastore
 from petastore.errors import PetastoreError, StorageAccessError
 from petastore.storage.files.fsspec_handler import Files, Handler
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.requests import retries
 from petastore.writers.generate import generate_metadata
 from tests.failing_files import FailingFiles
 
@@ -154,13 +153,6 @@ URLS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who does not answer is asked as often as ever, with short pauses."""
-    monkeypatch.setattr(retries, "_LONGEST_PAUSE_S", 0.001)
-
-
-@pytest.mark.usefixtures("_hurry")
 @pytest.mark.leaves_running("fsspec keeps its web session")
 @pytest.mark.parametrize("url", URLS)
 def test_secrets_of_urls_are_not_seen(url: str, caplog: pytest.LogCaptureFixture) -> None:
