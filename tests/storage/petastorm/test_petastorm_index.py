@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from petastore.errors import MetadataError
 from petastore.storage.petastorm.petastorm_index import PETASTORM_INDEX_KEY, petastorm_indexes
+from tests.tier import examples
 
 FOLDERS = ["petastorm-legacy/0.5.1", "petastorm-legacy/0.7.6", "petastorm-0.13.1/Meadow"]
 
@@ -107,7 +108,7 @@ def test_an_index_that_is_cut_off_anywhere_is_refused(fixtures_root: Path) -> No
             petastorm_indexes(pickled[:end], source="a test")
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(data=st.data())
 def test_an_index_that_is_damaged_anywhere_is_read_or_refused(fixtures_root: Path, data: st.DataObject) -> None:
     damaged = bytearray(pickled_in(fixtures_root / data.draw(st.sampled_from(FOLDERS))))
