@@ -101,7 +101,7 @@ def test_values_that_cannot_be_stored_are_refused(location: Location, value: Any
 
 def test_an_index_that_would_not_be_read_back_is_refused(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     write_indexes(location, INVENTORY, [INDEX])
-    monkeypatch.setattr(row_group_index, "_MAX_BYTES", 500)
+    monkeypatch.setattr(row_group_index, "MAX_BYTES", 500)
     with pytest.raises(MetadataError, match="fewer distinct values"):
         write_indexes(location, INVENTORY, [INDEX])
     with pytest.raises(MetadataError, match="at most 500 are read"):
