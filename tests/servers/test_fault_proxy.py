@@ -29,7 +29,7 @@ def only(fault: str) -> Faults:
 
 
 def get(proxy: FaultProxy, first: int, last: int, **fields: str) -> tuple[int, bytes, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=60)
     try:
         connection.request("GET", "/some.bin", headers={"Range": f"bytes={first}-{last}", **fields})
         answer = connection.getresponse()

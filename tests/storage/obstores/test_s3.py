@@ -129,9 +129,7 @@ def failures(keys: dict[str, Any], fetcher: Fetcher, free_port: int) -> dict[str
     for name, (url, options) in asked.items():
         given = {option: value for option, value in options.items() if value is not None}
         with pytest.raises(StorageError) as raised:
-            fetcher(location_of(url, timeout_s=3.0, **given)).version_of(
-                "none.parquet" if name == "no file" else PATHS[0]
-            )
+            fetcher(location_of(url, **given)).version_of("none.parquet" if name == "no file" else PATHS[0])
         found[name] = raised.value
     return found
 
