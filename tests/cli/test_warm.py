@@ -16,9 +16,7 @@ import petastore
 from petastore.cli.warm import warm
 from tests.cli.test_cache import run
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
-
-__all__ = ["proxy", "served"]
+from tests.servers.fixtures import Served
 
 
 @pytest.fixture

@@ -33,10 +33,9 @@ from petastore.testing.cache_laws import bytes_at_one_moment
 from petastore.work.workers import Workers
 from tests.pace import LONG
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
+from tests.servers.fixtures import Served
 from tests.tier import sized
 
-__all__ = ["proxy", "served"]
 pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session")]
 ROWS = (40_000, 300)
 """Of a large file, and of one that is small enough to be read whole elsewhere."""

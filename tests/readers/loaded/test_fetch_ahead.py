@@ -26,9 +26,8 @@ from petastore.readers.loaded.fetch_ahead import FetchAhead
 from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.row_groups.fetched_ahead import KeptIn
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
+from tests.servers.fixtures import Served
 
-__all__ = ["proxy", "served"]
 GROUPS, FILES, ROWS = 24, 3, 40_000
 NOISE = 0xF00D
 HALF = 1 << 23
