@@ -90,8 +90,12 @@ def main(folder: Path) -> None:
     standing, version = [0], 0
     for mode in ("append", "overwrite"):
 
-        def run(rows_are_written: Callable[[], None]) -> None:
-            write(directory, version, mode, lambda done: done == ROWS and rows_are_written())  # noqa: B023 - run at once
+        def run(say_rows_are_written: Callable[[], None]) -> None:
+            def tell(done: int) -> None:
+                if done == ROWS:
+                    say_rows_are_written()
+
+            write(directory, version, mode, tell)  # noqa: B023 - runs before the next version
 
         version += 1
         with_rows, total = call_count(run, *CODE)
