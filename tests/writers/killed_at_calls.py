@@ -22,8 +22,9 @@ from petastore.schema import Unischema, UnischemaField
 from petastore.writers.encode import encode_rows
 from tests.forked import forked_with_a_pipe
 from tests.killed_at_call import call_count, points, run_until_call
+from tests.tier import sized
 
-WHILE_ROWS, AT_COMMIT = 8, 32
+WHILE_ROWS, AT_COMMIT = sized(full=8, quick=2), sized(full=32, quick=10)
 """How many writers of each mode are killed before the last row is written, and after it."""
 
 CODE = ("writers", "storage", "cache")
