@@ -17,10 +17,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-__all__ = ["Forkable", "Lock", "made_anew_in_children", "of_thread"]
-
-_MOMENT_S = 0.25
-"""How long a fork waits for tasks of other threads: most are done by then, and some may never be."""
+__all__ = ["Forkable", "Lock", "made_anew_in_children", "of_tasks", "of_thread"]
 
 
 class Forkable(Protocol):
@@ -98,8 +95,8 @@ class _OfThread(threading.local):
     def __init__(self) -> None:
         self.at_task = threading.RLock()
         """Held while the thread is at a task that a fork of another thread is to wait for, and that waits for forks."""
-        with _of_tasks.noting:
-            _of_tasks.locks.add(self.at_task)
+        with of_tasks.noting:
+            of_tasks.locks.add(self.at_task)
 
 
 class _OfTasks:
@@ -108,7 +105,9 @@ class _OfTasks:
     They are reentrant, so a task may fork itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, longest_wait_s: float = 0.25) -> None:
+        self.longest_wait_s = longest_wait_s
+        """How long a fork waits for tasks of other threads: most are done by then, and some may never be."""
         self.noting = threading.Lock()
         """Held from before a fork until after it, too: no thread begins its first task meanwhile."""
         self.locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
@@ -117,7 +116,7 @@ class _OfTasks:
     def take(self) -> None:
         """Before a fork."""
         self.noting.acquire()
-        deadline = time.monotonic() + _MOMENT_S
+        deadline = time.monotonic() + self.longest_wait_s
         self._taken = [lock for lock in self.locks if lock.acquire(timeout=max(deadline - time.monotonic(), 0))]
 
     def give_back(self) -> None:
@@ -133,7 +132,9 @@ class _OfTasks:
         self.give_back()
 
 
-_of_tasks = _OfTasks()
+of_tasks = _OfTasks()
+"""What forks of this process wait for."""
+
 of_thread = _OfThread()
 """`with of_thread.at_task:` is a task: forks of other threads wait a moment for its end, and it waits for theirs.
 
@@ -146,7 +147,7 @@ Example:
 
 
 def _make_all_anew() -> None:
-    _of_tasks.give_back_in_child()
+    of_tasks.give_back_in_child()
     for thing in list(_alive):
         thing.make_anew()
     _forget_imports_of_other_threads()
@@ -169,4 +170,4 @@ def _forget_imports_of_other_threads() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_of_tasks.take, after_in_parent=_of_tasks.give_back, after_in_child=_make_all_anew)
+    os.register_at_fork(before=of_tasks.take, after_in_parent=of_tasks.give_back, after_in_child=_make_all_anew)

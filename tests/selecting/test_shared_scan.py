@@ -108,7 +108,7 @@ def test_a_host_that_shows_no_life_costs_patience_once(tmp_path: Path, monkeypat
     assert list(share.claims()) == []
     assert share.wait(0) is None
     slept: list[float] = []
-    monkeypatch.setattr("petastore.selecting.shared_scan.time.sleep", slept.append)
+    monkeypatch.setattr("time.sleep", slept.append)
     assert [share.wait(part) for part in range(1, len(share))] == [None] * (len(share) - 1)
     assert slept == []  # all claims were watched while the first was waited for
 
