@@ -57,7 +57,7 @@ demo: $(ENOUGH_FOR_DEMO) ## digits: Spark → Parquet → two ranks of torch →
 setup: $(ALL) ## make .venv with everything that check, test, docs and examples need
 
 .PHONY: check
-check: $(ALL) ## what CI runs except the tests: format, lint, types, import contracts, docs
+check: $(ALL) ## what CI runs except the tests: format, lint, types, import contracts, wording, docs
 	@echo 'check: format (ruff format)'
 	@$(BIN)/ruff format --check --quiet . || { echo 'check: these files are not formatted; .venv/bin/ruff format .'; \
 		$(BIN)/ruff format --check .; }
@@ -67,6 +67,8 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 	@$(BIN)/mypy --no-error-summary
 	@echo 'check: import contracts (lint-imports)'
 	@out=$$($(BIN)/lint-imports 2>&1) || { echo "$$out"; exit 1; }
+	@echo 'check: wording (counts of phrases to avoid may only fall)'
+	@$(BIN)/python -m tests.wording
 	@echo 'check: docs (mkdocs build --strict)'
 	@# Not --quiet: it hides warnings from --strict too.
 	@out=$$($(BIN)/mkdocs build --strict 2>&1) || { echo "$$out"; exit 1; }

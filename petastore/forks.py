@@ -17,7 +17,10 @@ import weakref
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-__all__ = ["Forkable", "Lock", "made_anew_in_children", "of_tasks", "of_thread"]
+__all__ = ["MOMENT_S", "Forkable", "Lock", "made_anew_in_children", "of_thread"]
+
+MOMENT_S = 0.25
+"""How long a fork waits for tasks of other threads: most are done by then, and some may never be."""
 
 
 class Forkable(Protocol):
@@ -95,8 +98,8 @@ class _OfThread(threading.local):
     def __init__(self) -> None:
         self.at_task = threading.RLock()
         """Held while the thread is at a task that a fork of another thread is to wait for, and that waits for forks."""
-        with of_tasks.noting:
-            of_tasks.locks.add(self.at_task)
+        with _of_tasks.noting:
+            _of_tasks.locks.add(self.at_task)
 
 
 class _OfTasks:
@@ -105,9 +108,7 @@ class _OfTasks:
     They are reentrant, so a task may fork itself.
     """
 
-    def __init__(self, longest_wait_s: float = 0.25) -> None:
-        self.longest_wait_s = longest_wait_s
-        """How long a fork waits for tasks of other threads: most are done by then, and some may never be."""
+    def __init__(self) -> None:
         self.noting = threading.Lock()
         """Held from before a fork until after it, too: no thread begins its first task meanwhile."""
         self.locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
@@ -116,7 +117,7 @@ class _OfTasks:
     def take(self) -> None:
         """Before a fork."""
         self.noting.acquire()
-        deadline = time.monotonic() + self.longest_wait_s
+        deadline = time.monotonic() + MOMENT_S
         self._taken = [lock for lock in self.locks if lock.acquire(timeout=max(deadline - time.monotonic(), 0))]
 
     def give_back(self) -> None:
@@ -132,9 +133,7 @@ class _OfTasks:
         self.give_back()
 
 
-of_tasks = _OfTasks()
-"""What forks of this process wait for."""
-
+_of_tasks = _OfTasks()
 of_thread = _OfThread()
 """`with of_thread.at_task:` is a task: forks of other threads wait a moment for its end, and it waits for theirs.
 
@@ -147,7 +146,7 @@ Example:
 
 
 def _make_all_anew() -> None:
-    of_tasks.give_back_in_child()
+    _of_tasks.give_back_in_child()
     for thing in list(_alive):
         thing.make_anew()
     _forget_imports_of_other_threads()
@@ -170,4 +169,4 @@ def _forget_imports_of_other_threads() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=of_tasks.take, after_in_parent=of_tasks.give_back, after_in_child=_make_all_anew)
+    os.register_at_fork(before=_of_tasks.take, after_in_parent=_of_tasks.give_back, after_in_child=_make_all_anew)

@@ -18,7 +18,7 @@ __all__ = ["Debug", "StorageOptions", "errors_in_one_line", "json_options", "set
 
 Debug: TypeAlias = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 StorageOptions: TypeAlias = Annotated[
-    str, typer.Option(metavar="JSON", help='Options of the storage, for instance {"anon": true} for public S3.')
+    str, typer.Option(metavar="JSON", help='Storage options, such as {"anon": true} for a public S3 bucket.')
 ]
 
 

@@ -23,7 +23,7 @@ from petastore.cli.render import render_facts
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Train deep models straight from Parquet.",
+    help="Train deep models directly from Parquet.\n\nExample: petastore inspect s3://bucket/train",
     no_args_is_help=True,
     # A traceback is shown where it was asked for, and then Python's own.
     pretty_exceptions_enable=False,
@@ -40,21 +40,24 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Train deep models straight from Parquet."""
+    """Train deep models directly from Parquet.
+
+    Example: petastore inspect s3://bucket/train
+    """
 
 
-@app.command(short_help="Show what a dataset holds: fields, row groups, sizes.")
+@app.command(short_help="Show fields, row groups and sizes of a dataset.")
 def inspect(
-    url: Annotated[str, typer.Argument(help="A dataset: a directory or a file, as a path or a URL.", metavar="URL")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the same facts as JSON, sizes in bytes.")] = False,
-    every_field: Annotated[bool, typer.Option("--all", help="List all fields, however many there are.")] = False,
+    url: Annotated[str, typer.Argument(help="Dataset: path or URL of a directory or file.", metavar="URL")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; sizes are in bytes.")] = False,
+    every_field: Annotated[bool, typer.Option("--all", help="List all fields of wide datasets.")] = False,
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
 ) -> None:
-    """Show what a dataset holds: fields, codecs, files, row groups, sizes and who wrote it."""
+    """Show fields, codecs, files, row groups, sizes and the writer of a dataset."""
     with errors_in_one_line(debug=debug):
         from petastore.dataset import open_dataset
 
@@ -69,9 +72,9 @@ def inspect(
 
 
 # A line of 80 columns each in `petastore --help`.
-app.command(short_help="Show the first rows, images too.")(head)
+app.command(short_help="Show the first rows, with images.")(head)
 app.command()(throughput)
-app.command(short_help="Write a manifest and schema for Parquet of others.")(generate_metadata)
+app.command(short_help="Write a manifest and schema for existing Parquet files.")(generate_metadata)
 app.command()(migrate)
 app.command()(export)
 app.command(short_help="Copy a dataset, or a part of it, with Spark.")(copy)

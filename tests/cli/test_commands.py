@@ -7,18 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
 import petastore
 from petastore import Unischema, UnischemaField
-from petastore.cli.commands import app
 from petastore.cli.inspect import dataset_facts
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(
-        app, [str(argument) for argument in arguments], env={"COLUMNS": "100", "FORCE_COLOR": None}
-    )
+from tests.cli.command import petastore as run
 
 
 @pytest.fixture
@@ -30,16 +23,6 @@ def url(tmp_path: Path) -> str:
 
 def test_the_version_is_told_without_a_verb() -> None:
     assert run("--version").output == f"petastore {petastore.__version__}\n"
-
-
-@pytest.mark.parametrize(
-    "verb", ["inspect", "head", "throughput", "generate-metadata", "migrate", "export", "copy", "cache"]
-)
-def test_each_verb_says_what_it_does_and_is_listed(verb: str) -> None:
-    assert verb in run("--help").output
-    found = run(verb, "--help")
-    assert found.exit_code == 0
-    assert "Usage:" in found.output
 
 
 def test_facts_are_the_same_as_json(url: str) -> None:

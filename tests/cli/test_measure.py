@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from petastore import Unischema, UnischemaField, write_dataset
+from tests.cli.command import petastore
 from tests.cli.terminals import on_a_terminal
-
-
-def petastore(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-m", "petastore.cli", *arguments]
-    environment = {"COLUMNS": "100", "LINES": "40", "NO_COLOR": "1", "PATH": "/usr/bin:/bin"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 @pytest.fixture
@@ -33,14 +26,14 @@ BRIEFLY = ("--warmup", "100", "--measure", "500", "--seconds", "0", "--batch-siz
 
 def test_throughput_closes_with_one_line(dataset: Path) -> None:
     ran = petastore("throughput", dataset, *BRIEFLY)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (ran.exit_code, ran.stderr) == (0, "")
     assert "measured  500 rows in " in ran.stdout
     assert re.fullmatch(r"[0-9,]+ rows/s, .*/s, [0-9]+ % CPU, .* of memory", ran.stdout.splitlines()[-1])
 
 
 def test_the_same_is_json_with_units_in_its_names(dataset: Path) -> None:
     ran = petastore("throughput", dataset, *BRIEFLY, "--json")
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (ran.exit_code, ran.stderr) == (0, "")
     found = json.loads(ran.stdout)
     assert (found["rows"], found["bytes_per_row"]) == (500, 8)
     assert found["rows_per_second"] == pytest.approx(500 / found["seconds"])
@@ -65,5 +58,5 @@ def test_a_terminal_sees_how_far_it_is_and_json_is_no_different_for_that(dataset
 
 def test_what_cannot_be_measured_is_one_line(dataset: Path) -> None:
     ran = petastore("throughput", dataset, "--pool-type", "fibre")
-    assert ran.returncode == 2
+    assert ran.exit_code == 2
     assert "reader_pool_type='fibre' is not known" in ran.stderr

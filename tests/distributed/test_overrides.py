@@ -19,7 +19,7 @@ from petastore.adapters.torch import ReaderDataset
 from petastore.distributed import Shard, with_environment
 from petastore.errors import RequestError
 from tests.distributed.launched import ROWS, VARIABLES, environment_of
-from tests.pace import patience
+from tests.pace import LONG
 
 PREFIX = "PETASTORE_"
 
@@ -202,7 +202,7 @@ def test_one_program_reads_other_data_on_each_host(halves: list[str]) -> None:
                 capture_output=True,
                 text=True,
                 check=True,
-                timeout=patience(60),
+                timeout=LONG,
             )
             seen += map(int, said.stdout.split())
     assert sorted(seen) == list(range(ROWS))

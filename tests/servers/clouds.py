@@ -173,5 +173,6 @@ def without_credentials_around(patch: pytest.MonkeyPatch, folder: Path) -> None:
     for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
         patch.delenv(name)
     patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    patch.setenv("AWS_MAX_ATTEMPTS", "1")
     patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
     patch.setenv("AWS_CONFIG_FILE", str(folder / "config"))

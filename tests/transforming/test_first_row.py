@@ -17,6 +17,7 @@ from petastore.schema import Unischema, UnischemaField
 from petastore.transforming.first_row import is_described, settled
 from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import PoolType
+from tests.readers import transforms_to_send as sent
 
 SCHEMA = Unischema(
     "pictures",
@@ -36,10 +37,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def scaled(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"picture": (row["picture"] / 255).astype(np.float32)[np.newaxis]}
-
-
 def scaled_columns(columns: dict[str, Any]) -> dict[str, Any]:
     return columns | {"picture": (columns["picture"] / 255).astype(np.float32)[:, np.newaxis]}
 
@@ -48,15 +45,11 @@ def scaled_frame(frame: Any) -> Any:
     return frame.assign(picture=[(value / 255).astype(np.float32)[np.newaxis] for value in frame["picture"]])
 
 
-def refuses_rows_from_five(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"id": float(row["id"]) if row["id"] < 5 else "five"}
-
-
 @pytest.mark.parametrize(
     ("spec", "pool"),
     [
-        (TransformSpec(scaled, takes="row"), "thread"),
-        (TransformSpec(scaled, takes="row"), "process"),
+        (TransformSpec(sent.scaled, takes="row"), "thread"),
+        (TransformSpec(sent.scaled, takes="row"), "process"),
         (TransformSpec(scaled_columns, takes="columns"), "dummy"),
         (TransformSpec(scaled_frame, takes="dataframe"), "thread"),
     ],
@@ -101,7 +94,7 @@ def test_a_number_of_pythons_own_is_as_wide_as_its_field(url: str) -> None:
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
 def test_what_contradicts_the_first_row_is_an_error_that_names_the_row(url: str, pool: PoolType) -> None:
-    spec = TransformSpec(refuses_rows_from_five)
+    spec = TransformSpec(sent.text_from_row_five)
     with petastore.make_reader(url, ["id"], pool, transform_spec=spec, shuffle_row_groups=False) as reader:
         assert reader.schema["id"].dtype == np.float64
         with pytest.raises(TransformError, match=r"gave 'id' as .*float64.*id=5"):
@@ -148,13 +141,13 @@ def test_a_function_that_fails_with_the_first_row_tells_so_when_it_is_read(url: 
 
 def test_a_dataset_without_rows_leaves_the_schema_as_it_is(tmp_path: Path) -> None:
     petastore.write_dataset(str(tmp_path / "none"), SCHEMA, [])
-    with petastore.make_reader(str(tmp_path / "none"), transform_spec=TransformSpec(scaled)) as reader:
+    with petastore.make_reader(str(tmp_path / "none"), transform_spec=TransformSpec(sent.scaled)) as reader:
         assert reader.schema["picture"].dtype == np.uint8
         assert list(reader) == []
 
 
 def test_windows_mixtures_and_rows_by_number_are_settled_alike(url: str) -> None:
-    spec = TransformSpec(scaled)
+    spec = TransformSpec(sent.scaled)
     window = petastore.NGram({0: ["id", "picture"], 1: ["picture"]}, delta_threshold=1, timestamp_field="id")
     with petastore.make_reader(url, window, transform_spec=spec) as reader:
         assert next(reader)[1].picture.shape == (1, 4, 4)

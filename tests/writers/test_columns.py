@@ -148,7 +148,9 @@ def test_a_schema_of_ones_own_encodes_the_columns(tmp_path: Path) -> None:
     images = np.random.RandomState(1).randint(0, 256, (3, 8, 8, 3)).astype(np.uint8)
     petastore.write_dataset(tmp_path / "x", schema, {"id": np.arange(3, dtype=np.int32), "image": images})
     with petastore.make_reader(str(tmp_path / "x"), shuffle_row_groups=False) as reader:
-        assert all(np.array_equal(row.image, images[row.id]) for row in reader)
+        read = {int(row.id): row.image for row in reader}
+    assert sorted(read) == [0, 1, 2]
+    assert all(np.array_equal(image, images[number]) for number, image in read.items())
 
 
 def test_large_columns_are_encoded_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ def _batches(reader: Any, passes: Passes, batch_size: int, columns: list[TensorC
     crossing = Crossing(columns, reader.stacked_columns)
     # What a batch has in columns that are not dense depends on all of its rows.
     are_dense = all(column.is_dense for column in columns)
-    most, cut = (_BATCHES_A_CALL, _cut) if are_dense else (1, lambda _, run: tf.data.Dataset.from_tensors(run))
+    most, cut = (_BATCHES_A_CALL, cut_run) if are_dense else (1, lambda _, run: tf.data.Dataset.from_tensors(run))
     return whole_passes(
         lambda runs: crossing.dataset(runs, cut),
         lambda: runs_of(received_of(reader).noted(passes.start(batch_size)), most=most),
@@ -175,7 +175,7 @@ def _of_pass(reader: Any, elements: int) -> int | None:
     return None if reader.num_epochs is None else elements * reader.num_epochs
 
 
-def _cut(sizes: Any, columns: Any) -> Any:
+def cut_run(sizes: Any, columns: Any) -> Any:
     """The batches of a run; one without rows is a run of its own, of which `rebatch` makes nothing."""
     run = tf.data.Dataset.from_tensors(columns)
     without_rows = tf.cast(sizes[0] == 0, tf.int64)

@@ -13,7 +13,7 @@ from petastore import NGram
 from petastore.errors import RequestError
 from tests.adapters import nullable
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from petastore.adapters.torch import BatchedDataLoader, DataLoader, Padded, Read
 from petastore.adapters.torch.ragged import RaggedColumn, TorchForm
 from petastore.codecs import NdarrayCodec
 from petastore.errors import DecodeError, RequestError
+from tests.tier import examples
 
 # What torch says once a process of nested tensors that are not jagged.
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
@@ -132,7 +133,7 @@ def test_each_column_may_have_its_own_form(url: str) -> None:
 FORMS: list[Form] = [Padded(0), "nested"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     shape=st.sampled_from([(None,), (None, 2), (2, None), (None, None), (2, None, 3), (None, 0)]),
     lengths=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=5),

@@ -24,6 +24,8 @@ from petastore.dataset import Dataset
 from petastore.errors import DecodeError, RequestError, TransformError
 from petastore.plan.selection import Selection
 from petastore.readers.by_number.random_access import RandomAccess
+from tests.pace import LONG
+from tests.tier import examples
 
 FIELDS = [
     petastore.UnischemaField("id", "int32"),
@@ -102,7 +104,7 @@ def test_every_row_is_the_row_of_an_unshuffled_reader(dataset: Dataset, in_order
         assert same(found, wanted), number
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50))
 @given(numbers=st.lists(st.integers(-ROWS, ROWS - 1), max_size=30), cache_bytes=st.integers(0, 20_000))
 def test_many_rows_come_in_the_order_asked_for(
     dataset: Dataset, in_order: Rows, numbers: list[int], cache_bytes: int
@@ -206,7 +208,7 @@ def test_threads_take_rows_at_once(dataset: Dataset, in_order: Rows) -> None:
     wrong: list[int] = []
 
     def take(seed: int) -> None:
-        begin.wait(10)
+        begin.wait(LONG)
         for numbers in np.random.default_rng(seed).integers(0, ROWS, (30, 7)):
             found = rows.take(numbers)
             wanted = [in_order[number]["id"] for number in numbers]
@@ -217,7 +219,7 @@ def test_threads_take_rows_at_once(dataset: Dataset, in_order: Rows) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(LONG)
     assert not wrong
 
 
@@ -243,7 +245,7 @@ def test_a_forked_child_begins_afresh_even_if_a_lock_was_held(dataset: Dataset) 
         child.start()
     assert here.poll(20)
     found, reads = here.recv()
-    child.join(20)
+    child.join(LONG)
     assert (found, child.exitcode) == (wanted, 0)
     assert reads == 2
     here.close()
