@@ -26,7 +26,8 @@ __all__ = ["KINDS", "main", "private_attributes", "uses"]
 KINDS = ("patch", "import", "read", "clock")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-_PRIVATE = re.compile(r"_(?!_)\w+")
+# Names with underscores on both sides, as `_repr_html_`, are those of a protocol.
+_PRIVATE = re.compile(r"_(?!_)\w*[^\W_]")
 _DOTTED = re.compile(r"petastore(\.\w+)+")
 _CLOCK = re.compile(r"\b(time|monotonic|perf_counter|process_time|thread_time)(_ns)?\(\)|\bos\.times\(\)")
 _PATCHES = {"setattr", "delattr", "patch", "object"}
@@ -99,7 +100,7 @@ def _is_patch(node: ast.AST, attributes: frozenset[str]) -> bool:
 def _is_read(node: ast.AST, attributes: frozenset[str]) -> bool:
     if not isinstance(node, ast.Attribute) or node.attr not in attributes:
         return False
-    return not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})
+    return not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls", *sys.stdlib_module_names})
 
 
 def _name_of(node: ast.AST) -> str:

@@ -17,6 +17,10 @@ class Reader:
         self._rows = []
 
     def _read(self): ...
+
+    def _repr_html_(self): ...
+
+def _exit(): ...
 """
 ATTRIBUTES = private_attributes([PACKAGE])
 
@@ -40,7 +44,8 @@ FOUND = {
 }
 LEFT = {
     "a public name": "def test(patch):\n  patch.setattr(reader, 'LIMIT', 1)",
-    "a private name of others": "def test(patch):\n  patch.setattr(os, '_exit', None)\n  assert row._fields == ()",
+    "a private name of others": "def test(row):\n  assert row._fields == ()\n  os._exit(1)",
+    "a name of a protocol": "def test(reader):\n  assert reader._repr_html_()",
     "an attribute of the test's own class": "class Reader:\n  def rows(self):\n    return self._rows",
     "an attribute that the test's own class has": "class Fake:\n  _rows = 1\n\ndef test(fake):\n  assert fake._rows",
     "a public import": "from petastore.readers import Reader, __all__",

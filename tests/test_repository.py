@@ -14,8 +14,8 @@ import pytest
 
 VERBS = {
     *("accelerators", "against", "bench", "bench-quick", "bench-storage", "check", "clean", "defects", "demo", "docs"),
-    *("bench-writing", "corpus", "endurance", "format", "help", "horovod", "laws", "look", "many-files", "neighbours"),
-    *("notebooks", "petastorm-tests", "pythons", "setup", "test", "test-all"),
+    *("bench-writing", "corpus", "endurance", "format", "help", "horovod", "laws", "look", "many-files"),
+    *("mutants", "neighbours", "notebooks", "petastorm-tests", "pythons", "setup", "test", "test-all"),
 }
 
 

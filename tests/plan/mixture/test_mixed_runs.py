@@ -73,7 +73,7 @@ def test_the_order_along_one_lane_is_known_both_ways(
         assert targets[permutation.order].tolist() == list(range(int(offsets[-1])))
 
 
-def test_a_rank_has_no_lanes_of_its_own_when_ranks_do_not_divide_those_of_a_source() -> None:
+def test_rank_has_no_own_lanes_when_ranks_do_not_divide_lanes() -> None:
     for ranks, lanes in itertools.product([2, 3], itertools.product(LANES, repeat=2)):
         found = LanesOfSources(mixed_line((1, 1), 12, 3), lanes)
         is_known = found.own_of(lanes_of(Shard(0, ranks), 12)) is not None
