@@ -17,7 +17,7 @@ from tests.java_options import tell_java
 from tests.tier import IS_FULL
 
 # Plugins: hooks of the same name must not shadow each other, so each is a module of its own.
-pytest_plugins = ["tests.tier_selection", "tests.longest_first", "tests.time_limits"]
+pytest_plugins = ["tests.tier_selection", "tests.longest_first", "tests.time_limits", "tests.shared_sessions"]
 
 # gcsfs would ask Google by gRPC for the kind of each bucket, also where another address was given.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
