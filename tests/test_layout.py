@@ -71,7 +71,7 @@ def test_the_picture_of_the_rooms_of_readers_is_what_is_checked(repository: Path
 NOT_MIRRORED = {
     "needs Spark, which these programs and tests have": {
         "spark.caching.converter_cache": "tests/spark/caching/test_converter.py",
-        "spark.classic": "tests/spark/scenario.py::connect_session",
+        "spark.classic": "tests/spark/one_session.py::connect_session",
         "spark.rdd": "tests/spark/frames.py",
         "spark.tensor_columns": "tests/spark/frames.py::make_spark_converter",
         "spark.training.__main__": "tests/spark/training/test_trainer.py::Trainer",
