@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,7 +22,7 @@ from petastore.errors import DatasetNotFoundError, MetadataError, StorageError
 from petastore.storage.files.fsspec_listings import forget_listings
 from petastore.storage.files.lake_tables import reject_lake_tables_above, reject_lake_tables_among
 from petastore.storage.files.location import Location
-from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, trees_at, walk
+from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, local_path, trees_at, walk
 from petastore.storage.requests.failures import answered
 
 __all__ = [
@@ -90,7 +91,7 @@ def list_data_files(location: Location) -> list[str]:
     called.
 
     On local file systems links are followed, but for those that lead back to a directory around what is listed, or to
-    one that is listed anyway: each file is listed once.
+    a directory or file that is listed anyway.
 
     Raises:
         DatasetNotFoundError: Nothing is there, or nothing that is a data file.
@@ -158,8 +159,24 @@ def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], boo
         unfinished |= unfinished_writes(location)
     data = [one for one in all_entries if one.is_named or not one.is_left_out]
     written = [one for one in data if one.is_named or not any(token in one.path for token in unfinished)]
+    is_any_unfinished = len(data) > len(written)
+    written = _without_links_to_neighbours(location, written)
     reject_lake_tables_among(location, everything, [one.path for one in written if not one.is_named])
-    return all_entries, written, len(data) > len(written)
+    return all_entries, written, is_any_unfinished
+
+
+def _without_links_to_neighbours(location: Location, written: list[_Found]) -> list[_Found]:
+    """Without links to files that are listed under their own names; two links to one file elsewhere both stay."""
+    links = {one.path: one.entry.links_to for one in written if one.entry.links_to and not one.is_named}
+    if not links:
+        return written
+    homes: dict[str, str] = {}
+    own_names = set()
+    for directory, name in (posixpath.split(one.path) for one in written if not one.entry.links_to):
+        if directory not in homes:
+            homes[directory] = os.path.realpath(str(local_path(location.filesystem, _home(location, directory))))
+        own_names.add(posixpath.join(homes[directory], name))
+    return [one for one in written if links.get(one.path) not in own_names]
 
 
 def _reject_lake_tables_above(location: Location, data: Sequence[_Found]) -> None:
