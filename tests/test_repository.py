@@ -29,6 +29,11 @@ def test_the_core_depends_on_three_packages_and_nothing_else(project: dict[str, 
     assert names == ["pyarrow", "fsspec", "numpy"]
 
 
+def test_pyarrow_release_with_wrong_values_is_excluded(project: dict[str, Any]) -> None:
+    (pyarrow,) = (one for one in project["project"]["dependencies"] if one.startswith("pyarrow"))
+    assert "!=25.0.0" in pyarrow
+
+
 def test_the_extras_are_those_that_errors_can_name(project: dict[str, Any], repository: Path) -> None:
     extras = project["project"]["optional-dependencies"]
     named = {

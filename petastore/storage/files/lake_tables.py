@@ -11,18 +11,22 @@ import os
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyarrow import fs
 
 from petastore.errors import RequestError, StorageError
 from petastore.storage.requests.at_once import at_once
+from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.failures import answered
 
 if TYPE_CHECKING:
     from petastore.storage.files.location import Location
 
 __all__ = ["reject_lake_tables_above", "reject_lake_tables_among"]
+
+_MARKERS = {"_delta_log": "a Delta", ".hoodie": "a Hudi", "metadata": "an Iceberg"}
+"""Per directory that only a table's folder has: the format. `metadata` counts with a file `*.metadata.json`."""
 
 _METADATA_FILE = re.compile(r".+\.metadata\.json(?:\.gz)?")
 _CURRENT_FILES = {
@@ -72,17 +76,17 @@ def reject_lake_tables_above(location: Location, listed: Collection[str], direct
         real = [os.path.realpath(path or "/") for path in (*listed, *directories)]
         asked.update(above for path in real for above in (path, *_parents(path)))
         asked.difference_update(listed)
-    ordered = sorted(asked, key=len, reverse=True)
+    places = [(above, name) for above in sorted(asked, key=len, reverse=True) for name in _MARKERS]
 
-    def look(directory: str) -> str:
+    def look(place: tuple[str, str]) -> bool:
         with contextlib.suppress(StorageError):
-            return answered(location, lambda: _format_at(location.filesystem, directory), "look for a lake table")
-        return ""
+            return answered(location, lambda: _has_marker(location.filesystem, *place), "look for a lake table")
+        return False
 
-    formats = map(look, ordered) if location.is_local else at_once(look, ordered)
-    for directory, table_format in zip(ordered, formats, strict=True):
-        if table_format:
-            _reject(table_format, _url_of(location, directory))
+    has_marker = map(look, places) if location.is_local else at_once(look, places)
+    for (directory, name), is_there in zip(places, has_marker, strict=True):
+        if is_there:
+            _reject(_MARKERS[name], _url_of(location, directory))
 
 
 def _reject(table_format: str, table: str) -> NoReturn:
@@ -123,18 +127,13 @@ def _parents(path: str) -> Iterator[str]:
             yield f"{scheme}://{path}" if scheme else path
 
 
-def _format_at(filesystem: fs.FileSystem, directory: str) -> str:
-    delta, hudi, metadata = filesystem.get_file_info(
-        [f"{directory}/{name}" for name in ("_delta_log", ".hoodie", "metadata")]
-    )
-    if delta.type == fs.FileType.Directory:
-        return "a Delta"
-    if hudi.type == fs.FileType.Directory:
-        return "a Hudi"
-    if metadata.type != fs.FileType.Directory:
-        return ""
-    names = filesystem.get_file_info(fs.FileSelector(f"{directory}/metadata", allow_not_found=True))
-    return "an Iceberg" if any(_METADATA_FILE.fullmatch(info.base_name) for info in names) else ""
+def _has_marker(filesystem: Any, directory: str, name: str) -> bool:
+    path = f"{directory.rstrip('/')}/{name}"
+    has_directory = attribute(filesystem, "has_directory")
+    if not (has_directory(path) if has_directory else filesystem.get_file_info(path).type == fs.FileType.Directory):
+        return False
+    infos = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)) if name == "metadata" else []
+    return name != "metadata" or any(_METADATA_FILE.fullmatch(info.base_name) for info in infos)
 
 
 def _url_of(location: Location, directory: str) -> str:
