@@ -74,9 +74,7 @@ def leaves_of(footer: Footer, ordinal: int, columns: Sequence[str], groups: int)
     )
 
 
-def as_asked(
-    table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...], *, are_one: bool = False
-) -> pa.Table:
+def as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
     """A table that was read, with exactly these columns in this order, without metadata, one chunk each.
 
     Args:
@@ -84,7 +82,6 @@ def as_asked(
         footer: Of the file; remembers what its tables are like.
         ordinal: The row group.
         columns: What was asked for.
-        are_one: Whether each column is one chunk already.
 
     Raises:
         DecodeError: A column holds what cannot be followed.
@@ -99,7 +96,7 @@ def as_asked(
         else:
             table = _arranged(table, footer, ordinal, columns)
     table = table if schema.metadata is None else table.replace_schema_metadata()
-    return table if are_one else _in_one_chunk(table)
+    return _in_one_chunk(table)
 
 
 def _in_one_chunk(table: pa.Table) -> pa.Table:

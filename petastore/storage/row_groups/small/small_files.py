@@ -80,7 +80,7 @@ def small_file_in_parts(
     table = _right(location, file, ordinal, part, (whole, footer), again)
     if table is None:
         return None
-    return _divided(as_asked(table.combine_chunks(), footer, ordinal, part.columns, are_one=True), parts)
+    return _divided(as_asked(table, footer, ordinal, part.columns), parts)
 
 
 def small_files_together(
@@ -123,7 +123,7 @@ def small_files_together(
         if not tables:
             schema, is_plain = table.schema, is_as_asked(table.schema, part.columns)
         if not is_plain:
-            table = as_asked(table.combine_chunks(), footer, ordinal, part.columns, are_one=True)
+            table = as_asked(table, footer, ordinal, part.columns)
         elif not table.schema.equals(schema):
             return None
         tables.append(table)
