@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from petastore.arrow.concatenate import only_chunk
 from petastore.errors import DatasetChangedError, DecodeError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
@@ -79,7 +80,9 @@ def read_row_group(
         StorageError: The file is missing or cannot be read.
     """
     (table,) = read_row_group_in_parts(location, file, ordinal, [Part(tuple(columns))], footers=footers, kept=kept)
-    return table
+    if all(column.num_chunks == 1 for column in table.columns):
+        return table
+    return pa.Table.from_arrays(list(map(only_chunk, table.columns)), names=table.column_names)  # beyond 2 GiB
 
 
 def read_row_group_in_parts(

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -44,6 +46,7 @@ FIELDS = [
     petastore.UnischemaField("image", "uint8", (4, 6, 3), CompressedImageCodec("png")),
     petastore.UnischemaField("free", "float64", (None, 2), NdarrayCodec()),
 ]
+REQUIRED = pa.field("element", pa.int64(), nullable=False)
 EQUAL = ["id", "small", "flag", "at", "name", "image"]  # columns that torch's own default_collate takes
 ROWS, PER_ROW_GROUP = 101, 9
 
@@ -257,3 +260,21 @@ def test_requests_that_cannot_be_are_refused_at_the_call(url: str) -> None:
 def test_it_says_what_it_is(rows: MapDataset) -> None:
     assert repr(rows).endswith(f"dataset', {ROWS} rows, {len(FIELDS)} columns)")
     assert list(itertools.islice(rows.schema.fields, 2)) == ["id", "small"]
+
+
+@pytest.mark.parametrize(
+    ("required", "nullable", "cells"),
+    [
+        (pa.list_(REQUIRED), pa.list_(pa.int64()), [[1], [2]]),
+        (pa.list_(REQUIRED, 1), pa.list_(pa.int64(), 1), [[1], [2]]),
+        (pa.large_list(REQUIRED), pa.large_list(pa.int64()), [[1], [2]]),
+        (pa.struct([REQUIRED]), pa.struct({"element": pa.int64()}), [{"element": 1}, {"element": 2}]),
+    ],
+)
+def test_rows_come_from_files_that_differ_in_nested_nullability(
+    tmp_path: Path, required: pa.DataType, nullable: pa.DataType, cells: list[Any]
+) -> None:
+    for number, kind in enumerate((required, nullable, required)):
+        pq.write_table(pa.table({"x": pa.array(cells, kind)}), tmp_path / f"{number}.parquet")
+    rows = MapDataset(str(tmp_path)).rows.take([5, 0, 2])["x"]
+    assert [cell if isinstance(cell, dict) else cell.tolist() for cell in rows] == [cells[1], cells[0], cells[0]]
