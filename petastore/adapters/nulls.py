@@ -83,9 +83,13 @@ class NullColumn:
 
     def decoded(self, column: Decoded) -> dict[str, Decoded]:
         """The columns that are made of a reader's column, by name."""
-        rows = column.rows(0, len(column.values))
-        made = {self.field.name: Decoded(self.filled(rows), None)}
-        return made if self.mask is None else made | {self.mask: Decoded(self.valid(rows), None)}
+        made = self.columns(column.rows(0, len(column.values)))
+        return {name: Decoded(values, None) for name, values in made.items()}
+
+    def columns(self, column: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """The column of a batch without missing values, and the mask where one is added, by name."""
+        made = {self.field.name: self.filled(column)}
+        return made if self.mask is None else made | {self.mask: self.valid(column)}
 
 
 def nulls_of_reader(nulls: Nulls, reader: Any) -> dict[str, NullColumn]:

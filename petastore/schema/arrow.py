@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from petastore.arrow.memory import number_dtype
 from petastore.errors import SchemaError
 from petastore.schema.field import UnischemaField
 
@@ -191,7 +192,7 @@ def _check_members(arrow_type: pa.DataType, name: str) -> None:
 def _scalar_dtype(arrow_type: pa.DataType, name: str) -> Any:
     types = pa.types
     if types.is_boolean(arrow_type) or types.is_integer(arrow_type) or types.is_floating(arrow_type):
-        return np.dtype(arrow_type.to_pandas_dtype())
+        return number_dtype(arrow_type)
     if is_text(arrow_type):
         return np.str_
     if is_bytes(arrow_type):

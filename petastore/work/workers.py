@@ -64,7 +64,7 @@ class Workers:
     @property
     def most_copied_bytes(self) -> int:
         """What the rows of a column of a row group may take that the file holds as a dictionary, each value once."""
-        return MOST_BYTES if self.memory_budget is None else min(MOST_BYTES, self.memory_budget // 4)
+        return MOST_BYTES if self.memory_budget is None else self.memory_budget // 4
 
     @property
     def at_a_time(self) -> int:

@@ -20,6 +20,7 @@ from petastore.errors import (
 from petastore.inventory import DataFile, Inventory
 from petastore.schema import Unischema
 from petastore.schema.document import dump_document
+from petastore.storage.files.lake_tables import reject_lake_tables_among
 from petastore.storage.files.listing import files_below, is_hidden, list_data_files
 from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import delete_file
@@ -75,6 +76,7 @@ class Target:
                 f"{location.url} is not empty: it holds {min(self._found)} ({len(self._found):,} files in all). Choose "
                 'another URL, or mode="append" or mode="overwrite"'
             )
+        reject_lake_tables_among(location, self._found, self._found)
         old = self._old() if mode == "append" else None
         self._is_new = old is None or not old.inventory.files
 

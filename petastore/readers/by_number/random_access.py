@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from petastore.arrow.concatenate import concatenate
 from petastore.arrow.memory import arrow_numbers
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
@@ -181,7 +182,7 @@ class RandomAccess:
         back = None if (np.diff(by_group) == 1).all() else arrow_numbers(np.argsort(by_group))
         for name in stored:
             chunks = [chunk for part in parts for chunk in part.column(name).chunks]
-            joined = pa.concat_arrays(chunks) if chunks else pa.array([], self._empty_type(name))
+            joined = concatenate(chunks) if chunks else pa.array([], self._empty_type(name))
             cells[name] = joined if back is None else joined.take(back)
         return cells
 
