@@ -144,6 +144,13 @@ def _in_shape(value: NDArray[Any], field: UnischemaField, row: int) -> NDArray[A
     """A flat value in its declared shape; the one free dimension follows from the size."""
     known = _size(field.shape)
     free = field.shape.count(None)
+    if free > 1:
+        raise EncodeError(
+            f"flat values say nothing of the shape {field.shape}, which has more than one free dimension; give nested "
+            "arrays, or the bytes of a file where the field holds images",
+            column=field.name,
+            row=row,
+        )
     fits = value.size == known if free == 0 else known > 0 and value.size % known == 0
     if not fits:
         raise EncodeError(

@@ -22,6 +22,8 @@ from petastore.codecs import ArrowCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.arrow.arrow_lists import are_arrays
 from petastore.codecs.arrow_cells import encode_cells
 from petastore.codecs.arrow_codec import with_arrow_type
+from petastore.codecs.images.image import image_field
+from petastore.codecs.images.image_given import is_image_struct
 from petastore.errors import EncodeError, RequestError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
@@ -45,6 +47,9 @@ Tabular: TypeAlias = Mapping[str, Any] | ArrowStream
 
 _SCALE = 18
 """Digits after the point of decimals without a codec; as many as are left of 38 stand before it."""
+
+_FREE_IMAGE_BYTES = 64 * 1024
+"""What an image of any size is taken to need while it is encoded."""
 
 _LOOKED_AT = 1000
 """Values of a column that are looked at, where Arrow has no type for them."""
@@ -227,7 +232,9 @@ def _of_hugging_face(data: Any) -> Columns:
             yield field
 
     def chunks(rows: int) -> Iterator[Mapping[str, Column]]:
-        for part in data.with_format("arrow").iter(batch_size=rows):
+        # Copies, if there are indices: of rows that may be large.
+        fitting = CHUNK_BYTES * len(table) // max(1, table.nbytes)
+        for part in data.with_format("arrow").iter(batch_size=max(1, min(rows, fitting))):
             yield dict(zip(part.column_names, part.columns, strict=True))
 
     return Columns(tuple(table.column_names), fields, chunks, len(data))
@@ -237,6 +244,10 @@ def _field_of_arrow(name: str, column: pa.Array | pa.ChunkedArray) -> UnischemaF
     """The field of a column whose values can be looked at."""
     kind = column.type
     declared = pa.field(name, kind, column.null_count > 0 or pa.types.is_null(kind))
+    if is_image_struct(kind):
+        image = image_field(name, column.drop_null().slice(0, _LOOKED_AT).to_pylist())
+        if image is not None:
+            return dataclasses.replace(image, nullable=declared.nullable)
     field = _field_of_type(declared)
     if field.shape and not are_arrays(column, field):
         return UnischemaField(name, object, (), ArrowCodec(kind), declared.nullable)
@@ -334,7 +345,9 @@ def _field_of_values(name: str, values: Sequence[Any]) -> UnischemaField:
 
 def _rows_at_once(fields: Iterable[UnischemaField]) -> int:
     """Rows that are encoded together: few enough for the values of fixed shapes to stay small."""
-    fixed = sum(field.decoded_bytes or 0 for field in fields)
+    fixed = sum(
+        field.decoded_bytes or (_FREE_IMAGE_BYTES if hasattr(field.codec, "decode_bytes") else 0) for field in fields
+    )
     return max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, fixed)))
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from petastore.codecs import NdarrayCodec, ScalarCodec
+from petastore.codecs import CompressedImageCodec, NdarrayCodec, ScalarCodec
 from petastore.errors import EncodeError
 from petastore.schema import Unischema, UnischemaField
 from petastore.spark.columns import encode_batch
@@ -41,6 +42,21 @@ def test_what_does_not_fit_is_refused_with_its_row(field: UnischemaField, column
     assert caught.value.column == "x"
     assert caught.value.row == (None if row is None else row + 100)
     assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("stored", [pa.binary(), pa.large_binary()])
+def test_image_files_are_cells_as_they_are(stored: pa.DataType) -> None:
+    field = UnischemaField("image", np.uint8, (None, None, 3), CompressedImageCodec("png"), nullable=True)
+    schema = Unischema("photos", [field])
+    assert field.codec is not None
+    file = field.codec.encode(field, np.zeros((4, 5, 3), np.uint8))
+    assert encode_batch(pa.record_batch({"image": pa.array([file, None], stored)}), schema)["image"].to_pylist() == [
+        file, None,
+    ]  # fmt: skip
+    structs = pa.array([{"bytes": file, "path": None}], pa.struct({"bytes": stored, "path": pa.string()}))
+    assert encode_batch(pa.record_batch({"image": structs}), schema)["image"].to_pylist() == [file]
+    with pytest.raises(EncodeError, match="give nested arrays, or the bytes of a file"):
+        encode_batch(pa.record_batch({"image": pa.array([b"abc"], stored)}), schema)
 
 
 def test_columns_come_in_any_order_and_a_nullable_one_may_be_left_out() -> None:
