@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from petastore.codecs.declared import array_to_write
 from petastore.codecs.images.image_faces import ImageFaces
 from petastore.codecs.images.image_files import ImageError, image_bytes, image_header
-from petastore.codecs.images.image_given import check_file, image_file
 from petastore.codecs.images.image_hint import WHOLE, ImageDecode
 from petastore.errors import EncodeError, SchemaError
 from petastore.schema.codec import JsonValue
@@ -105,6 +104,8 @@ class CompressedImageCodec(ImageFaces):
             EncodeError: Another dtype or shape than declared, one or four channels as a third dimension, no pixel.
             MissingExtraError: No image library is installed.
         """
+        from petastore.codecs.images.image_given import check_file, image_file  # with what only writers need
+
         file = image_file(value, field)
         if file is not None:
             check_file(np.frombuffer(file, np.uint8), field)
@@ -145,6 +146,8 @@ def image_field(name: str, values: Any) -> UnischemaField | None:
         >>> image_field("sound", [{"bytes": b"RIFF", "path": "a.wav"}]) is None
         True
     """
+    from petastore.codecs.images.image_given import image_file
+
     unknown = UnischemaField(name, object)
     try:
         files = [image_file(value, unknown) for value in values]

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from petastore.codecs.arrow.arrow_views import byte_cells, bytes_of_cell
 from petastore.codecs.arrow.numpy_to_arrow import encode_each
 from petastore.codecs.images.image_files import ImageError, decoded_sizes
-from petastore.codecs.images.image_given import image_cells
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.codecs.images.image_parts import part_bytes, read_part, read_parts_into
 from petastore.errors import DecodeError
@@ -66,6 +65,8 @@ class ImageFaces(abc.ABC):
         Raises:
             EncodeError: A file is not PNG or JPEG, or not of the declared dtype and shape; `row` is set.
         """
+        from petastore.codecs.images.image_given import image_cells  # with what only writers need
+
         return image_cells(values, field)
 
     def decode(self, field: UnischemaField, cell: Any) -> Any:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from petastore.codecs.images.image import CompressedImageCodec, ImageFormat
 from petastore.codecs.images.image_faces import ImageFaces
-from petastore.codecs.images.image_given import image_cells, image_file
 from petastore.codecs.images.image_hint import WHOLE, ImageDecode
 from petastore.errors import EncodeError
 from petastore.schema.codec import JsonValue
@@ -77,6 +76,8 @@ class ReversedImageCodec(ImageFaces):
         Raises:
             EncodeError: As `CompressedImageCodec.encode`; or a file was given, whose channels are not reversed.
         """
+        from petastore.codecs.images.image_given import image_file
+
         if image_file(value, field) is not None:
             raise EncodeError("image files are stored by CompressedImageCodec alone; give an array", column=field.name)
         return self._plain.encode(field, _reversed(value))
@@ -87,6 +88,8 @@ class ReversedImageCodec(ImageFaces):
         Raises:
             EncodeError: The column holds files, whose channels are not reversed.
         """
+        from petastore.codecs.images.image_given import image_cells
+
         if image_cells(values, field) is not None:
             raise EncodeError("image files are stored by CompressedImageCodec alone; give arrays", column=field.name)
         return None

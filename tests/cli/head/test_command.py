@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 
 from petastore import Unischema, UnischemaField, open_dataset, write_dataset
 from petastore.cli.commands import app
-from petastore.cli.head.first_rows import first_rows
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.dataset.first_rows import first_rows
 from tests.cli.terminals import on_a_terminal
 
 SCHEMA = Unischema(
