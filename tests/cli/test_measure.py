@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from petastore import Unischema, UnischemaField, write_dataset
+from petastore.codecs import CompressedImageCodec
 from tests.cli.terminals import on_a_terminal
 
 
@@ -67,3 +69,39 @@ def test_what_cannot_be_measured_is_one_line(dataset: Path) -> None:
     ran = petastore("throughput", dataset, "--pool-type", "fibre")
     assert ran.returncode == 2
     assert "reader_pool_type='fibre' is not known" in ran.stderr
+
+
+def test_throughput_measures_with_decode_and_a_transform(tmp_path: Path) -> None:
+    image = UnischemaField("image", "uint8", (16, 16, 3), CompressedImageCodec("png"))
+    write_dataset(tmp_path / "photos", Unischema("Photos", [image]), {"image": np.zeros((20, 16, 16, 3), np.uint8)})
+    (tmp_path / "mine.py").write_text(
+        "from petastore import TransformSpec\n"
+        "def halved(row):\n    return {'image': row['image'][:4]}\n"
+        "spec = TransformSpec(halved)\n"
+    )
+    asked = [sys.executable, "-W", "error", "-m", "petastore.cli", "throughput", "photos", *BRIEFLY, "--json"]
+    hint = ("--decode", '{"image": {"size": [8, 8]}}')
+    sizes = []
+    for more in ((), hint, (*hint, "--transform", "mine.halved"), (*hint, "--transform", "mine.spec")):
+        environment = {**os.environ, "PETASTORE_CACHE": str(tmp_path / "cache")}
+        ran = subprocess.run(
+            [*asked, *more], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+        sizes.append(json.loads(ran.stdout)["bytes_per_row"])
+    assert sizes == [16 * 16 * 3, 8 * 8 * 3, 4 * 8 * 3, 4 * 8 * 3]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("--decode", '{"id": {"sized": 8}}'), "--decode must have the arguments of ImageDecode"),
+        (("--decode", "8"), "--decode takes a JSON object"),
+        (("--transform", "nowhere.to.be_found"), "--transform must name a function or a TransformSpec"),
+        (("--transform", "json"), "--transform must name a function or a TransformSpec"),
+    ],
+)
+def test_throughput_rejects_what_is_no_hint_or_transform(dataset: Path, wrong: tuple[str, str], said: str) -> None:
+    ran = petastore("throughput", dataset, *wrong)
+    assert ran.returncode == 2
+    assert said in ran.stderr
