@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from petastore.adapters.nulls import Nulls, nulls_of_reader
+from petastore.adapters.stored_nulls import refuse_stored_nulls
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions
 from petastore.adapters.torch.ragged import ragged_columns
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
@@ -128,7 +129,9 @@ class InMemBatchedDataLoader:
         self._shuffle = bool(shuffle)
         refuse_dtypes(reader)
         _refuse_more_rows(reader, size, rows_capacity)
-        make = BatchTensors(ragged_columns(reader, "auto"), nulls_of_reader(nulls, reader))
+        filled = nulls_of_reader(nulls, reader)
+        refuse_stored_nulls(reader, filled)
+        make = BatchTensors(ragged_columns(reader, "auto"), filled)
         self._asked = {"seed": self._seed, "shuffle": self._shuffle, "batch_size": size, "reader": reader.state_dict()}
         batches = itertools.islice(reader.batches(size), int(reader.steps_per_epoch(size)))
         function = _worth_calling(transform_fn)

@@ -16,6 +16,7 @@ from typing_extensions import TypeVar  # torch brings it; of Python's own, defau
 from petastore.adapters.asked_of_keras import refuse_what_keras_would_shard
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
+from petastore.adapters.stored_nulls import refuse_stored_nulls
 from petastore.adapters.torch.accelerated import device_of_accelerate, noted_by_accelerate, refuse_an_unsharded_loader
 from petastore.adapters.torch.device import Carrier, device_of
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
@@ -197,6 +198,8 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         filled = nulls_of_reader(nulls, reader)
         if filled and not whole_columns:
             raise RequestError("nulls= is about whole columns, and a collate_fn gets rows; leave one of them out")
+        if whole_columns:
+            refuse_stored_nulls(reader, filled)
         make: Callable[[Any], Any] = BatchTensors(forms, filled) if whole_columns else self._collated_rows
         self._passes, self._make = passes, make
         self._carrier = None if self.device is None else Carrier(self.device)

@@ -12,6 +12,7 @@ import torch
 import torch.utils.data
 
 from petastore.adapters.nulls import Nulls, nulls_of_reader
+from petastore.adapters.stored_nulls import refuse_stored_nulls
 from petastore.adapters.told_epochs import ToldEpochs
 from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.loader import epochs_of
@@ -210,12 +211,19 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._nulls = nulls_of_reader(nulls, self)
         if self._nulls and self.batch_size is None:
             raise RequestError("nulls= is about batches, and rows were asked for; give batch_size")
+        if self.batch_size is not None:  # rows have None
+            refuse_stored_nulls(self, self._nulls)
         self._pass: Pass | None = None
         self._epochs = ToldEpochs()
         # Persistent workers are told by shared memory: nothing else reaches them.
         self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._told = torch.tensor([_NEVER_BEGUN]).share_memory_()  # type: ignore[no-untyped-call]
         self._ranks_known = ranks_known()
+
+    @property
+    def transform(self) -> TransformSpec | None:
+        """The function that makes rows of what is stored; None leaves them as they are."""
+        return self._transform
 
     def _reader(self, dataset: Dataset, plan: Plan, *, threads: int) -> Reader:
         workers = dataclasses.replace(self._workers, count=threads)
