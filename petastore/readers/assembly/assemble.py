@@ -25,6 +25,7 @@ from petastore.plan.plan import Span
 from petastore.readers.assembly.encoded import EncodedCells, EncodedColumn, Origin
 from petastore.readers.assembly.from_arena import tasks_from_arena
 from petastore.readers.assembly.laying import Laying, by_group, come_in_long_runs, placed
+from petastore.readers.assembly.random_keys import random_keys
 from petastore.readers.batch import Batch, Columns
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.layout import Layout
@@ -52,8 +53,15 @@ _LARGE_VALUE_BYTES = 16 * 1024
 
 LoadedRowGroups: TypeAlias = Mapping[int, LoadedRowGroup]
 Task: TypeAlias = Callable[[], None]
-SpanTransform: TypeAlias = Callable[[dict[str, Decoded], Span], "dict[str, Decoded] | Future[dict[str, Decoded]]"]
-"""Makes of the columns of a span the columns after a transform; they are a new dict."""
+
+
+class SpanTransform(Protocol):
+    """Makes of the columns of a span the columns after a transform; they are a new dict."""
+
+    def __call__(
+        self, columns: dict[str, Decoded], span: Span, /, **keys: NDArray[np.uint64]
+    ) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
+        """The columns; `keys=` are the random keys of the rows, shape (rows, 2), if functions draw random numbers."""
 
 
 def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -126,6 +134,9 @@ class Assembler:
 
     max_cell_bytes: int | None
     """Bytes that a cell may take once it is decoded; None is no limit."""
+
+    draws: bool = dataclasses.field(default=False, kw_only=True)
+    """Whether the user's functions draw random numbers."""
 
     origin: Origin = dataclasses.field(default=_where_they_are, kw_only=True)
     """Where rows lie in the dataset that are named otherwise in row groups at hand."""
@@ -244,7 +255,8 @@ class Assembler:
         }
         if self.transform is None:
             return _put_together(span, stacks, made)
-        transformed = self.transform(made, span)
+        keys = {"keys": random_keys(span, self.origin)} if self.draws else {}
+        transformed = self.transform(made, span, **keys)
         if isinstance(transformed, Future):
             return after([transformed], lambda: _put_together(span, (), transformed.result()))
         return _put_together(span, (), transformed)
@@ -260,7 +272,7 @@ class Assembler:
 
 def of_spans(transform: Transform | None) -> SpanTransform | None:
     """A transform of columns, and where their batches begin, as one of spans."""
-    return None if transform is None else lambda columns, span: transform(columns, span.offsets)
+    return None if transform is None else lambda columns, span, **keys: transform(columns, span.offsets, **keys)
 
 
 def _tasks_of_stacks(
