@@ -14,7 +14,7 @@ from petastore.readers.execution.execution import AnyPlan, Execution, Readable
 from petastore.readers.execution.row_execution import execution_of_rows
 from petastore.readers.reader import Reader
 from petastore.readers.windows.window_execution import execution_of_windows
-from petastore.readers.windows.window_starts import select_window_starts
+from petastore.readers.windows.window_starts import select_window_starts, windows_of_series
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.transform import AnyTransform, TransformSpec, as_transform_spec, schema_after
@@ -51,8 +51,14 @@ def open_window_reader(dataset: Dataset, ngram: NGram, ask: PlanAsk, rows: RowsA
     ask = dataclasses.replace(ask, columns=columns)
     dataset.planned(ask)  # what cannot be is refused before anything is read
     selection = rows.selected(dataset, workers=run.workers, batched=run.batched)
-    starts = select_window_starts(dataset, ngram, selection, workers=run.workers, selection_cache=rows.selection_cache)
-    windows = Windows(dataset.inventory.rows, selection, starts, ngram.length)
+    windows: Windows
+    if ngram.group_by:
+        starts, windows = windows_of_series(dataset, ngram, selection, workers=run.workers)
+    else:
+        starts = select_window_starts(
+            dataset, ngram, selection, workers=run.workers, selection_cache=rows.selection_cache
+        )
+        windows = Windows(dataset.inventory.rows, selection, starts, ngram.length)
 
     def build(
         source: Readable, plan: AnyPlan, *, workers: Workers, transform: TransformSpec | None, batched: bool
