@@ -29,8 +29,9 @@ _MOST_ENTRIES = 256
 """Entries of a container that are looked at, at most."""
 
 _GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
-_SHARED_STATES = {id(np.random.rand.__self__): "the global state of numpy.random"} | {
-    id(random.random.__self__): "the global state of the module random"
+_SHARED_STATES = {
+    id(np.random.rand.__self__): "the global state of numpy.random",  # type: ignore[attr-defined]
+    id(random.random.__self__): "the global state of the module random",  # type: ignore[attr-defined]
 }
 _SEEDS = (np.random.seed, random.seed)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from petastore.transforming.random_generators import RowGenerators
 from petastore.transforming.transform import Takes, TransformSpec, edit_field
 
 __all__ = ["SHOWN", "is_described", "settled", "showing"]
@@ -50,7 +51,7 @@ class _Shows:
     func: Callable[..., Any]
     takes: Takes
 
-    def __call__(self, argument: Any, **generators: Any) -> Any:
+    def __call__(self, argument: Any, **generators: np.random.Generator | RowGenerators) -> Any:
         result = self.func(argument, **generators)
         if self.takes == "row":
             return {"shown": _in_words(dict(result))}

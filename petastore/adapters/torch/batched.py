@@ -128,7 +128,7 @@ class InMemBatchedDataLoader:
         self._shuffle = bool(shuffle)
         refuse_dtypes(reader)
         _refuse_more_rows(reader, size, rows_capacity)
-        make = BatchTensors(ragged_columns(reader, "auto"), nulls_of_reader(nulls, reader))
+        make = BatchTensors(ragged_columns(reader, "auto", by_batch=True), nulls_of_reader(nulls, reader))
         self._asked = {"seed": self._seed, "shuffle": self._shuffle, "batch_size": size, "reader": reader.state_dict()}
         batches = itertools.islice(reader.batches(size), int(reader.steps_per_epoch(size)))
         function = _worth_calling(transform_fn)

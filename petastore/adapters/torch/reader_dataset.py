@@ -204,7 +204,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             self._transform = reader.transform  # with its fields known, so that no worker asks the first row again
             self.schema = reader.schema
             """The fields that come out, after selection and transform."""
-        self._ragged = ragged_columns(self, ragged)
+            self._ragged = ragged_columns(reader, ragged)
         if self.batch_size is None and any(form.is_asked_for for form in self._ragged.values()):
             raise RequestError("ragged= is about batches, and rows were asked for; give batch_size")
         self._nulls = nulls_of_reader(nulls, self)

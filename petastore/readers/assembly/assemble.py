@@ -25,7 +25,6 @@ from petastore.plan.plan import Span
 from petastore.readers.assembly.encoded import EncodedCells, EncodedColumn, Origin
 from petastore.readers.assembly.from_arena import tasks_from_arena
 from petastore.readers.assembly.laying import Laying, by_group, come_in_long_runs, placed
-from petastore.readers.assembly.random_keys import random_keys
 from petastore.readers.batch import Batch, Columns
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.layout import Layout
@@ -255,11 +254,18 @@ class Assembler:
         }
         if self.transform is None:
             return _put_together(span, stacks, made)
-        keys = {"keys": random_keys(span, self.origin)} if self.draws else {}
-        transformed = self.transform(made, span, **keys)
+        transformed = self.transform(made, span, **self._keys(span))
         if isinstance(transformed, Future):
             return after([transformed], lambda: _put_together(span, (), transformed.result()))
         return _put_together(span, (), transformed)
+
+    def _keys(self, span: Span) -> dict[str, NDArray[np.uint64]]:
+        """The random keys of the rows of a span, as the argument `keys` of a transform that draws random numbers."""
+        if not self.draws:
+            return {}
+        from petastore.readers.assembly.random_keys import random_keys  # a reader that draws none need not import it
+
+        return {"keys": random_keys(span, self.origin)}
 
     def _placed(self, problem: DecodeError, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> DecodeError:
         if problem.row is not None:
