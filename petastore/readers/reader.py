@@ -23,7 +23,7 @@ from petastore.schema.row import Row
 from petastore.work.workers import Workers
 
 if TYPE_CHECKING:
-    from petastore.transforming.transform import TransformSpec
+    from petastore.transforming.transform import AnyTransform, TransformSpec
 
 __all__ = ["Reader"]
 
@@ -42,7 +42,7 @@ class Reader:
         dataset: Where the plan's row groups are.
         plan: What is read, in what order.
         workers: Who does the work; the order does not depend on it.
-        transform: A function for rows, or for DataFrames where `batched`.
+        transform: A function for rows, or for DataFrames where `batched`; or its TransformSpec.
         batched: Whether iteration gives column batches, or else rows.
         build: Makes of all this what is run; of rows as they are, unless windows or a mixture are read.
 
@@ -58,11 +58,16 @@ class Reader:
         plan: AnyPlan,
         *,
         workers: Workers,
-        transform: TransformSpec | None = None,
+        transform: AnyTransform | None = None,
         batched: bool = False,
         build: Build = execution_of_rows,
     ) -> None:
-        execution = build(dataset, plan, workers=workers, transform=transform, batched=batched)
+        spec: TransformSpec | None = None
+        if transform is not None:
+            from petastore.transforming.transform import as_transform_spec  # a reader without one need not import it
+
+            spec = as_transform_spec(transform)
+        execution = build(dataset, plan, workers=workers, transform=spec, batched=batched)
         execution.refuse_what_cannot_be()
         self.dataset = execution.source
         """The dataset that is read."""

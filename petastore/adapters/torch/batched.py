@@ -131,7 +131,7 @@ class InMemBatchedDataLoader:
         _refuse_more_rows(reader, size, rows_capacity)
         filled = nulls_of_reader(nulls, reader)
         refuse_stored_nulls(reader, filled)
-        make = BatchTensors(ragged_columns(reader, "auto"), filled)
+        make = BatchTensors(ragged_columns(reader, "auto", by_batch=True), filled)
         self._asked = {"seed": self._seed, "shuffle": self._shuffle, "batch_size": size, "reader": reader.state_dict()}
         batches = itertools.islice(reader.batches(size), int(reader.steps_per_epoch(size)))
         function = _worth_calling(transform_fn)

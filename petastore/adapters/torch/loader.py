@@ -123,17 +123,18 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
             `shuffle_rows=True` of `make_reader` does, by its seed and in memory of its own choice.
         ragged: What becomes of shapes with None, as one form for all such columns of numbers and times, or a dict from
             column name to form. `"list"`: a list of tensors. `"dense"`: one tensor (rows, *shape); batches whose cells
-            differ in shape are an error. `"auto"`: a list; but of lists without a codec, as plain Parquet has them, one
-            tensor (rows, length) where all of a batch have one length. `"padded"`: one tensor, filled up with zeros
-            (`Padded(v)`: with v), and a column `<name>_lengths` of int64 that says how much of each row is real:
-            (rows,) where one dimension is free, else (rows, free dimensions). `"nested"`: a `torch.nested` tensor, of
-            the jagged layout where one dimension is free, else of the strided one, which torch calls a prototype.
-            Dense, padded and nested ones refuse missing values, unless `nulls` puts something there.
+            differ in shape are an error. `"auto"`: a list; but of lists without a codec, as plain Parquet has them,
+            dense where the first 1,024 rows of the dataset have one length, in all batches. `"padded"`: one tensor,
+            filled up with zeros (`Padded(v)`: with v), and a column `<name>_lengths` of int64 that says how much of
+            each row is real: (rows,) where one dimension is free, else (rows, free dimensions). `"nested"`: a
+            `torch.nested` tensor, of the jagged layout where one dimension is free, else of the strided one, which
+            torch calls a prototype. Dense, padded and nested ones refuse missing values, unless `nulls` puts something
+            there.
         nulls: What stands where a value is missing: `"error"` refuses it in columns of numbers and times, naming the
             column (text and arrays in lists have None); `"mask"` puts 0, an empty text or an empty array there, and
             adds a column `<name>_valid`, a bool tensor (rows,), True where a value is there; a value stands there
-            itself. One of them for all nullable columns, or a dict by column name, where what is not named is
-            `"error"`. In windows each row of a window is asked for itself: (rows, length).
+            itself, text as `Fill(text)`. One of them for all nullable columns, or a dict by column name, where what is
+            not named is `"error"`. In windows each row of a window is asked for itself: (rows, length).
         device: Where tensors arrive: `"cuda"`, a `torch.device`, or a number of a CUDA device. The next batch is copied
             there, from page-locked memory and on a stream of its own, while the current one trains; use a batch on the
             stream that was current when it was received. Lists and text stay on the host. A second batch is kept in the

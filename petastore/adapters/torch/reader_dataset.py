@@ -59,7 +59,7 @@ from petastore.readers.asked import (
 from petastore.readers.by_number.reopen import reopened
 from petastore.readers.reader import Reader
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
-from petastore.transforming.transform import TransformSpec
+from petastore.transforming.transform import AnyTransform
 from petastore.work.thread import available_cpus
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
@@ -165,7 +165,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         shard_count: int | None = None,
         tail: TailWord | Tail = "even",
         decode: Mapping[str, ImageDecode] | None = None,
-        transform_spec: TransformSpec | None = None,
+        transform_spec: AnyTransform | None = None,
         ragged: TorchForm | Mapping[str, TorchForm] = "auto",
         nulls: Nulls = "error",
         selection: Selection | None = None,
@@ -191,7 +191,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._workers = Workers("thread", workers_count, max_cell_bytes=max_cell_bytes)
         self._threads = self._workers.count
         self._shuffle_memory = shuffle_memory
-        self._transform = transform_spec
+        self._transform: AnyTransform | None = transform_spec
         order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
         ask = PlanAsk(schema_fields, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail))
         plan = self.dataset.planned(ask, selection)  # refuses what cannot be, before a filter reads anything
@@ -205,7 +205,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             self._transform = reader.transform  # with its fields known, so that no worker asks the first row again
             self.schema = reader.schema
             """The fields that come out, after selection and transform."""
-        self._ragged = ragged_columns(self, ragged)
+            self._ragged = ragged_columns(reader, ragged)
         if self.batch_size is None and any(form.is_asked_for for form in self._ragged.values()):
             raise RequestError("ragged= is about batches, and rows were asked for; give batch_size")
         self._nulls = nulls_of_reader(nulls, self)

@@ -10,6 +10,7 @@ import pytest
 
 import petastore
 from petastore import NGram
+from petastore.adapters.nulls import Fill
 from petastore.errors import DecodeError, RequestError
 from tests.adapters import nullable
 
@@ -73,7 +74,7 @@ def test_single_rows_are_masked_too(make_tf_dataset: Any, url: str) -> None:
 
 
 def test_values_stand_where_something_is_missing(make_tf_dataset: Any, url: str) -> None:
-    nulls = {"age": -1, "name": "nobody", "price": Decimal("1.50"), "track": np.ones((1, 2), np.int16)}
+    nulls = {"age": -1, "name": Fill("nobody"), "price": Decimal("1.50"), "track": np.ones((1, 2), np.int16)}
     stands = {"age": -1, "name": b"nobody", "price": b"1.5", "track": [[1, 1]]}
     with petastore.make_reader(url, list(nulls), shuffle_row_groups=False) as reader:
         dataset = make_tf_dataset(reader, batch_size=23, nulls=nulls)
