@@ -269,7 +269,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             takes = self._shared.begin(version, worker, seed)
             if this is None or not (takes and this.is_loaded):
                 this = Pass(Cursor.of_epoch(self._shared.epoch))
-        self._pass = dataclasses.replace(this, is_loaded=False, is_own=False)
+        self._pass = dataclasses.replace(this, is_loaded=False, is_own=False, is_resumed=this.is_loaded)
         return self._pass
 
     @property
@@ -310,6 +310,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
     def _stream(self, worker: Shard, this_pass: Pass, loads: int) -> Iterator[Any]:
         if loads != self._loads:  # since `iter()`, and no batch was given yet
             loads, this_pass = self._loads, self._begin()
+        this_pass.is_begun = True
         plan = self._plan_of(worker, this_pass.begin)
         dataset = self.dataset if torch.utils.data.get_worker_info() is None else reopened(self.dataset)
         threads = self._threads or max(available_cpus() // worker.count, 1)
@@ -346,9 +347,16 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             UserWarning: A state was loaded, and this is neither its epoch nor 0; see `DataLoader.set_epoch`.
         """
         refuse_dealing_out(self, self.plan.request.shard)
-        waiting = self._pass if self._is_waiting else None
-        epoch, self._pass = told(self._epochs, waiting, epoch)
         self._shared.order_warning = _TOLD
+        this = self._pass
+        if this is not None and not this.is_loaded and not this.is_begun:  # since `iter()`, as Lightning calls it
+            loaded = dataclasses.replace(this, is_loaded=this.is_resumed)
+            self._shared.epoch, loaded = told(self._epochs, loaded, epoch)
+            this.begin = Cursor.of_epoch(self._shared.epoch) if loaded is None else loaded.begin
+            this.given = 0 if loaded is None else loaded.given
+            return
+        waiting = this if self._is_waiting else None
+        epoch, self._pass = told(self._epochs, waiting, epoch)
         if waiting is not None and not waiting.is_own:
             self._publish(waiting.begin)
         self._shared.epoch = epoch

@@ -31,6 +31,10 @@ class Pass:
     """Whether it comes from a state, and nobody has begun to iterate it."""
     is_own: bool = False
     """Whether a worker process loaded the state for itself."""
+    is_resumed: bool = False
+    """Whether a loop began with it where a state was loaded."""
+    is_begun: bool = False
+    """Whether the first batch was asked for."""
     is_over: bool = False
     """Whether this process has given its last batch."""
 

@@ -188,6 +188,8 @@ class Shared(Iterator[_Item]):
 
 def ended_by(problem: BaseException) -> str:
     """Return the message of an iterator that is asked for more after an error."""
+    if isinstance(problem, ReaderClosedError):
+        return str(problem)
     return (
         f"this iterator ended with {type(problem).__name__}: {str(problem)[:300]}. To continue after the last row or "
         "batch that was received, call load_state_dict(state_dict()) and begin a new loop; reset() of a reader, or a "
