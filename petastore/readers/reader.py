@@ -25,7 +25,13 @@ from petastore.work.workers import Workers
 if TYPE_CHECKING:
     from petastore.transforming.transform import AnyTransform, TransformSpec
 
-__all__ = ["Reader"]
+__all__ = ["MOVED", "Reader"]
+
+MOVED = (
+    "this iterator ended because load_state_dict, reset or reshard of its reader was called: begin a new loop, which "
+    "continues where the reader stands now"
+)
+"""The message of an iterator whose reader was moved."""
 
 
 class Reader:
@@ -190,15 +196,19 @@ class Reader:
 
         Raises:
             StopIteration: All epochs are done.
-            ReaderClosedError: After `stop`.
+            ReaderClosedError: After `stop`, or after an error of this loop.
         """
         item: Row
-        for item in self._own.at_hand:  # an iterator written in C, which threads may enter at any time
-            return item
+        own = self._own
         try:
-            return self._own.next_of_next()
+            for item in own.at_hand:  # an iterator written in C, which threads may enter at any time
+                return item
+            return own.next_of_next()
         except StopIteration:
             self._pass.tell_end()
+            raise
+        except BaseException as problem:
+            own.fail(problem)
             raise
 
     next = __next__  # as Petastorm spells it
@@ -252,6 +262,7 @@ class Reader:
         """
         if self.stopped:
             raise ReaderClosedError(STOPPED)
+        self._end_iterators(MOVED)
         self._pass.close()  # whoever still asks it for rows must not begin it again
         self._pass.end()
         self.plan, self.shard, self.begin = plan, plan.request.shard, begin
@@ -264,11 +275,15 @@ class Reader:
     def stop(self) -> None:
         """Ends reading; whoever waits in `next` wakes with `ReaderClosedError`. May be called again, by any thread."""
         self.stopped = True
-        for under_way in (self._own, self._asked_for()):
-            if under_way is not None:
-                under_way.end(STOPPED)
+        self._end_iterators(STOPPED)
         self._pass.close()
         self._execution.close()
+
+    def _end_iterators(self, why: str) -> None:
+        """Make iterators that are under way raise `ReaderClosedError`."""
+        for iterator in (self._own, self._asked_for()):
+            if iterator is not None:
+                iterator.end(why)
 
     def join(self) -> None:
         """Waits until no worker runs any more, after `stop`; gives memory back. May be called again."""

@@ -13,6 +13,7 @@ import torch
 import torch.utils.data
 from typing_extensions import TypeVar  # torch brings it; of Python's own, defaults came later
 
+from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.asked_of_keras import refuse_what_keras_would_shard
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
@@ -24,6 +25,7 @@ from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import decimal_friendly_collate, rows_as_dicts
 from petastore.adapters.torch.shuffling_queue import shuffle_as_a_queue_would
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
+from petastore.callers import is_called_by_lightning
 from petastore.dataset import Dataset
 from petastore.errors import NotPicklableError, RequestError
 from petastore.plan.request import Tail
@@ -208,12 +210,17 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         self._is_accelerated = False
 
     def __len__(self) -> int:
-        """Batches of one whole `for`, all epochs, on this rank; the same on every rank.
+        """Return the number of batches of the `for` under way, or of the next one; the same on every rank.
+
+        A `for` gives all epochs; after `load_state_dict`, the batches that are left. Lightning always gets the length
+        of a whole `for`: it counts a resumed epoch from its first batch.
 
         Raises:
             TypeError: The reader is endless.
         """
-        return self.reader.steps_per_epoch(int(self.batch_size or 1)) * epochs_of(self.reader.num_epochs)
+        size = int(self.batch_size or 1)
+        whole = self.reader.steps_per_epoch(size) * epochs_of(self.reader.num_epochs)
+        return whole if is_called_by_lightning() else self._passes.steps(size) or 0
 
     def __repr__(self) -> str:
         return f"DataLoader({self.reader!r}, batch_size={self.batch_size})"
@@ -222,7 +229,9 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         warn_of_ranks_since(self._ranks_known, self.reader.plan.request.shard)
         refuse_what_keras_would_shard(self.reader, self.batch_size)
         batches = self._batches_of_a_pass()
-        return noted_by_accelerate(batches, lambda: self._passes.is_over) if self._is_accelerated else batches
+        if self._is_accelerated:
+            batches = noted_by_accelerate(batches, lambda: self._passes.is_over)
+        return RaisesAfterErrors(batches)
 
     def _batches_of_a_pass(self) -> Iterator[Made]:
         batch_size = int(self.batch_size or 1)
@@ -343,6 +352,9 @@ class _Rows(torch.utils.data.IterableDataset[Any]):
         return int(self._reader.plan.rows_per_epoch(self._batch_size)) * epochs_of(self._reader.num_epochs)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        return RaisesAfterErrors(self._rows())
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
         if torch.utils.data.get_worker_info() is not None:
             raise RequestError(f"num_workers is not 0: {_WORKERS_BELONG_TO_THE_READER}")
         shard = self._reader.plan.request.shard
