@@ -19,7 +19,15 @@ from tests.java_options import tell_java
 from tests.tier import IS_FULL
 
 # Plugins: hooks of the same name must not shadow each other, so each is a module of its own.
-pytest_plugins = ["tests.tier_selection", "tests.longest_first", "tests.time_limits", "tests.servers.fixtures"]
+pytest_plugins = [
+    "pytester",
+    "tests.tier_selection",
+    "tests.durations",
+    "tests.time_limits",
+    "tests.warm_interpreters",
+    "tests.servers.fixtures",
+    "tests.shared_sessions",
+]
 
 # gcsfs would ask Google by gRPC for the kind of each bucket, also where another address was given.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
@@ -30,9 +38,6 @@ settings.register_profile("dev", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "all" if IS_FULL else "quick"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PARQUET_TESTING = Path(
-    os.environ.get("PETASTORE_PARQUET_TESTING", REPOSITORY.parent / "shared" / "fixtures" / "parquet-testing")
-)
 
 
 @pytest.fixture(scope="session")
@@ -59,18 +64,6 @@ def fixtures_root() -> Path:
             pytrace=False,
         )
     return root
-
-
-@pytest.fixture(scope="session")
-def parquet_testing() -> Path:
-    """The files that Apache keeps for testing readers of Parquet; they lie beside the repository."""
-    if not (PARQUET_TESTING / "data").is_dir():
-        pytest.fail(
-            f"there is no {PARQUET_TESTING}: put https://github.com/apache/parquet-testing there, or name its folder "
-            "with PETASTORE_PARQUET_TESTING",
-            pytrace=False,
-        )
-    return PARQUET_TESTING
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,6 @@
 """HDFS on loopback, a name node and a data node: `python -m tests.servers.hadoop_server FOLDER`.
 
-It prints the name node's port when a file can be written, and ends when standard input does. `make setup` installs it.
+It prints the name node's port when a file can be written, and ends with standard input. `make test-all` installs it.
 """
 
 from __future__ import annotations
