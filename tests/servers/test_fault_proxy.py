@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,13 @@ def test_ranges_pass_and_are_counted(proxy: FaultProxy, file: Path) -> None:
     assert get(proxy, 100, 299)[:2] == (206, DATA[100:300])
     assert (proxy.counted.requests, proxy.counted.bytes) == (1, 200)
     assert proxy.counted.heads == ["GET /some.bin HTTP/1.1 bytes=100-299"]
+
+
+def test_proxy_counts_a_body_before_it_sends_the_head(proxy: FaultProxy, file: Path) -> None:
+    with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
+        connection.sendall(b"GET /some.bin HTTP/1.1\r\nHost: x\r\nRange: bytes=0-99999\r\n\r\n")
+        assert connection.recv(1)
+        assert proxy.counted.bytes == 100_000
 
 
 def test_the_first_answer_to_everything_may_be_another(proxy: FaultProxy, file: Path) -> None:
