@@ -26,6 +26,7 @@ pytest_plugins = [
     "tests.time_limits",
     "tests.warm_interpreters",
     "tests.servers.fixtures",
+    "tests.shared_sessions",
 ]
 
 # gcsfs would ask Google by gRPC for the kind of each bucket, also where another address was given.

@@ -29,6 +29,17 @@ def test_the_core_depends_on_three_packages_and_nothing_else(project: dict[str, 
     assert names == ["pyarrow", "fsspec", "numpy"]
 
 
+def test_pyarrow_release_with_wrong_values_is_excluded(project: dict[str, Any]) -> None:
+    (pyarrow,) = (one for one in project["project"]["dependencies"] if one.startswith("pyarrow"))
+    assert "!=25.0.0" in pyarrow
+
+
+def test_core_asks_pyarrow_for_nothing_that_needs_pandas(repository: Path) -> None:
+    """`to_pandas_dtype` imports pandas in pyarrow 18 to 25; `make pythons` runs the core without pandas."""
+    modules = (repository / "petastore").rglob("*.py")
+    assert [path.name for path in modules if ".to_pandas_dtype(" in path.read_text(encoding="utf-8")] == []
+
+
 def test_the_extras_are_those_that_errors_can_name(project: dict[str, Any], repository: Path) -> None:
     extras = project["project"]["optional-dependencies"]
     named = {

@@ -71,6 +71,41 @@ def inspect(
             render_facts(facts, console, every_field=every_field or not console.is_terminal)
 
 
+@app.command(short_help="Show batches, order and cost of an epoch on several ranks.")
+def plan(
+    url: Annotated[str, typer.Argument(help="A dataset: a directory or a file, as a path or a URL.", metavar="URL")],
+    batch_size: Annotated[int, typer.Option("--batch-size", "-b", help="Rows of a batch on one rank.")],
+    ranks: Annotated[int, typer.Option("--ranks", "-r", help="Ranks that share an epoch.")] = 1,
+    rank: Annotated[int, typer.Option("--rank", help="The rank whose reads are shown, from 0.")] = 0,
+    field_regex: Annotated[
+        list[str] | None, typer.Option(help="Fields to read, by regular expressions; may be repeated.")
+    ] = None,
+    shuffle_rows: Annotated[bool, typer.Option("--shuffle-rows", help="Shuffle rows.")] = False,
+    seed: Annotated[int | None, typer.Option("--seed", help="The seed of the order.")] = None,
+    tail: Annotated[str, typer.Option("--tail", help="even, drop, pad or wrap: the last batch of an epoch.")] = "even",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON.")] = False,
+    storage_options: StorageOptions = "{}",
+    debug: Debug = False,
+) -> None:
+    """Show what an epoch of training reads: steps of each rank, order, bytes and memory. No data is read for that."""
+    with errors_in_one_line(debug=debug):
+        from petastore.dataset import open_dataset
+        from petastore.distributed import Shard
+        from petastore.plan import Tail
+        from petastore.readers.column_bytes import column_bytes
+
+        dataset = open_dataset(url, storage_options=json_options(storage_options))
+        planned = dataset.plan(
+            columns=field_regex or None,
+            seed=seed,
+            shuffle_rows=shuffle_rows,
+            shard=Shard(rank, ranks),
+            tail=Tail.parse(tail),
+        )
+        explanation = planned.explain(batch_size, column_bytes=column_bytes(dataset, planned.request.columns))
+        print(json.dumps(explanation.as_dict(), indent=2) if as_json else explanation)
+
+
 # A line of 80 columns each in `petastore --help`.
 app.command(short_help="Show the first rows, with images.")(head)
 app.command()(throughput)

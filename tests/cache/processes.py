@@ -17,9 +17,10 @@ from petastore.cache import DiskCache
 from petastore.testing.cache_laws import Source, bytes_at_one_moment
 from tests.forked import forked
 from tests.killed_at_call import call_count, points, run_until_call
+from tests.tier import sized
 
 PROCESSES = 8
-KILLED = 50
+KILLED = sized(full=50, quick=15)
 LIMIT = 1 << 20
 LARGE_LIMIT = 8 << 20
 DAMAGE = b"wrong"

@@ -38,7 +38,6 @@ def test_writers_are_never_above_the_limit_together(tmp_path: Path, repository: 
     assert outcome["most"] <= LIMIT
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_cache_keeps_limit_and_bytes_when_a_writer_is_killed_at_any_call(tmp_path: Path, repository: Path) -> None:
     outcome = outcome_of("killed", tmp_path, repository)

@@ -59,7 +59,7 @@ class Steps:
     def count(self, last: int) -> None:
         """Count in this process from now on; it is killed at step `last`, or never if that is 0."""
         self._last, self._shared[1] = last, 0
-        os.pwrite = self._write  # type: ignore[assignment]
+        os.pwrite = self._write
         sys.addaudithook(self._audited)
 
     def measure(self) -> None:

@@ -54,7 +54,7 @@ def begin() -> None:
 
 def count_mappings() -> None:
     """Count only anonymous mappings, as `mapped_bytes` returns them."""
-    mmap.mmap = _CountedMap  # type: ignore[misc]
+    mmap.mmap = _CountedMap  # type: ignore[assignment, misc]
 
 
 def mapped_bytes() -> int:

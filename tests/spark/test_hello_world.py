@@ -1,4 +1,4 @@
-"""The hello world example, each program run as its own command."""
+"""The hello world example: written in the shared Spark session, read by each program as its own command."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 from examples.hello_world.schema import HelloWorldSchema
 from examples.hello_world.write import ROWS, row_generator
 from petastore import make_reader, open_dataset
+from tests.spark.programs import SparkPrograms
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def run(repository: Path, program: str, url: str) -> list[str]:
@@ -25,11 +26,11 @@ def run(repository: Path, program: str, url: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def url(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The dataset, written by Spark in a process of its own."""
-    url = (tmp_path_factory.mktemp("hello") / "world").as_uri()
-    assert run(repository, "write", url) == [f"wrote {ROWS} rows to {url}"]
-    return url
+def url(spark_programs: SparkPrograms) -> str:
+    """The dataset, written in the shared Spark session."""
+    facts = spark_programs.left("classic", "hello_world").facts
+    assert facts["printed"] == [f"wrote {ROWS} rows to {facts['url']}"]
+    return str(facts["url"])
 
 
 def test_the_dataset_holds_the_schema_and_every_value(url: str) -> None:

@@ -22,8 +22,9 @@ from petastore.schema import Unischema, UnischemaField
 from petastore.writers.encode import encode_rows
 from tests.forked import forked_with_a_pipe
 from tests.killed_at_call import call_count, points, run_until_call
+from tests.tier import sized
 
-WHILE_ROWS, AT_COMMIT = 8, 32
+WHILE_ROWS, AT_COMMIT = sized(full=8, quick=2), sized(full=32, quick=10)
 """How many writers of each mode are killed before the last row is written, and after it."""
 
 CODE = ("writers", "storage", "cache")
@@ -90,8 +91,12 @@ def main(folder: Path) -> None:
     standing, version = [0], 0
     for mode in ("append", "overwrite"):
 
-        def run(rows_are_written: Callable[[], None]) -> None:
-            write(directory, version, mode, lambda done: done == ROWS and rows_are_written())  # noqa: B023 - run at once
+        def run(say_rows_are_written: Callable[[], None]) -> None:
+            def tell(done: int) -> None:
+                if done == ROWS:
+                    say_rows_are_written()
+
+            write(directory, version, mode, tell)  # noqa: B023 - runs before the next version
 
         version += 1
         with_rows, total = call_count(run, *CODE)

@@ -13,7 +13,6 @@ from tests.pace import patience
 from tests.writers.killed_at_calls import AT_COMMIT, WHILE_ROWS
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_dataset_is_old_or_new_when_a_writer_is_killed_at_any_call(tmp_path: Path, repository: Path) -> None:
     command = [sys.executable, "-m", "tests.writers.killed_at_calls", str(tmp_path)]

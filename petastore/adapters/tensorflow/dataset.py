@@ -14,6 +14,7 @@ from petastore.adapters.passes import Passes
 from petastore.adapters.ragged import Padded, forms_of, refuse_ragged_windows
 from petastore.adapters.received import forgotten, received_of
 from petastore.adapters.runs import Run, runs_of
+from petastore.adapters.stored_nulls import refuse_stored_nulls
 from petastore.adapters.tensorflow.columns import columns_of_field
 from petastore.adapters.tensorflow.crossing import Crossing, written_for_graphs
 from petastore.adapters.tensorflow.quick_iterator import iterated_quickly
@@ -127,6 +128,7 @@ def dataset_of_fields(
             "shapes of their own"
         )
     filled = nulls_of_reader(nulls, reader)
+    refuse_stored_nulls(reader, filled)
     columns = [
         column
         for field in handed

@@ -40,11 +40,11 @@ def head(
     Reads little more than these rows of these columns.
     """
     with errors_in_one_line(debug=debug):
-        from petastore.cli.head.first_rows import first_rows
         from petastore.cli.head.json_rows import rows_as_json
         from petastore.cli.head.render_rows import render_rows
         from petastore.cli.head.saved_images import SavedImages
         from petastore.dataset import open_dataset
+        from petastore.dataset.first_rows import first_rows
 
         dataset = open_dataset(url, storage_options=json_options(storage_options))
         fields = _fields(dataset, columns)

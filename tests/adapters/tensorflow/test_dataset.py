@@ -619,9 +619,9 @@ import tensorflow as tf
 from petastore import make_reader
 from petastore.adapters.tensorflow import make_tf_dataset
 
-url, index = sys.argv[1], int(sys.argv[2])
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
-with make_reader(url, ["id"], cur_shard=index, shard_count=2, seed=3, shuffle_rows=True) as reader:
+index = strategy.cluster_resolver.task_id
+with make_reader(sys.argv[1], ["id"], cur_shard=index, shard_count=2, seed=3, shuffle_rows=True) as reader:
     distributed = strategy.experimental_distribute_dataset(make_tf_dataset(reader, batch_size=8))
     ids = []
     for batch in distributed:

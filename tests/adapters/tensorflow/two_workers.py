@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.warm_interpreters import WarmInterpreter, run_together
@@ -17,26 +19,29 @@ def run_two_workers(
     interpreter: WarmInterpreter, program: str, *arguments: object, cwd: Path | None = None
 ) -> list[str]:
     """Return what each of two workers printed last; `TF_CONFIG` says which worker each is."""
-    with contextlib.ExitStack() as stack:
-        ports = [stack.enter_context(held_port()).getsockname()[1] for _ in range(2)]
-        cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
-        workers = [
-            interpreter.start(
-                program,
-                *arguments,
-                cwd=cwd,
-                env=os.environ
-                | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})}
-                | {"OMP_NUM_THREADS": "1"},
-            )
-            for index in range(2)
-        ]
-        return [printed.splitlines()[-1] for printed, _ in run_together(workers)]
+    cluster = {"worker": [f"127.0.0.1:{port}" for port in itertools.islice(free_ports(), 2)]}
+    workers = [
+        interpreter.start(
+            program,
+            *arguments,
+            cwd=cwd,
+            env=os.environ
+            | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})}
+            | {"OMP_NUM_THREADS": "1"},
+        )
+        for index in range(2)
+    ]
+    return [printed.splitlines()[-1] for printed, _ in run_together(workers)]
 
 
-def held_port() -> socket.socket:
-    """Bind a port that nobody else gets meanwhile but a gRPC server of this user, which shares ports."""
-    held = socket.socket()
-    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    held.bind(("127.0.0.1", 0))
-    return held
+def free_ports() -> Iterator[int]:
+    """Yield ports that nobody listens on, from a number that depends on this process.
+
+    They are below the ports that the system chooses from, so nobody gets one who asks for any port.
+    """
+    first = os.getpid() * 16 % 10_000
+    for offset in range(10_000):
+        port = 20_000 + (first + offset) % 10_000
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            yield port

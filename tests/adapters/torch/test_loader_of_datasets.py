@@ -105,7 +105,7 @@ def test_tensors_share_the_memory_of_the_readers_batch(url: str, monkeypatch: py
 def test_missing_values_are_refused_and_a_transform_may_fill_them(url: str) -> None:
     with (
         petastore.make_reader(url, ["id", "age"], shuffle_row_groups=False) as reader,
-        pytest.raises(DecodeError, match="column 'age': 2 of 20 values are missing"),
+        pytest.raises(DecodeError, match=r"column 'age', row group 0 in .*: .* values are missing"),
     ):
         list(DataLoader(reader, batch_size=20))
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore import Unischema, UnischemaField, open_dataset, write_dataset
-from petastore.cli.head.first_rows import first_rows
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.dataset.first_rows import first_rows
 from tests.cli.command import petastore
 from tests.cli.terminals import on_a_terminal
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
 from petastore.codecs import CompressedImageCodec, ImageDecode, NdarrayCodec
 from petastore.codecs.images.image_hinted import HintedImageCodec, hinted_field
@@ -246,6 +248,41 @@ def test_a_hinted_codec_is_a_value_that_fits_its_own_field_only() -> None:
         UnischemaField("image", "uint8", (8, 8, 3), field.codec)
     with pytest.raises(SchemaError, match="uint16"):
         UnischemaField("image", "uint16", (8, 9, 3), field.codec)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_turns_a_jpeg_upright_as_pillow_does(orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    written = io.BytesIO()
+    Image.fromarray(waves(48, 32)).save(written, "JPEG", quality=95, exif=exif)
+    cell = written.getvalue()
+    upright = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(cell))))
+    field, turned = field_of((None, None, 3)), ImageDecode(exif_orientation=True)
+    assert np.array_equal(read(field, turned, cell), upright)
+    assert read(field, ImageDecode(), cell).shape == (48, 32, 3)
+    top = ImageDecode(region=(4, 2, 9, 5), exif_orientation=True)
+    assert np.array_equal(read(field, top, cell), upright[4:13, 2:7])
+    square = ImageDecode(size=(16, 16), gray=True, exif_orientation=True)
+    expected = read(field_of((16, 16, 3)), ImageDecode(gray=True), PNG.encode(field, cv2.resize(
+        upright, (16, 16), interpolation=cv2.INTER_AREA)))  # fmt: skip
+    assert np.abs(read(field, square, cell).astype(int) - expected).max() <= 3
+
+
+def test_exif_orientation_leaves_the_shape_free_unless_a_size_is_given() -> None:
+    field = field_of((48, 32, 3))
+    assert hinted_field(field, ImageDecode(exif_orientation=True)).shape == (None, None, 3)
+    assert hinted_field(field, ImageDecode(exif_orientation=True, size=(8, 8))).shape == (8, 8, 3)
+    assert hinted_field(field_of((32, 32, 3)), ImageDecode(exif_orientation=True)).shape == (32, 32, 3)
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])
+def test_mode_rgb_gives_three_channels_whatever_is_declared_and_stored(mode: str) -> None:
+    written = io.BytesIO()
+    Image.fromarray(waves(48, 32)).convert(mode).save(written, "JPEG")
+    expected = np.asarray(Image.open(io.BytesIO(written.getvalue())).convert("RGB"))
+    for shape in ((48, 32, 3), (None, None, 3), (48, 32), (None, None)):
+        assert np.array_equal(read(field_of(shape), ImageDecode(mode="rgb"), written.getvalue()), expected)
 
 
 def test_a_second_hint_replaces_the_first() -> None:
