@@ -43,9 +43,9 @@ def present(name: str, column: NDArray[Any]) -> NDArray[Any]:
     Example:
         >>> present("age", np.ma.masked_equal([7, -1, 9], -1))
         Traceback (most recent call last):
-        petastore.errors.DecodeError: column 'age': 1 of 3 values is missing, and a tensor cannot say so; say what
-            stands for it by nulls= of DataLoader or make_tf_dataset, fill it in a transform_spec, or leave the column
-            out with schema_fields
+        petastore.errors.DecodeError: column 'age': 1 of 3 values is missing, and a tensor cannot say so. Set nulls= of
+            DataLoader, MapDataset or make_tf_dataset, fill it in a transform_spec, or leave the column out with
+            schema_fields
         >>> present("age", np.ma.masked_equal([7, 8, 9], -1))
         array([7, 8, 9])
     """
@@ -55,8 +55,8 @@ def present(name: str, column: NDArray[Any]) -> NDArray[Any]:
     if missing:
         raise DecodeError(
             f"{missing:,} of {len(column):,} values {'is' if missing == 1 else 'are'} missing, and a tensor cannot say "
-            "so; say what stands for it by nulls= of DataLoader or make_tf_dataset, fill it in a transform_spec, or "
-            "leave the column out with schema_fields",
+            "so. Set nulls= of DataLoader, MapDataset or make_tf_dataset, fill it in a transform_spec, or leave the "
+            "column out with schema_fields",
             column=name,
         )
     return column.data if isinstance(column, np.ma.MaskedArray) else column
@@ -185,8 +185,8 @@ def stacked(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
         >>> column = np.array([np.array([1]), np.array([1, 2])], dtype=object)
         >>> stacked(UnischemaField("words", "int64", (None,)), column)
         Traceback (most recent call last):
-        petastore.errors.DecodeError: column 'words': a batch has values of the shapes (1,) and (2,), which are no one
-            array; say by ragged= what becomes of them
+        petastore.errors.DecodeError: column 'words': a batch has values of the shapes (1,) and (2,), which cannot be
+            stacked. Set ragged= to a form for different shapes
     """
     flat, shapes = flattened(field, column)
     if len(shapes) == 0:
@@ -195,8 +195,8 @@ def stacked(field: UnischemaField, column: NDArray[Any]) -> NDArray[Any]:
     if other.any():
         first, second = (tuple(shape.tolist()) for shape in (shapes[0], shapes[other][0]))
         raise DecodeError(
-            f"a batch has values of the shapes {first} and {second}, which are no one array; say by ragged= what "
-            "becomes of them",
+            f"a batch has values of the shapes {first} and {second}, which cannot be stacked. Set ragged= to a form "
+            "for different shapes",
             column=field.name,
         )
     return flat.reshape(len(shapes), *shapes[0])

@@ -12,7 +12,23 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["arrow_numbers", "flags_of", "numbers_of"]
+__all__ = ["arrow_numbers", "flags_of", "number_dtype", "numbers_of"]
+
+_NUMBERS = (
+    "uint8",
+    "int8",
+    "uint16",
+    "int16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bool",
+)
+_DTYPES = {pa.from_numpy_dtype(name): np.dtype(name) for name in _NUMBERS}
 
 
 def arrow_numbers(numbers: NDArray[Any]) -> pa.Array:
@@ -29,6 +45,19 @@ def arrow_numbers(numbers: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(dtype, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
 
 
+def number_dtype(arrow_type: pa.DataType) -> np.dtype[Any]:
+    """Return the NumPy dtype of an Arrow type of numbers or booleans; `to_pandas_dtype` needs pandas in some releases.
+
+    Raises:
+        KeyError: The values of the type are not numbers.
+
+    Example:
+        >>> number_dtype(pa.uint8()), number_dtype(pa.float16())
+        (dtype('uint8'), dtype('float16'))
+    """
+    return _DTYPES[arrow_type]
+
+
 def numbers_of(numbers: pa.Array) -> NDArray[Any]:
     """Integers or floats of Arrow as a NumPy array over the same memory, not to be written to.
 
@@ -38,7 +67,7 @@ def numbers_of(numbers: pa.Array) -> NDArray[Any]:
         >>> numbers_of(pa.array([5, 7, 9], pa.int16()).slice(1))
         array([7, 9], dtype=int16)
     """
-    dtype = np.dtype(numbers.type.to_pandas_dtype())
+    dtype = number_dtype(numbers.type)
     data = numbers.buffers()[1]
     if len(numbers) == 0 or data is None:
         return np.empty(0, dtype)

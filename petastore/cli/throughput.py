@@ -26,8 +26,10 @@ from petastore.readers.batch import Batch
 from petastore.work.workers import PoolType
 
 if TYPE_CHECKING:
+    from petastore.codecs import ImageDecode
     from petastore.readers.arguments import ReaderArguments
     from petastore.readers.reader import Reader
+    from petastore.transforming.transform import TransformSpec
 
 __all__ = ["Memory", "Throughput", "reader_throughput"]
 
@@ -131,6 +133,8 @@ def reader_throughput(
     *,
     batch_size: int | None = None,
     seconds: float = 0,
+    decode: Mapping[str, ImageDecode] | None = None,
+    transform_spec: TransformSpec | None = None,
     progress: Callable[[int, int], object] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Throughput:
@@ -156,6 +160,8 @@ def reader_throughput(
             keep their own code under `if __name__ == "__main__":`.
         batch_size: Read batches of columns of so many rows, as adapters do; None reads row by row.
         seconds: Measure at least so long, whatever the rows.
+        decode: Hints for images, as of `make_reader`.
+        transform_spec: A transform, as of `make_reader`; a new process gets it by pickle.
         progress: Called in this process with rows read and rows in all, some forty times at most: between the parts of
             the warm-up and of the measure, while the clock stands. Where `seconds` decides how long it lasts, the rows
             of the measure are counted by the time that is over.
@@ -184,6 +190,10 @@ def reader_throughput(
             f"read_method={str(read_method)!r} is not measured; it is 'python', with batch_size= for what adapters read"
         )
     arguments: ReaderArguments = {**(reader_extra_args or {})}
+    if decode is not None:
+        arguments["decode"] = decode
+    if transform_spec is not None:
+        arguments["transform_spec"] = transform_spec
     if field_regex is not None:
         arguments.setdefault("schema_fields", [field_regex] if isinstance(field_regex, str) else list(field_regex))
     asked = _Asked(

@@ -16,6 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow import compute as pc
+from petastore.arrow.concatenate import only_chunk
 from petastore.arrow.memory import flags_of
 from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError, SchemaError
@@ -134,7 +135,7 @@ def held_against_directory(
             first = rows_before.get(name, 0)
             rows_before[name] = first + table.num_rows
             column = table.column(name)
-            cells = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+            cells = only_chunk(column)
             try:
                 row = key.first_contradiction(cells, said[name])
             except DecodeError:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from petastore.arrow.memory import number_dtype
 from petastore.errors import SchemaError
 from petastore.schema.field import UnischemaField
 
@@ -91,9 +92,10 @@ def natural_storage_type(field: UnischemaField) -> pa.DataType:
     elif field.dtype.kind == "m":
         stored = pa.int64()
     else:
+        codec = "ArrowCodec(pa.struct({…}))" if field.numpy_dtype is np.object_ else "NdarrayCodec()"
         raise SchemaError(
             f"field {field.name!r}: no Parquet type holds {field.dtype_name} as it is; give the field a codec, "
-            "for instance NdarrayCodec()"
+            f"for instance {codec}"
         )
     for _ in field.shape:
         stored = pa.list_(pa.field("element", stored, nullable=False))
@@ -191,7 +193,7 @@ def _check_members(arrow_type: pa.DataType, name: str) -> None:
 def _scalar_dtype(arrow_type: pa.DataType, name: str) -> Any:
     types = pa.types
     if types.is_boolean(arrow_type) or types.is_integer(arrow_type) or types.is_floating(arrow_type):
-        return np.dtype(arrow_type.to_pandas_dtype())
+        return number_dtype(arrow_type)
     if is_text(arrow_type):
         return np.str_
     if is_bytes(arrow_type):

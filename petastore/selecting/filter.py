@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow.concatenate import only_chunk
 from petastore.arrow.memory import arrow_numbers, flags_of
 from petastore.callers import frames_inside_petastore
 from petastore.codecs.registry import codec_of
@@ -362,7 +363,7 @@ class _Search:
         """The stored cells of some columns of a row group; partition columns have one value for all rows."""
         stored = [name for name in fields if name not in partitions]
         table = self.dataset.read(ReadUnit.whole(self.dataset.inventory, group, stored))
-        cells = {name: _only_chunk(table.column(name)) for name in stored}
+        cells = {name: only_chunk(table.column(name)) for name in stored}
         return cells | {name: pa.repeat(values[group], int(self.rows[group])) for name, values in partitions.items()}
 
     def _placed(self, look: Look, group: int) -> Kept:
@@ -380,10 +381,6 @@ def _left_out(by: PrunedBy, before: NDArray[np.int64], after: NDArray[np.int64])
     """What a step left out, given how many rows of each row group there were before and after; () if nothing."""
     rows, row_groups = int((before - after).sum()), int(((before > 0) & (after == 0)).sum())
     return (Pruned(by, row_groups, rows),) if rows else ()
-
-
-def _only_chunk(column: Any) -> Any:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _decoded(cells: Any, field: UnischemaField, rows: NDArray[np.int64] | None, max_cell_bytes: int | None) -> Any:

@@ -88,7 +88,7 @@ def test_the_version_is_that_of_the_package() -> None:
     assert (ran.exit_code, ran.stdout) == (0, f"petastore {importlib.metadata.version('petastore')}\n")
 
 
-VERBS = ["inspect", "head", "throughput", "generate-metadata", "migrate", "export", "copy", "cache"]
+VERBS = ["inspect", "plan", "head", "throughput", "generate-metadata", "migrate", "export", "copy", "cache"]
 """As they are listed; `cache` has verbs of its own, of which `warm` reads a dataset."""
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from petastore import Unischema, UnischemaField, write_dataset
+from petastore.codecs import CompressedImageCodec
 from tests.cli.command import petastore
 from tests.cli.terminals import on_a_terminal
 
@@ -60,3 +61,37 @@ def test_what_cannot_be_measured_is_one_line(dataset: Path) -> None:
     ran = petastore("throughput", dataset, "--pool-type", "fibre")
     assert ran.exit_code == 2
     assert "reader_pool_type='fibre' is not known" in ran.stderr
+
+
+def test_throughput_measures_with_decode_and_a_transform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = UnischemaField("image", "uint8", (16, 16, 3), CompressedImageCodec("png"))
+    write_dataset(tmp_path / "photos", Unischema("Photos", [image]), {"image": np.zeros((20, 16, 16, 3), np.uint8)})
+    (tmp_path / "mine.py").write_text(
+        "from petastore import TransformSpec\n"
+        "def halved(row):\n    return {'image': row['image'][:4]}\n"
+        "spec = TransformSpec(halved)\n"
+    )
+    asked = ("throughput", str(tmp_path / "photos"), *BRIEFLY, "--json")
+    hint = ("--decode", '{"image": {"size": [8, 8]}}')
+    monkeypatch.syspath_prepend(tmp_path)
+    sizes = []
+    for more in ((), hint, (*hint, "--transform", "mine.halved"), (*hint, "--transform", "mine.spec")):
+        ran = petastore(*asked, *more)
+        assert (ran.exit_code, ran.stderr) == (0, "")
+        sizes.append(json.loads(ran.stdout)["bytes_per_row"])
+    assert sizes == [16 * 16 * 3, 8 * 8 * 3, 4 * 8 * 3, 4 * 8 * 3]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("--decode", '{"id": {"sized": 8}}'), "--decode must have the arguments of ImageDecode"),
+        (("--decode", "8"), "--decode takes a JSON object"),
+        (("--transform", "nowhere.to.be_found"), "--transform must name a function or a TransformSpec"),
+        (("--transform", "json"), "--transform must name a function or a TransformSpec"),
+    ],
+)
+def test_throughput_rejects_invalid_decode_and_transform(dataset: Path, wrong: tuple[str, str], said: str) -> None:
+    ran = petastore("throughput", dataset, *wrong)
+    assert ran.exit_code == 2
+    assert said in ran.stderr

@@ -17,7 +17,7 @@ from petastore.spark.java import use_java
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.tf, pytest.mark.timeout(600)]
 
 PETASTORM = Path(sys.prefix) / "petastorm"
-"""What `make setup` unpacks of Petastorm's wheel; on nobody's path."""
+"""What `make test-all` unpacks of Petastorm's wheel; on nobody's path."""
 
 PROGRAMS = Path(__file__).parent / "petastorms_own"
 

@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     wheel = build_wheel(ROOT, KEPT / "wheel")
     print(f"pythons: {wheel.name}, {wheel.stat().st_size:,} bytes", flush=True)
     _copy_tests(KEPT / "tree")
-    failed = [python for python in pythons if not _passes(python, wheel, asked.only)]
+    failed = [python for python in pythons if not (_passes_alone(python, wheel) and _passes(python, wheel, asked.only))]
     if failed:
         print(f"pythons: failed on {', '.join(python.minor for python in failed)}", file=sys.stderr)
         return 1
@@ -101,18 +102,39 @@ def _passes(python: Interpreter, wheel: Path, only: Sequence[str] | None) -> boo
     return True
 
 
+def _passes_alone(python: Interpreter, wheel: Path) -> bool:
+    """Whether the core works with its dependencies alone: the oldest releases, and those of constraints.txt."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    oldest = [re.sub(r">=([\d.]+).*", r"==\1", dependency) for dependency in project["dependencies"]]
+    for name, wanted in (("oldest", oldest), ("newest", ["--constraint", str(ROOT / "constraints.txt")])):
+        try:
+            program, pip = _bare_environment(python, KEPT / f"{python.minor}-{name}")
+            _run([*pip, *wanted, "--force-reinstall", str(wheel)])
+            print(f"  {_run([program, KEPT / 'tree' / 'tests' / 'pythons' / 'core_alone.py']).strip()}", flush=True)
+        except FailedError as problem:
+            print(f"{problem}\npythons: the core alone failed on {python.minor}", file=sys.stderr, flush=True)
+            return False
+    return True
+
+
 def _environment(python: Interpreter, wheel: Path) -> Path:
     """The Python of an environment that has the wheel and what its tests need."""
-    home = KEPT / python.minor
-    program = home / "bin" / "python"
-    if not program.exists() or _run([program, "-V"]).split()[-1] != ".".join(map(str, python.version)):
-        # Without pip, which not every Python brings: the one of this environment installs into that one.
-        _run([python.path, "-m", "venv", "--clear", "--without-pip", home])
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(program), "install", "--quiet"]
+    program, pip = _bare_environment(python, KEPT / python.minor)
     pip += ["--constraint", str(ROOT / "constraints.txt")]
     _run([*pip, f"{wheel}[{EXTRAS}]", "--group", f"{ROOT / 'pyproject.toml'}:core-test"])
     _run([*pip, "--no-deps", "--force-reinstall", str(wheel)])  # its version may be that of the wheel before
     return program
+
+
+def _bare_environment(python: Interpreter, home: Path) -> tuple[Path, list[str]]:
+    """The Python of an environment, and the command that installs into it."""
+    program = home / "bin" / "python"
+    if not program.exists() or _run([program, "-V"]).split()[-1] != ".".join(map(str, python.version)):
+        # Without pip, which not every Python brings: the one of this environment installs into that one.
+        _run([python.path, "-m", "venv", "--clear", "--without-pip", home])
+    return program, [
+        *(sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(program), "install", "--quiet")
+    ]
 
 
 def _test(program: Path, only: Sequence[str] | None) -> str:
@@ -131,8 +153,7 @@ def _test(program: Path, only: Sequence[str] | None) -> str:
 
 def _run(command: Sequence[str | Path], folder: Path = ROOT) -> str:
     """What a command prints; `PYTHONPATH` would lead it back to the clone."""
-    fixtures = ROOT.parent / "shared" / "fixtures" / "parquet-testing"
-    environment = {"PETASTORE_PARQUET_TESTING": str(fixtures), **os.environ}
+    environment = dict(os.environ)
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(
         command,

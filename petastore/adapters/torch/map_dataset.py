@@ -11,6 +11,8 @@ import numpy as np
 import torch
 import torch.utils.data
 
+from petastore.adapters.nulls import Nulls, nulls_of
+from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.rows import DecodedRows
 from petastore.adapters.torch.tensors import refuse_dtypes
 from petastore.codecs.images.image_hint import ImageDecode
@@ -33,7 +35,7 @@ from petastore.readers.by_number.random_access import DEFAULT_CACHE_BYTES, Rando
 from petastore.readers.loaded.recent_row_groups import CacheInfo
 from petastore.schema.unischema import Unischema
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
-from petastore.transforming.transform import TransformSpec
+from petastore.transforming.transform import AnyTransform
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
 __all__ = ["MapDataset", "selected_rows"]
@@ -69,6 +71,8 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         predicate: As in `make_reader`.
         rowgroup_selector: As in `make_reader`.
         selection_cache: As in `make_reader`.
+        ragged: As in `DataLoader`, for the batches that `decimal_friendly_collate` makes; a row has its own tensor.
+        nulls: As in `DataLoader`, for rows and batches.
         cache_type: As in `make_reader`: what is kept on the local disk beside `cache_bytes` in memory.
         cache_location: As in `make_reader`.
         cache_size_limit: As in `make_reader`.
@@ -105,12 +109,14 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
         decode: Mapping[str, ImageDecode] | None = None,
-        transform_spec: TransformSpec | None = None,
+        transform_spec: AnyTransform | None = None,
         selection: Selection | None = None,
         filters: Filters | None = None,
         predicate: Predicate | None = None,
         rowgroup_selector: RowGroupSelector | None = None,
         selection_cache: SelectionCache = True,
+        ragged: TorchForm | Mapping[str, TorchForm] = "auto",
+        nulls: Nulls = "error",
         cache_type: CacheType | None = "null",
         cache_location: str | os.PathLike[str] | None = None,
         cache_size_limit: int | None = None,
@@ -136,6 +142,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         )
         """The rows as NumPy arrays: `rows.take([3, 1])`."""
         refuse_dtypes(self)
+        self._ragged, self._nulls = ragged_columns(self, ragged), nulls_of(nulls, self.schema)
 
     @property
     def schema(self) -> Unischema:
@@ -163,7 +170,10 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         looks at them.
         """
         numbers = np.fromiter((_whole_index(index) for index in indices), dtype=np.int64, count=len(indices))
-        return DecodedRows(self.rows.take(numbers), len(numbers))
+        columns: dict[str, Any] = {}
+        for name, column in self.rows.take(numbers).items():
+            columns |= self._nulls[name].columns(column) if name in self._nulls else {name: column}
+        return DecodedRows(columns, len(numbers), self._ragged)
 
     def cache_info(self) -> CacheInfo:
         """What the cache of this process has done so far: row groups read, and found at hand."""

@@ -12,7 +12,7 @@ import torch.utils.data
 from numpy.typing import NDArray
 
 from petastore.adapters.columns import missing_rows, present
-from petastore.adapters.torch.tensors import shareable, tensor_or_list
+from petastore.adapters.torch.tensors import ColumnForm, shareable, tensor_or_list
 from petastore.once import once
 
 __all__ = ["DecodedRows", "decimal_friendly_collate", "rows_as_dicts"]
@@ -73,9 +73,12 @@ def _collated_column(key: Any, values: list[Any]) -> Any:
 class DecodedRows(Sequence[dict[str, Any]]):
     """Rows that were decoded together, as dicts of tensors; made one by one only for those who look at them so."""
 
-    def __init__(self, columns: Mapping[str, NDArray[Any]], num_rows: int) -> None:
+    def __init__(
+        self, columns: Mapping[str, NDArray[Any]], num_rows: int, ragged: Mapping[str, ColumnForm] | None = None
+    ) -> None:
         self._columns = dict(columns)
         self._num_rows = num_rows
+        self._ragged = ragged or {}
 
     def __len__(self) -> int:
         return self._num_rows
@@ -93,7 +96,10 @@ class DecodedRows(Sequence[dict[str, Any]]):
 
     def tensors(self) -> dict[str, Any]:
         """The rows as one batch."""
-        return {name: tensor_or_list(name, column) for name, column in self._columns.items()}
+        made: dict[str, Any] = {}
+        for name, column in self._columns.items():
+            made |= self._ragged[name].tensors(column) if name in self._ragged else {name: tensor_or_list(name, column)}
+        return made
 
 
 def _row_tensors(name: str, column: NDArray[Any]) -> Any:

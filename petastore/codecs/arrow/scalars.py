@@ -11,12 +11,14 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+import uuid
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from petastore.arrow.memory import number_dtype
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.field import UnischemaField
 from petastore.schema.times import numpy_time
@@ -164,6 +166,8 @@ def _declared(value: Any, field: UnischemaField) -> Any:
             raise InexactError("text was declared")
         return str(value)
     if kind is np.bytes_:
+        if isinstance(value, uuid.UUID):
+            return value.bytes
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise InexactError("bytes were declared")
         return bytes(value)
@@ -230,7 +234,7 @@ def _stored(value: Any, stored: pa.DataType) -> Any:
         return _stored_time(value, stored)
     if isinstance(value, np.timedelta64):
         return int(value.astype(np.int64))
-    dtype = np.dtype(stored.to_pandas_dtype())
+    dtype = number_dtype(stored)
     return exact_number(value, dtype).item()
 
 

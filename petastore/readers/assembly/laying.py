@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow.concatenate import concatenate
 from petastore.arrow.memory import arrow_numbers
 from petastore.decoding.buffers import Buffers
 from petastore.plan.order.grouped_rows import GroupedRows, Runs, inverse
@@ -66,7 +66,7 @@ class Laid:
             columns: Of each row group: the column, a `pyarrow.Array` of all its rows.
         """
         parts = [_taken(columns[group], where) for group, where, _ in self.segments]
-        joined = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        joined = concatenate(parts)
         return joined if self.places is None else joined.take(arrow_numbers(self.places))
 
     def values(self, columns: Mapping[int, NDArray[Any]], out: NDArray[Any]) -> None:

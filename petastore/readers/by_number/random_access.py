@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
+from petastore.arrow.concatenate import concatenate
 from petastore.arrow.memory import arrow_numbers
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
@@ -25,7 +26,13 @@ from petastore.readers.execution.first_row import described
 from petastore.readers.loaded.recent_row_groups import CacheInfo, RecentRowGroups
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.transforming.transform import TransformSpec, takes_frames, transform_columns, transform_schema
+from petastore.transforming.transform import (
+    AnyTransform,
+    as_transform_spec,
+    takes_frames,
+    transform_columns,
+    transform_schema,
+)
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
 __all__ = ["DEFAULT_CACHE_BYTES", "RandomAccess"]
@@ -70,7 +77,7 @@ class RandomAccess:
         *,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
-        transform: TransformSpec | None = None,
+        transform: AnyTransform | None = None,
         selection: Selection | None = None,
     ) -> None:
         fields = dataset.fields_of(columns)
@@ -90,7 +97,13 @@ class RandomAccess:
                 f"{dataset.inventory.num_row_groups:,}; it was made for another dataset, or another version of it"
             )
         workers = Workers("dummy", max_cell_bytes=self.max_cell_bytes)
-        self._transform = described(transform, dataset, selection, self._view, workers=workers, batched=False)
+        spec = as_transform_spec(transform)
+        if spec is not None and spec.rng is not None:
+            raise RequestError(
+                f"rng must be None where rows are read by number, got {spec.rng!r}: such a read has neither seed nor "
+                "epoch. Use make_reader or ReaderDataset"
+            )
+        self._transform = described(spec, dataset, selection, self._view, workers=workers, batched=False)
         self.schema = self._view if self._transform is None else transform_schema(self._view, self._transform)
         """What comes out: the fields after selection and transform."""
         # stops: (groups,) number of the first row after each row group
@@ -181,7 +194,7 @@ class RandomAccess:
         back = None if (np.diff(by_group) == 1).all() else arrow_numbers(np.argsort(by_group))
         for name in stored:
             chunks = [chunk for part in parts for chunk in part.column(name).chunks]
-            joined = pa.concat_arrays(chunks) if chunks else pa.array([], self._empty_type(name))
+            joined = concatenate(chunks) if chunks else pa.array([], self._empty_type(name))
             cells[name] = joined if back is None else joined.take(back)
         return cells
 

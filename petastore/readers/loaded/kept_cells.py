@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow.concatenate import only_chunk
 from petastore.codecs.arrow.arrow_views import ByteCells, byte_cells
 from petastore.codecs.registry import BoundCodec
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.cell_sizes import decoded_sizes
 from petastore.errors import DecodeError
 from petastore.readers.loaded.moved_cells import are_movable, moved_cells
-from petastore.readers.loaded.stacking import only_chunk
 from petastore.storage.row_groups.asked_columns import Part
 
 __all__ = ["KeptCells"]
@@ -59,17 +59,11 @@ class KeptCells:
             parts: Of each column, as above.
             tables: Theirs, one after the other; no more of them than are taken here.
             rows: Of the row group.
-
-        Raises:
-            DecodeError: The cells of a column are more than Arrow can hold.
         """
         cells: dict[str, Any] = {}
         for part in parts:
             (name,) = part.columns
-            try:
-                column = cells[name] = moved_cells(_pieces(tables, rows), rows, self.buffers.empty)
-            except pa.ArrowCapacityError as problem:
-                raise DecodeError(f"{problem} in a row group; write smaller row groups", column=name) from problem
+            column = cells[name] = moved_cells(_pieces(tables, rows), rows, self.buffers.empty)
             if rows and name not in self.rows_at_once and are_movable(column):
                 self.rows_at_once[name] = max(_BYTES_AT_ONCE * rows // max(column.nbytes, 1), 1)
         return cells
@@ -95,9 +89,11 @@ def _pieces(tables: Iterator[pa.Table], rows: int) -> Iterator[Any]:
     """The arrays of the next tables, which are of one column, until they have so many rows."""
     given = 0
     while True:
-        piece = only_chunk(next(tables).column(0))
-        given += len(piece)
-        yield piece
+        chunks = next(tables).column(0)
+        chunks = list(chunks.chunks) or [only_chunk(chunks)]
+        while chunks:  # several, where 32-bit offsets do not hold all bytes of one
+            given += len(chunks[0])
+            yield chunks.pop(0)
         if given >= rows:
             return
 

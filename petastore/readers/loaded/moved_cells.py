@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow.concatenate import concatenate, large_type
 from petastore.arrow.memory import flags_of
 
 __all__ = ["are_movable", "moved_cells"]
@@ -40,10 +41,7 @@ def moved_cells(pieces: Iterable[pa.Array], rows: int, empty: Empty) -> pa.Array
     first = next(left)
     dtype = _border_dtype(first.type)
     if dtype is None or rows == 0:
-        tables = [pa.table({"": piece}) for piece in (first, *left)]
-        if len(tables) == 1:
-            return first
-        return pa.concat_tables(tables, promote_options="permissive").column(0).combine_chunks()
+        return concatenate([first, *left])
     moved = _MovedCells(first.type, dtype, rows, empty)
     moved.add(first)
     del first
@@ -75,11 +73,7 @@ class _MovedCells:
         self._cells = self._bytes = 0
 
     def add(self, piece: pa.Array) -> None:
-        """Copies cells, which come after those that are there.
-
-        Raises:
-            pyarrow.ArrowCapacityError: They are more bytes together than the type can have.
-        """
+        """Copies cells, which come after those that are there; with 64-bit offsets from 2 GiB on."""
         if len(piece) == 0:
             return
         if piece.type != self._stored:
@@ -89,18 +83,25 @@ class _MovedCells:
         first, stop = int(borders[0]), int(borders[-1])
         filled = self._bytes + stop - first
         if filled > np.iinfo(self._borders.dtype).max:
-            raise pa.ArrowCapacityError(f"a column of {self._stored} cannot have {filled:,} bytes")
+            self._widen()
         where = slice(self._cells, self._cells + len(piece))
         if filled > len(self._data):
             self._enlarge(filled, filled * self._rows // where.stop)
         if stop > first:
             self._data[self._bytes : filled] = np.frombuffer(data, np.uint8, stop)[first:]
-        np.add(borders[1:], self._bytes - first, out=self._borders[where.start + 1 : where.stop + 1])
+        out = self._borders[where.start + 1 : where.stop + 1]
+        np.add(borders[1:], self._bytes - first, out=out, dtype=out.dtype)
         if piece.null_count:
             if self._missing is None:
                 self._missing = np.zeros(self._rows, np.bool_)
             self._missing[where] = flags_of(piece.is_null())
         self._cells, self._bytes = where.stop, filled
+
+    def _widen(self) -> None:
+        """Has 64-bit offsets from now on."""
+        self._stored = large_type(self._stored)
+        narrow, self._borders = self._borders, self._empty((self._rows + 1,), np.dtype(np.int64))
+        self._borders[: self._cells + 1] = narrow[: self._cells + 1]
 
     def _enlarge(self, least: int, expected: int) -> None:
         """Room for so many bytes, and a little more than all cells will take if they are like those before."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from petastore.arrow.concatenate import only_chunk
 from petastore.arrow.memory import flags_of
 from petastore.codecs.registry import BoundCodec
 from petastore.decoding.buffers import Buffers
@@ -23,7 +24,7 @@ from petastore.once import once
 from petastore.readers.loaded.as_one import AsOne
 from petastore.readers.loaded.layout import Stack
 
-__all__ = ["Stacked", "Stacking", "only_chunk"]
+__all__ = ["Stacked", "Stacking"]
 
 _LONG_COLUMN_BYTES = 64 * 1024
 """Columns of so many bytes are permuted one by one rather than copied once more: NumPy writes to one run of memory."""
@@ -180,8 +181,3 @@ def _with_zeros(column: Decoded) -> NDArray[Any]:
     values = column.values.copy()
     values[column.missing] = np.zeros((), values.dtype)
     return values
-
-
-def only_chunk(column: Any) -> Any:
-    """A column of a table as one `pyarrow.Array`."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -17,6 +17,7 @@ from petastore.schema import Unischema
 from petastore.spark.columns import encode_batches
 from petastore.storage.files.listing import list_data_files
 from petastore.storage.files.location import Location, open_location
+from petastore.storage.footers.footers import INT96_UNIT
 from petastore.storage.requests.failures import asking
 
 __all__ = ["ParquetFiles"]
@@ -109,7 +110,7 @@ class ParquetFiles:
             source = location.filesystem.open_input_file(location.join(name))
         with source:
             with asking(location, "read", name):
-                file = pq.ParquetFile(source)
+                file = pq.ParquetFile(source, coerce_int96_timestamp_unit=INT96_UNIT)
             self._check_columns(location, file.schema_arrow.names)
             yield location, file
 

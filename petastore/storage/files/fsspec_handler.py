@@ -45,6 +45,10 @@ class Handler(fs.FSSpecHandler):  # type: ignore[misc]
         """What is at a path; what is no file may be told as nothing, if to tell more takes more requests."""
         return self._told(path, self.fs.info)
 
+    def has_directory(self, path: str) -> bool:
+        """Whether a directory is at a path."""
+        return bool(self._told(path, self.fs.info).type == fs.FileType.Directory)
+
     def get_file_info_selector(self, selector: Any) -> list[Any]:
         """What is in a directory.
 
@@ -167,6 +171,10 @@ class Files(fs.PyFileSystem):  # type: ignore[misc]
     def file_at(self, path: str) -> Any:
         """What is at a path; what is no file may be told as nothing."""
         return self.handler.file_at(path)
+
+    def has_directory(self, path: str) -> bool:
+        """Whether a directory is at a path, by as few requests as that takes."""
+        return bool(self.handler.has_directory(path))
 
     def __reduce__(self) -> Any:
         return type(self), (self.handler,)

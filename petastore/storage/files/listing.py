@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
+import posixpath
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -18,8 +20,9 @@ from pyarrow import fs
 
 from petastore.errors import DatasetNotFoundError, MetadataError, StorageError
 from petastore.storage.files.fsspec_listings import forget_listings
+from petastore.storage.files.lake_tables import reject_lake_tables_above, reject_lake_tables_among
 from petastore.storage.files.location import Location
-from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, trees_at, walk
+from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, local_path, trees_at, walk
 from petastore.storage.requests.failures import answered
 
 __all__ = [
@@ -88,11 +91,12 @@ def list_data_files(location: Location) -> list[str]:
     called.
 
     On local file systems links are followed, but for those that lead back to a directory around what is listed, or to
-    one that is listed anyway: each file is listed once.
+    a directory or file that is listed anyway.
 
     Raises:
         DatasetNotFoundError: Nothing is there, or nothing that is a data file.
         MetadataError: A file that was named has no bytes.
+        RequestError: A folder is in a Delta, Iceberg or Hudi table.
         StorageError: The storage refused; or among the data files is something that is no file, such as a link that
             leads nowhere. It is not opened.
     """
@@ -108,6 +112,7 @@ def list_etags(location: Location) -> dict[str, tuple[int | None, str]]:
         StorageError: As `list_data_files`.
     """
     all_entries, written, unfinished = _looked_through(location)
+    _reject_lake_tables_above(location, [one for one in written if not one.is_named])
     _refuse_odd(location, [one for one in written if not one.entry.is_file])
     for one in written:
         if one.entry.size == 0:
@@ -147,13 +152,42 @@ def etags_around(location: Location, listed: Collection[str]) -> dict[str, tuple
 
 def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], bool]:
     """All that is there, what of it belongs to the data, and whether files of unfinished writes do not."""
-    all_entries = list(_found(location, _is_entered).values())
+    everything = _found(location, _is_entered)
+    all_entries = [one for one in everything.values() if not one.entry.is_directory]
     unfinished = {match[1] for one in all_entries if (match := _MARKER.fullmatch(one.path))}
     if location.paths is not None and not all(one.is_named for one in all_entries):
         unfinished |= unfinished_writes(location)
     data = [one for one in all_entries if one.is_named or not one.is_left_out]
     written = [one for one in data if one.is_named or not any(token in one.path for token in unfinished)]
-    return all_entries, written, len(data) > len(written)
+    is_any_unfinished = len(data) > len(written)
+    written = _without_links_to_neighbours(location, written)
+    reject_lake_tables_among(location, everything, [one.path for one in written if not one.is_named])
+    return all_entries, written, is_any_unfinished
+
+
+def _without_links_to_neighbours(location: Location, written: list[_Found]) -> list[_Found]:
+    """Without links to files that are listed under their own names; two links to one file elsewhere both stay."""
+    links = {one.path: one.entry.links_to for one in written if one.entry.links_to and not one.is_named}
+    if not links:
+        return written
+    homes: dict[str, str] = {}
+    own_names = set()
+    for directory, name in (posixpath.split(one.path) for one in written if not one.entry.links_to):
+        if directory not in homes:
+            homes[directory] = os.path.realpath(str(local_path(location.filesystem, _home(location, directory))))
+        own_names.add(posixpath.join(homes[directory], name))
+    return [one for one in written if links.get(one.path) not in own_names]
+
+
+def _reject_lake_tables_above(location: Location, data: Sequence[_Found]) -> None:
+    """Reject what is inside a lake table; not files that the caller named: the table's own API may have listed them."""
+    listed = {one.start for one in data if one.below}
+    matched = {posixpath.dirname(one.path) for one in data if not one.below}
+    reject_lake_tables_above(location, *([_home(location, path) for path in paths] for paths in (listed, matched)))
+
+
+def _home(location: Location, start: str) -> str:
+    return location.join(start) if start else location.root
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -171,6 +205,11 @@ class _Found:
 
     is_named: bool = False
     """Whether somebody named it."""
+
+    @property
+    def start(self) -> str:
+        """Path of the directory that is read whole, relative to the root."""
+        return self.path.removesuffix(self.below).rstrip("/")
 
     @property
     def is_left_out(self) -> bool:
@@ -194,12 +233,12 @@ def files_below(location: Location) -> list[str]:
 
 
 def _found(location: Location, enter: Enter) -> dict[str, _Found]:
-    """All that is there but directories, by its path relative to the root."""
+    """All that is there, directories too, by its path relative to the root."""
     handler = getattr(location.filesystem, "handler", None)
     if isinstance(handler, fs.FSSpecHandler):
         forget_listings(handler.fs)
     starts = ("",) if location.paths is None else location.paths
-    homes = [location.join(start) if start else location.root for start in starts]
+    homes = [_home(location, start) for start in starts]
     trees = functools.cache(lambda: trees_at(location.filesystem, homes))
     by_path: dict[str, _Found] = {}
     for start, home in zip(starts, homes, strict=True):
@@ -227,8 +266,7 @@ def _found_at(
     is_empty = True
     for entry in walk(location.filesystem, home, enter=enter, trees=trees):
         is_empty = False
-        if not entry.is_directory:
-            yield _Found(f"{start}/{entry.path}" if start else entry.path, entry.path, entry)
+        yield _Found(f"{start}/{entry.path}" if start else entry.path, entry.path, entry)
     if is_empty and (at or entry_at(location.filesystem, home)) is None:
         raise DatasetNotFoundError(f"{location.url}: {_nothing_there(location, start)}")
 

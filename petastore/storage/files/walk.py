@@ -56,6 +56,9 @@ class Entry:
     etag: str = ""
     """What the storage calls the version that it has; empty where a listing does not say."""
 
+    links_to: str = ""
+    """Real path of the local file that a link leads to; empty where it is no link to a file."""
+
     @property
     def is_file(self) -> bool:
         """Whether it is a file, or a link to one."""
@@ -101,7 +104,7 @@ def entry_at(filesystem: Any, path: str) -> Entry | None:
     local = local_path(filesystem, path)
     if local is not None:
         try:
-            return _local_entry("", local)
+            return _local_entry("", local, is_link=os.path.islink(local))  # noqa: PTH114 - as for `os.stat`
         except (FileNotFoundError, NotADirectoryError):
             return None
     info = filesystem.get_file_info(path)
@@ -164,7 +167,7 @@ def _walk_local(start: str, enter: Enter, homes: Callable[[], Sequence[Tree]]) -
         for name, path, is_link in _scanned(directory):
             relative = f"{called}/{name}" if called else name
             try:
-                entry = _local_entry(relative, path)
+                entry = _local_entry(relative, path, is_link=is_link)
             except (FileNotFoundError, NotADirectoryError):  # somebody deleted it meanwhile
                 continue
             yield entry
@@ -193,7 +196,7 @@ def _scanned(directory: str) -> list[tuple[str, str, bool]]:
         return []
 
 
-def _local_entry(relative: str, path: str) -> Entry:
+def _local_entry(relative: str, path: str, *, is_link: bool) -> Entry:
     try:
         status = os.stat(path)  # noqa: PTH116 - there are many files, and `Path` takes longer than the call
     except OSError as problem:
@@ -201,7 +204,7 @@ def _local_entry(relative: str, path: str) -> Entry:
             return Entry(relative, None, oddity="a link that leads nowhere")
         raise
     if stat.S_ISREG(status.st_mode):
-        return Entry(relative, status.st_size)
+        return Entry(relative, status.st_size, links_to=os.path.realpath(path) if is_link else "")
     if stat.S_ISDIR(status.st_mode):
         return Entry(relative, None, is_directory=True)
     return Entry(relative, None, oddity=_KINDS.get(stat.S_IFMT(status.st_mode), "no file"))

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from petastore.storage.footers.kept_tails import KeptTails
 
 __all__ = [
+    "INT96_UNIT",
     "Footer",
     "encoded_footers",
     "footer_if_there",
@@ -57,6 +58,9 @@ __all__ = [
     "read_footer",
     "read_footers",
 ]
+
+INT96_UNIT = "us"
+"""Unit of INT96 timestamps. Spark writes microseconds; nanoseconds wrap around outside of the years 1677 to 2262."""
 
 _SHOWN = 5
 _LOOKED_AT = 64
@@ -98,6 +102,15 @@ class Columns:
         leaves = range(len(self.stored))
         return frozenset(leaf for leaf in leaves if self.stored.column(leaf).physical_type == "BYTE_ARRAY")
 
+    @once
+    def int96_leaves(self) -> frozenset[int]:
+        """Numbers of the leaf columns of INT96 timestamps."""
+        return _int96_leaves(self.stored)
+
+
+def _int96_leaves(stored: Any) -> frozenset[int]:
+    return frozenset(leaf for leaf in range(len(stored)) if stored.column(leaf).physical_type == "INT96")
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Footer:
@@ -126,6 +139,9 @@ class Footer:
 
     askable: set[tuple[int, int]] = dataclasses.field(default_factory=set, repr=False)
     """Row groups and leaf columns of chunks that Arrow may be asked about."""
+
+    whole_microseconds: set[tuple[int, int]] = dataclasses.field(default_factory=set, repr=False)
+    """Row groups and leaf columns of INT96 timestamps that were found to be exact in microseconds."""
 
     @once
     def metadata(self) -> Any:
@@ -305,9 +321,12 @@ def parsed_footer(path: str, size: int, footer: bytes, version: FileVersion | No
     Raises:
         MetadataError: It is damaged.
     """
-    metadata = _metadata(footer, path, size)
+    reader = _opened(footer, path, size)
+    metadata = reader.metadata
     try:
-        schema = metadata.schema.to_arrow_schema().remove_metadata()
+        # INT96 timestamps are read in microseconds, as Spark writes them; only the reader's schema says so.
+        schema = reader.schema_arrow if _int96_leaves(metadata.schema) else metadata.schema.to_arrow_schema()
+        schema = schema.remove_metadata()
         _ = schema.names  # which are not decoded before
     except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
         raise _unreadable_footer(path, problem, size - END_BYTES - len(footer)) from problem
@@ -334,13 +353,17 @@ def _unreadable_footer(path: str, problem: Exception, at: int) -> MetadataError:
 
 
 def _metadata(footer: bytes, path: str, size: int) -> Any:
+    return _opened(footer, path, size).metadata
+
+
+def _opened(footer: bytes, path: str, size: int) -> Any:
     framed = b"".join([MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC])
     try:
         reader = pq.ParquetReader()  # not `read_metadata`, which looks at each column besides
-        reader.open(pa.BufferReader(framed))
+        reader.open(pa.BufferReader(framed), coerce_int96_timestamp_unit=INT96_UNIT)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
         raise _unreadable_footer(path, problem, size - END_BYTES - len(footer)) from problem
-    return reader.metadata
+    return reader
 
 
 def _data_file(path: str, size: int, footer: bytes, version: FileVersion | None = None, etag: str = "") -> DataFile:

@@ -37,10 +37,10 @@ from petastore.storage.pages.headers import (
 )
 from petastore.storage.ranges.column_chunks import first_page
 
-__all__ = ["refuse_damaged_pages"]
+__all__ = ["FEWEST_TOGETHER", "refuse_damaged_pages"]
 
 _SMALL_BYTES = 64 * 1024
-_FEWEST_TOGETHER = 32
+FEWEST_TOGETHER = 32
 
 
 def refuse_damaged_pages(read: Read, metadata: Any, leaves: Iterable[int], *, file: DataFile, ordinal: int) -> None:
@@ -61,7 +61,7 @@ def refuse_damaged_pages(read: Read, metadata: Any, leaves: Iterable[int], *, fi
     if wanted and is_without_checksum(read(LEAST_BYTES, first_page(group.column(wanted[0])))):
         return  # who writes checksums writes them for all
     columns = [group.column(leaf) for leaf in wanted]
-    are_right = _seen_right(read, columns) if len(wanted) >= _FEWEST_TOGETHER else [False] * len(wanted)
+    are_right = _seen_right(read, columns) if len(wanted) >= FEWEST_TOGETHER else [False] * len(wanted)
     window = PageWindow(read, _SMALL_BYTES) if group.total_byte_size <= _SMALL_BYTES else PageWindow(read)
     for leaf, column, is_right in zip(wanted, columns, are_right, strict=True):
         if is_right:

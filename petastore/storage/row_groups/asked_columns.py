@@ -17,6 +17,9 @@ __all__ = ["Part", "as_asked", "check_rows", "is_as_asked", "leaves_of"]
 _CHECKED_COLUMNS = 8
 """For so few columns it is faster to look at the chunks of each than to ask Arrow to put them together."""
 
+_MOST_OFFSET = 2**31 - 1
+"""Bytes of text or bytes that one chunk holds; a column with more stays in several."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Part:
@@ -74,17 +77,16 @@ def leaves_of(footer: Footer, ordinal: int, columns: Sequence[str], groups: int)
     )
 
 
-def as_asked(
-    table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...], *, are_one: bool = False
-) -> pa.Table:
+def as_asked(table: pa.Table, footer: Footer, ordinal: int, columns: tuple[str, ...]) -> pa.Table:
     """A table that was read, with exactly these columns in this order, without metadata, one chunk each.
+
+    Text or bytes of more than 2 GiB come in several chunks.
 
     Args:
         table: What was read.
         footer: Of the file; remembers what its tables are like.
         ordinal: The row group.
         columns: What was asked for.
-        are_one: Whether each column is one chunk already.
 
     Raises:
         DecodeError: A column holds what cannot be followed.
@@ -99,14 +101,14 @@ def as_asked(
         else:
             table = _arranged(table, footer, ordinal, columns)
     table = table if schema.metadata is None else table.replace_schema_metadata()
-    return table if are_one else _in_one_chunk(table)
+    return _in_one_chunk(table)
 
 
 def _in_one_chunk(table: pa.Table) -> pa.Table:
     if table.num_columns > _CHECKED_COLUMNS:
         return table.combine_chunks()
     is_one = all(table.column(number).num_chunks == 1 for number in range(table.num_columns))
-    return table if is_one else table.combine_chunks()
+    return table if is_one or table.nbytes > _MOST_OFFSET else table.combine_chunks()
 
 
 def is_as_asked(schema: pa.Schema, columns: tuple[str, ...]) -> bool:

@@ -102,6 +102,7 @@ def _of_one_width(footer: Footer) -> dict[str, int]:
         if len(leaves) == 1
         and _has_one_width(schema.field(name).type)
         and stored.column(leaves[0]).max_repetition_level == 0
+        and leaves[0] not in footer.columns.int96_leaves
     }
 
 

@@ -86,8 +86,8 @@ def check_copies(reader: Any, footer: Footer, ordinal: int, name: str, leaves: C
         if size > most:
             raise DecodeError(
                 f"its {table.num_rows:,} rows take {size:,} bytes of memory, though the file has each value once; at "
-                f"most {most:,} may be taken (1 GiB, or a quarter of memory_budget). Leave the column out "
-                "by schema_fields, or write smaller row groups",
+                f"most {most:,} may be taken (a quarter of memory_budget, or 1 GiB without one). Set memory_budget to "
+                f"{4 * size:,} or more, leave the column out with schema_fields, or write smaller row groups",
                 column=name,
                 file=footer.file.path,
                 row_group=ordinal,

@@ -10,6 +10,7 @@ __all__ = ["is_pickable", "pickable"]
 def pickable(table: pa.Table) -> pa.Table:
     """The table with its views of text and bytes laid out so that `take` has a kernel for them; others as they are.
 
+    Dictionaries get 32-bit indices: each row group has its own categories, and all together may be too many for 8 bits.
     List views stay: picking from them works, and pyarrow 26 loses values when it casts those with nulls to lists.
 
     Example:
@@ -34,6 +35,8 @@ def is_pickable(stored: pa.DataType) -> bool:
 
 def _pickable_type(stored: pa.DataType) -> pa.DataType:
     types = pa.types
+    if types.is_dictionary(stored):
+        return pa.dictionary(pa.int32(), _pickable_type(stored.value_type))
     if types.is_string_view(stored):
         return pa.large_string()
     if types.is_binary_view(stored):

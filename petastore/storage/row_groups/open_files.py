@@ -280,6 +280,12 @@ class Reading:
         assert opened is not None  # noqa: S101 - some columns are not decoded
         return opened.reader_of(self._file.footer, paths)
 
+    def nanoseconds(self) -> Any:
+        """A `ParquetReader` of the same that gives INT96 timestamps in nanoseconds, which may wrap around."""
+        opened = self.opened
+        assert opened is not None  # noqa: S101 - no cache keeps them decoded
+        return opened.reader_of(self._file.footer, int96_unit="ns")
+
     def long_lists(self, name: str) -> LongLists | None:
         """A column of one leaf, where it is read page by page; None where it is not, or bytes are far away."""
         opened, footer = self.opened, self._file.footer

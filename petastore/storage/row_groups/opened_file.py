@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from petastore.errors import DatasetChangedError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
-from petastore.storage.footers.footers import Footer, check_unchanged, read_footer
+from petastore.storage.footers.footers import INT96_UNIT, Footer, check_unchanged, read_footer
 from petastore.storage.footers.tails import read_tail
 from petastore.storage.requests.failures import answered
 from petastore.storage.row_groups.verified import Version
@@ -64,12 +64,15 @@ class OpenedFile:
             self.source.close()
             raise
 
-    def reader_of(self, footer: Footer, dictionaries: Sequence[str] = (), *, verify: bool = True) -> Any:
+    def reader_of(
+        self, footer: Footer, dictionaries: Sequence[str] = (), *, int96_unit: str = INT96_UNIT, verify: bool = True
+    ) -> Any:
         """A `pyarrow.parquet.ParquetReader`.
 
         Args:
             footer: Of the file.
             dictionaries: Leaf columns, by their paths, that it gives as Arrow's dictionaries.
+            int96_unit: Unit of INT96 timestamps.
             verify: Whether it verifies checksums of pages.
         """
         reader = pq.ParquetReader()  # `ParquetFile` is this and a table of all columns' names
@@ -79,6 +82,7 @@ class OpenedFile:
             read_dictionary=list(dictionaries),
             pre_buffer=False,
             buffer_size=self._buffer_bytes,
+            coerce_int96_timestamp_unit=int96_unit,
             page_checksum_verification=verify,
         )
         return reader

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from petastore.arrow.concatenate import only_chunk
 from petastore.errors import DatasetChangedError, DecodeError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
@@ -24,6 +25,7 @@ from petastore.storage.requests.under_way import waiting_for
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, leaves_of
 from petastore.storage.row_groups.dictionaries import check_copies, swelling_leaves
 from petastore.storage.row_groups.fetched_ahead import KeptIn, place_of
+from petastore.storage.row_groups.int96 import check_whole_microseconds
 from petastore.storage.row_groups.open_files import OpenFiles, Reading
 from petastore.storage.row_groups.small.small_files import (
     SMALL_FILE_BYTES,
@@ -78,7 +80,9 @@ def read_row_group(
         StorageError: The file is missing or cannot be read.
     """
     (table,) = read_row_group_in_parts(location, file, ordinal, [Part(tuple(columns))], footers=footers, kept=kept)
-    return table
+    if all(column.num_chunks == 1 for column in table.columns):
+        return table
+    return pa.Table.from_arrays(list(map(only_chunk, table.columns)), names=table.column_names)  # beyond 2 GiB
 
 
 def read_row_group_in_parts(
@@ -281,6 +285,8 @@ def _of_reading(
         at.append(part)
         if footer.most_copied_bytes > part.most_bytes:
             _check_copies(reading, footer, ordinal, part)
+        if footer.columns.int96_leaves:
+            check_whole_microseconds(reading, footer, ordinal, leaves_of_part)
         yield from _right_tables(reading, footer, ordinal, part, leaves_of_part)
     if any(part.first is None for part in parts):
         reading.check_pages(leaf for of_part in leaves for leaf in of_part)

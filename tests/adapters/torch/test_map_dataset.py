@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -29,6 +31,7 @@ from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import DecodeError, RequestError
 from petastore.predicates import in_lambda
 from tests.adapters.counted import counted
+from tests.tier import examples
 
 # More workers than CPUs are slow and right all the same.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -44,6 +47,7 @@ FIELDS = [
     petastore.UnischemaField("image", "uint8", (4, 6, 3), CompressedImageCodec("png")),
     petastore.UnischemaField("free", "float64", (None, 2), NdarrayCodec()),
 ]
+REQUIRED = pa.field("element", pa.int64(), nullable=False)
 EQUAL = ["id", "small", "flag", "at", "name", "image"]  # columns that torch's own default_collate takes
 ROWS, PER_ROW_GROUP = 101, 9
 
@@ -102,7 +106,7 @@ def test_each_row_is_the_row_of_an_unshuffled_reader(url: str, rows: MapDataset)
         assert same(found, {name: whole[name][number] for name in names})
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(numbers=st.lists(st.integers(-ROWS, ROWS - 1), max_size=20))
 def test_many_rows_are_a_list_of_single_rows(rows: MapDataset, numbers: list[int]) -> None:
     many = rows.__getitems__(numbers)
@@ -257,3 +261,64 @@ def test_requests_that_cannot_be_are_refused_at_the_call(url: str) -> None:
 def test_it_says_what_it_is(rows: MapDataset) -> None:
     assert repr(rows).endswith(f"dataset', {ROWS} rows, {len(FIELDS)} columns)")
     assert list(itertools.islice(rows.schema.fields, 2)) == ["id", "small"]
+
+
+@pytest.mark.parametrize(
+    ("required", "nullable", "cells"),
+    [
+        (pa.list_(REQUIRED), pa.list_(pa.int64()), [[1], [2]]),
+        (pa.list_(REQUIRED, 1), pa.list_(pa.int64(), 1), [[1], [2]]),
+        (pa.large_list(REQUIRED), pa.large_list(pa.int64()), [[1], [2]]),
+        (pa.struct([REQUIRED]), pa.struct({"element": pa.int64()}), [{"element": 1}, {"element": 2}]),
+    ],
+)
+def test_rows_come_from_files_that_differ_in_nested_nullability(
+    tmp_path: Path, required: pa.DataType, nullable: pa.DataType, cells: list[Any]
+) -> None:
+    for number, kind in enumerate((required, nullable, required)):
+        pq.write_table(pa.table({"x": pa.array(cells, kind)}), tmp_path / f"{number}.parquet")
+    rows = MapDataset(str(tmp_path)).rows.take([5, 0, 2])["x"]
+    assert [cell if isinstance(cell, dict) else cell.tolist() for cell in rows] == [cells[1], cells[0], cells[0]]
+
+
+def loaded(dataset: MapDataset, batch_size: int = ROWS) -> list[dict[str, Any]]:
+    return list(torch.utils.data.DataLoader(dataset, batch_size=batch_size, collate_fn=decimal_friendly_collate))
+
+
+@pytest.mark.parametrize(
+    "options", [{"nulls": "mask"}, {"nulls": {"age": -1}}, {"ragged": "padded"}, {"ragged": "nested"}]
+)
+def test_nulls_and_ragged_make_the_batches_of_data_loader(url: str, options: dict[str, Any]) -> None:
+    names = ["id", "age"] if "nulls" in options else ["id", "free"]
+    with petastore.make_reader(url, names, shuffle_row_groups=False) as reader:
+        expected = list(petastore.adapters.torch.DataLoader(reader, batch_size=20, **options))
+    batches = loaded(MapDataset(url, names, **options), batch_size=20)
+    expected_rows, rows = (
+        [{name: column[row] for name, column in batch.items()} for batch in made for row in range(len(batch["id"]))]
+        for made in (expected, batches)
+    )
+    widths = [row.pop("free").shape for row in (*expected_rows, *rows) if "free" in row]  # of the batch, where padded
+    assert same(rows, expected_rows)
+    assert len(widths) in (0, 2 * ROWS)
+
+
+def test_nulls_fill_single_rows_as_well(url: str) -> None:
+    rows = MapDataset(url, ["id", "age"], nulls="mask")
+    assert [rows[number]["age_valid"].item() for number in (2, 3)] == [True, False]
+    batch = next(iter(torch.utils.data.DataLoader(rows, batch_size=5)))
+    assert batch["age"].tolist() == [0, 1, 2, 0, 4]
+
+
+def test_ragged_rows_by_number_are_padded_in_batches(url: str) -> None:
+    (batch,) = loaded(MapDataset(url, ["free"], ragged="padded"))
+    assert batch["free"].shape == (ROWS, 2, 2)
+    assert batch["free_lengths"].tolist() == [number % 3 for number in range(ROWS)]
+
+
+def test_missing_values_by_number_name_a_parameter_that_helps(url: str) -> None:
+    with pytest.raises(DecodeError, match=r"column 'age': .* Set nulls= of DataLoader, MapDataset"):
+        loaded(MapDataset(url, ["age"]))
+    with pytest.raises(RequestError, match="nulls= names the column 'nosuch'"):
+        MapDataset(url, nulls={"nosuch": 0})
+    with pytest.raises(RequestError, match="ragged= names the column 'id'"):
+        MapDataset(url, ragged={"id": "padded"})

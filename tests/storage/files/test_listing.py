@@ -315,3 +315,28 @@ def test_parquet_is_read_whatever_it_is_called(location: Location, put: Put) -> 
     with pytest.raises(MetadataError, match=r"2 of the 7 files there are no Parquet: README\.md, x\.parquet\.gz"):
         open_dataset(location.url)
     assert len(open_dataset(f"{location.url}/*[!zd]").inventory.files) == 5
+
+
+def test_link_to_a_neighbouring_file_gives_its_rows_once(tmp_path: Path) -> None:
+    for folder in ("day=1", "day=2", ".store"):
+        (tmp_path / folder).mkdir()
+        pq.write_table(pa.table({"id": [len(folder)]}), tmp_path / folder / "part-0.parquet")
+    (tmp_path / "day=1/latest.parquet").symlink_to("part-0.parquet")
+    (tmp_path / "day=2/other-day.parquet").symlink_to(tmp_path / "day=1/part-0.parquet")
+    (tmp_path / "day=2/stored.parquet").symlink_to("../.store/part-0.parquet")
+    (tmp_path / "day=2/stored-again.parquet").symlink_to("../.store/part-0.parquet")  # content stores share equal files
+    names = ["day=1/part-0.parquet", "day=2/part-0.parquet", "day=2/stored-again.parquet", "day=2/stored.parquet"]
+    assert list_data_files(open_location(tmp_path)) == names
+    for url in (tmp_path, f"{tmp_path}/day=*/*.parquet", [str(tmp_path / "day=1"), str(tmp_path / "day=2")]):
+        assert open_dataset(url).inventory.num_rows == 4
+    named = [str(tmp_path / "day=1" / name) for name in ("part-0.parquet", "latest.parquet")]
+    assert open_dataset(named).inventory.num_rows == 2  # names say how often
+
+
+def test_link_to_a_neighbouring_file_is_no_stranger(tmp_path: Path) -> None:
+    schema = Unischema("id", [UnischemaField("id", "int64")])
+    write_dataset(str(tmp_path), schema, [{"id": 1}])
+    (tmp_path / "latest.parquet").symlink_to(open_dataset(tmp_path).paths[0])
+    assert open_dataset(tmp_path).inventory.num_rows == 1
+    write_dataset(str(tmp_path), schema, [{"id": 2}, {"id": 3}], mode="overwrite")
+    assert open_dataset(tmp_path).inventory.num_rows == 2

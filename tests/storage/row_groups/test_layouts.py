@@ -5,7 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from petastore import col, make_batch_reader, make_reader
+from petastore.adapters.torch import MapDataset
+from petastore.storage.files.location import Location
 from petastore.storage.row_groups.layouts import is_pickable, pickable
+from tests.storage.conftest import Put
 
 WORDS = ["a", None, "a word that is longer than twelve bytes", ""]
 COLUMNS = {
@@ -41,3 +45,27 @@ def test_views_inside_maps_are_laid_out_too() -> None:
     assert laid.column("x").to_pylist() == rows
     assert laid.column("x").take([2, 0]).to_pylist() == [rows[2], rows[0]]
     assert is_pickable(pa.map_(pa.string(), pa.binary()))
+
+
+@pytest.mark.parametrize("row_group_size", [30, 100])
+def test_categories_of_all_row_groups_may_be_more_than_8_bits_number(
+    location: Location, put: Put, row_group_size: int
+) -> None:
+    expected = [f"user {number}" for number in range(300)]
+    for number in range(3):
+        texts = pa.array(expected[100 * number : 100 * number + 100])
+        cells = texts.dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string()))
+        binary = texts.cast(pa.binary()).dictionary_encode().cast(pa.dictionary(pa.uint8(), pa.binary()))
+        lists = pa.ListArray.from_arrays(pa.array(range(101), pa.int32()), cells)
+        structs = pa.StructArray.from_arrays([cells], ["name"])
+        columns = {"text": cells, "bytes": binary, "list": lists, "struct": structs}
+        put(f"{number}.parquet", pa.table(columns), row_group_size=row_group_size)
+    with make_batch_reader(location.url, shuffle_row_groups=False) as reader:
+        (batch,) = reader.batches(300)
+    assert batch["text"].tolist() == expected
+    assert batch["bytes"].tolist() == [text.encode() for text in expected]
+    assert [cell.tolist() for cell in batch["list"]] == [[text] for text in expected]
+    assert batch["struct"].tolist() == [{"name": text} for text in expected]
+    with make_reader(location.url, filters=col("text") == "user 250", selection_cache=False) as reader:
+        assert [row.text for row in reader] == ["user 250"]
+    assert MapDataset(location.url).rows.take([299, 0])["text"].tolist() == ["user 299", "user 0"]

@@ -80,7 +80,7 @@ def small_file_in_parts(
     table = _right(location, file, ordinal, part, (whole, footer), again)
     if table is None:
         return None
-    return _divided(as_asked(table.combine_chunks(), footer, ordinal, part.columns, are_one=True), parts)
+    return _divided(as_asked(table, footer, ordinal, part.columns), parts)
 
 
 def small_files_together(
@@ -123,7 +123,7 @@ def small_files_together(
         if not tables:
             schema, is_plain = table.schema, is_as_asked(table.schema, part.columns)
         if not is_plain:
-            table = as_asked(table.combine_chunks(), footer, ordinal, part.columns, are_one=True)
+            table = as_asked(table, footer, ordinal, part.columns)
         elif not table.schema.equals(schema):
             return None
         tables.append(table)
@@ -236,7 +236,7 @@ def _decoded_as_one(
     encoded = [footer.encoded for _, footer in fetched.values()]
     places = [(number_of[file], ordinal) for file, ordinal in asked]
     joined_ones = joined_files([data for data, _ in fetched.values()], encoded, places)
-    if joined_ones is None:
+    if joined_ones is None or fetched[asked[0][0]][1].columns.int96_leaves:
         return None
     (_, footer), data = fetched[asked[0][0]], joined_ones.data
     leaves = leaves_of(footer, 0, part.columns, len(asked))
@@ -262,6 +262,8 @@ def _decoded_as_one(
 def _may_be_large(footer: Footer, ordinal: int, part: Part, rows: int, size: int) -> bool:
     if size > _MOST_DECODED_BYTES:
         return True
+    if footer.columns.int96_leaves:
+        return True  # they are checked where a file stays open
     may_swell = rows * size > part.most_bytes or footer.columns.are_nested
     return may_swell and bool(swelling_leaves(footer, ordinal, part.columns, part.most_bytes))
 

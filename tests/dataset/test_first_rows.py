@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore import Dataset, Unischema, UnischemaField, make_reader, open_dataset, write_dataset
-from petastore.cli.head.first_rows import first_rows
 from petastore.codecs import NdarrayCodec
-from petastore.errors import DecodeError, PetastoreError, RequestError
+from petastore.dataset.first_rows import first_rows
+from petastore.errors import DecodeError, PetastoreError, RequestError, SchemaError
 
 SCHEMA = Unischema(
     "Rows",
@@ -139,3 +139,66 @@ def test_values_that_readers_refuse_are_refused(tmp_path: Path) -> None:
     dataset = open_dataset(tmp_path / "large")
     with pytest.raises(RequestError, match="takes 536,870,912 bytes of memory"):
         list(first_rows(dataset, tuple(schema), 1))
+
+
+def everything(folder: Path) -> Dataset:
+    """Columns of every kind, with missing values, in row groups of two."""
+    columns = {
+        "n": pa.array([1, None, 3], pa.uint8()),
+        "day": pa.array([1, 2, None], pa.date32()),
+        "at": pa.array([1, 2, 3], pa.timestamp("us", "UTC")),
+        "took": pa.array([1, None, 3], pa.duration("s")),
+        "word": ["a", None, "c"],
+        "pose": np.arange(6, dtype=np.float32).reshape(3, 2),
+        "ragged": [[1], [2, 3], None],
+        "patch": np.arange(12, dtype=np.uint8).reshape(3, 2, 2),
+        "struct": pa.array([{"x": 1}, None, {"x": 3}]),
+    }
+    write_dataset(folder, columns, rows_per_row_group=2)
+    return open_dataset(folder)
+
+
+def test_head_gives_the_rows_of_an_unshuffled_reader(tmp_path: Path) -> None:
+    dataset = everything(tmp_path / "x")
+    with make_reader(tmp_path / "x", shuffle_row_groups=False) as reader:
+        expected = list(reader)
+    for count in (0, 2, 3, 9):
+        found = dataset.head(count)
+        assert len(found) == min(count, 3)
+        assert all(equal(one._asdict(), other._asdict()) for one, other in zip(found, expected, strict=False))
+    assert [tuple(row) for row in dataset.head(1, ["n", "word"])] == [(1, "a")]
+    with pytest.raises(RequestError, match="n"):
+        dataset.head(-1)
+
+
+def test_to_arrow_gives_decoded_values_of_the_declared_dtypes(tmp_path: Path) -> None:
+    dataset = everything(tmp_path / "x")
+    table = dataset.to_arrow()
+    assert table["n"].type == pa.uint8()
+    assert table["took"].type == pa.duration("s")
+    found = table.drop_columns(["day", "at", "took"]).to_pylist()
+    assert found == [
+        {"n": 1, "word": "a", "pose": [0, 1], "ragged": [1], "patch": [[0, 1], [2, 3]], "struct": {"x": 1}},
+        {"n": None, "word": None, "pose": [2, 3], "ragged": [2, 3], "patch": [[4, 5], [6, 7]], "struct": None},
+        {"n": 3, "word": "c", "pose": [4, 5], "ragged": None, "patch": [[8, 9], [10, 11]], "struct": {"x": 3}},
+    ]
+    assert table["day"].cast(pa.int32()).to_pylist() == [1, 2, None]
+    assert table["at"].cast(pa.int64()).to_pylist() == [1, 2, 3]
+    assert table["took"].cast(pa.int64()).to_pylist() == [1, None, 3]
+    assert dataset.to_arrow(1).num_rows == 1
+    assert dataset.to_arrow(0, ["n", "pose"]).schema.names == ["n", "pose"]
+
+
+def test_to_pandas_gives_nullable_dtypes_and_rows(tmp_path: Path) -> None:
+    frame = everything(tmp_path / "x").to_pandas(2)
+    assert len(frame) == 2
+    assert str(frame["n"].dtype) == "UInt8"
+    assert frame["word"].tolist()[0] == "a"
+    assert frame["pose"][1].tolist() == [2.0, 3.0]
+
+
+def test_to_arrow_rejects_numbers_that_arrow_has_not(tmp_path: Path) -> None:
+    field = UnischemaField("c", "complex64", (2,), NdarrayCodec())
+    write_dataset(tmp_path / "x", Unischema("complex", [field]), [{"c": np.zeros(2, np.complex64)}])
+    with pytest.raises(SchemaError, match="Arrow has no type for complex64"):
+        open_dataset(tmp_path / "x").to_arrow()

@@ -1,6 +1,7 @@
-"""Run by a test: a dataset whose writers are killed at random moments, one after another. Arguments: the directory.
+"""Run by a test: a dataset whose writers are killed at calls all over a write, one after another.
 
-Prints as JSON what readers saw after each, and what was left after the overwrites between them.
+Takes the directory as argument. Prints as JSON what readers saw after each, and what was left after the overwrites
+between them.
 """
 
 from __future__ import annotations
@@ -9,11 +10,8 @@ import collections
 import importlib
 import json
 import os
-import random
 import re
-import signal
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +21,13 @@ import petastore
 from petastore.schema import Unischema, UnischemaField
 from petastore.writers.encode import encode_rows
 from tests.forked import forked_with_a_pipe
+from tests.killed_at_call import call_count, points, run_until_call
+from tests.tier import sized
 
-KILLED = 50
+WHILE_ROWS, AT_COMMIT = sized(full=8, quick=2), sized(full=32, quick=10)
+"""How many writers of each mode are killed before the last row is written, and after it."""
+
+CODE = ("writers", "storage", "cache")
 SCHEMA = Unischema("versions", [UnischemaField("version", "int64"), UnischemaField("id", "int64")])
 ROWS = 240
 """Of a version: in three files of two row groups."""
@@ -71,27 +74,6 @@ def versions_seen(directory: Path) -> list[int]:
     return [version for version, *_ in told]
 
 
-def killed(directory: Path, version: int, mode: str, chance: random.Random, typical_s: float) -> None:
-    """A writer that is killed: at any moment from its begin, or around its commit, once all rows are written."""
-
-    def run(end: int) -> None:
-        os.write(end, b"b")
-        write(directory, version, mode, lambda done: done == ROWS and os.write(end, b"c"))
-
-    child, there = forked_with_a_pipe(run)
-    os.read(there, 1)
-    wait_s = chance.random() * typical_s
-    if chance.random() < 0.6:
-        os.read(there, 1)
-        wait_s /= 2
-    until = time.perf_counter() + wait_s
-    while time.perf_counter() < until:
-        pass
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    os.close(there)
-
-
 def files_of(directory: Path) -> collections.Counter[str]:
     """Names of all files, but the lock that stays; tokens are left out of them."""
     found = (path for path in directory.rglob("*") if path.is_file() and path.name != ".lock")
@@ -99,32 +81,40 @@ def files_of(directory: Path) -> collections.Counter[str]:
 
 
 def main(folder: Path) -> None:
-    """Kills writers, and reads after each; now and then a writer ends."""
+    """Kill writers, and read after each; every fifth time a writer ends."""
     directory, fresh = folder / "dataset", folder / "fresh"
-    chance = random.Random(7)  # noqa: S311 - moments
-    outcome: dict[str, Any] = {"old": 0, "new": 0, "other": [], "left": []}
+    outcome: dict[str, Any] = {"old": [], "new": [], "other": [], "left": []}
     encode_rows(rows(0)[:1], SCHEMA)  # imports once what each child would import
     importlib.import_module("petastore.front")
-    took = []
-    for place in (directory, directory, fresh):
-        began = time.perf_counter()
+    for place in (directory, fresh):
         told_by(lambda _, place=place: write(place, 0, "overwrite"))  # type: ignore[misc]
-        took.append(time.perf_counter() - began)
-    standing = [0]
-    for version in range(1, KILLED + 1):
-        mode = chance.choice(["append", "overwrite"])
-        killed(directory, version, mode, chance, min(took))
-        new = [*standing, version] if mode == "append" else [version]
-        found = versions_seen(directory)
-        if found in (standing, new):
-            outcome["old" if found == standing else "new"] += 1
-        else:
-            outcome["other"].append((version, mode, standing, found))
-        standing = found
-        if version % 5 == 0:
-            told_by(lambda _, version=version: write(directory, -version, "overwrite"))  # type: ignore[misc]
-            standing = [-version]
-            outcome["left"] += sorted(files_of(directory) - files_of(fresh))
+    standing, version = [0], 0
+    for mode in ("append", "overwrite"):
+
+        def run(say_rows_are_written: Callable[[], None]) -> None:
+            def tell(done: int) -> None:
+                if done == ROWS:
+                    say_rows_are_written()
+
+            write(directory, version, mode, tell)  # noqa: B023 - runs before the next version
+
+        version += 1
+        with_rows, total = call_count(run, *CODE)
+        standing = [*standing, version] if mode == "append" else [version]
+        for call in [*points(1, with_rows, WHILE_ROWS), *points(with_rows + 1, total, AT_COMMIT)]:
+            version += 1
+            new = [*standing, version] if mode == "append" else [version]
+            run_until_call(run, call, *CODE)
+            found = versions_seen(directory)
+            if found in (standing, new):
+                outcome["old" if found == standing else "new"].append((mode, call))
+            else:
+                outcome["other"].append((version, mode, standing, found))
+            standing = found
+            if version % 5 == 0:
+                told_by(lambda _, version=version: write(directory, -version, "overwrite"))  # type: ignore[misc]
+                standing = [-version]
+                outcome["left"] += sorted(files_of(directory) - files_of(fresh))
     print(json.dumps(outcome))
 
 
