@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from pathlib import Path
@@ -96,10 +95,8 @@ def test_leases_are_renewed_while_they_are_held(parent: Location) -> None:
     try:
         first = [Path(parent.root, f"_{name}.lease").read_bytes() for name in names]
         for name, old in zip(names, first, strict=True):
-            deadline = time.monotonic() + 300
             while (now := Path(parent.root, f"_{name}.lease").read_bytes()) in (old, b""):
-                assert time.monotonic() < deadline, "the lease was not renewed"
-                threading.Event().wait(0.005)
+                time.sleep(0.005)  # no deadline: the time limit of the test ends it
             before, after = Lease.from_json(old), Lease.from_json(now)
             assert before is not None
             assert after is None or after.renewed > before.renewed
