@@ -17,7 +17,7 @@ import petastore
 from petastore import NGram, Unischema, UnischemaField
 from petastore.adapters.torch import DataLoader, MapDataset
 from petastore.codecs import ScalarCodec
-from petastore.errors import MetadataError, RequestError, SchemaError
+from petastore.errors import DatasetChangedError, MetadataError, RequestError, SchemaError
 from petastore.schema.document import DOCUMENT_KEY, dump_document
 from tests.servers.fault_proxy import FaultProxy
 from tests.servers.fixtures import Served, proxy, served
@@ -195,3 +195,12 @@ def test_broken_common_metadata_message_says_what_to_delete(tmp_path: Path, cont
         petastore.open_dataset(tmp_path)
     (tmp_path / "_common_metadata").unlink()
     assert petastore.open_dataset(tmp_path).inventory.num_rows == 2
+
+
+def test_rewritten_file_message_names_both_footers_or_neither(tmp_path: Path) -> None:
+    for rows in ([1, 2], [1, 2, 3]):
+        if len(rows) == 3:
+            reader = petastore.make_reader(str(tmp_path), num_epochs=3)
+        pq.write_table(pa.table({"id": rows}), tmp_path / "a.parquet")
+    with reader, pytest.raises(DatasetChangedError, match=r"it had \d+ bytes, and has \d+ bytes\. Open the dataset"):
+        list(reader)

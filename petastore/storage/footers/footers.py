@@ -543,10 +543,15 @@ def check_unchanged(now: DataFile, expected: DataFile) -> None:
     """
     if not is_unchanged(now, expected):
         raise DatasetChangedError(
-            f"{expected.path} was rewritten since the dataset was listed: it had {expected.size:,} bytes and footer "
-            f"{expected.digest or '(unknown)'}, and has {now.size:,} bytes and footer {now.digest}. Open the "
-            "dataset again; if its manifest lists the old file, `petastore generate-metadata` lists the new one"
+            f"{expected.path} was rewritten since the dataset was listed: it had {_version_of(expected, now)}, and has "
+            f"{_version_of(now, expected)}. Open the dataset again; if its manifest lists the old file, `petastore "
+            "generate-metadata` lists the new one"
         )
+
+
+def _version_of(file: DataFile, other: DataFile) -> str:
+    """The size of a file, and the digest of its footer where those of both files are known."""
+    return f"{file.size:,} bytes and footer {file.digest}" if file.digest and other.digest else f"{file.size:,} bytes"
 
 
 def is_unchanged(now: DataFile, expected: DataFile) -> bool:
