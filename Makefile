@@ -22,6 +22,7 @@ INSTALL := $(call PIP_OF,$(VENV)) install -qq --constraint constraints.txt
 BARE := $(VENV)/.holds-pip-$(PIP_VERSION)
 ENOUGH_FOR_DEMO := $(VENV)/.holds-demo
 ALL := $(VENV)/.holds-all
+ALL_TESTS := $(VENV)/.holds-all-tests
 
 # The engines that petastore feeds (Horovod, Ray, JAX, Lightning, …), in an environment of their own.
 NEIGHBOURS := .neighbours
@@ -53,10 +54,10 @@ demo: $(ENOUGH_FOR_DEMO) ## digits: Spark → Parquet → two ranks of torch →
 	@$(BIN)/python -m examples.digits $(A)
 
 .PHONY: setup
-setup: $(ALL) ## make .venv with everything that checks, tests, docs and examples need
+setup: $(ALL) ## make .venv with everything that check, test, docs and examples need
 
 .PHONY: check
-check: $(ALL) ## what CI runs except the tests: format, lint, types, import contracts, docs
+check: $(ALL) ## what CI runs except the tests: format, lint, types, import contracts, wording, docs
 	@echo 'check: format (ruff format)'
 	@$(BIN)/ruff format --check --quiet . || { echo 'check: these files are not formatted; .venv/bin/ruff format .'; \
 		$(BIN)/ruff format --check .; }
@@ -66,6 +67,8 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 	@$(BIN)/mypy --no-error-summary
 	@echo 'check: import contracts (lint-imports)'
 	@out=$$($(BIN)/lint-imports 2>&1) || { echo "$$out"; exit 1; }
+	@echo 'check: wording (counts of phrases to avoid may only fall)'
+	@$(BIN)/python -m tests.wording
 	@echo 'check: docs (mkdocs build --strict)'
 	@# Not --quiet: it hides warnings from --strict too.
 	@out=$$($(BIN)/mkdocs build --strict 2>&1) || { echo "$$out"; exit 1; }
@@ -79,8 +82,21 @@ test: $(ALL) ## test every guarantee, quickly, on at most four CPUs (T=tests/pla
 	@$(PYTEST) $(T)
 
 .PHONY: test-all
-test-all: $(ALL) ## run all tests at full size: slow ones, all Hypothesis examples (T=tests/plan runs some)
+test-all: $(ALL_TESTS) ## run all tests at full size: slow ones, all Hypothesis examples (T=tests/plan runs some)
 	@PETASTORE_TESTS=all $(PYTEST) $(T)
+
+# A checkout of https://github.com/apache/parquet-testing; nothing of it is kept here.
+CORPUS ?= $(or $(PETASTORE_PARQUET_TESTING),../shared/fixtures/parquet-testing)
+
+.PHONY: corpus
+corpus: corpus-folder $(ALL) ## read the files of Apache's parquet-testing as Arrow reads them (CORPUS=its checkout)
+	@PETASTORE_TESTS=corpus PETASTORE_PARQUET_TESTING='$(abspath $(CORPUS))' $(PYTEST) --dist load tests/corpus
+
+# Checked before anything is set up.
+.PHONY: corpus-folder
+corpus-folder:
+	@test -d '$(CORPUS)/data' || { echo 'corpus: there is no folder $(CORPUS)/data; git clone' \
+		'https://github.com/apache/parquet-testing, then make corpus CORPUS=/path/to/parquet-testing' >&2; exit 1; }
 
 .PHONY: pythons
 pythons: $(ALL) ## the core's tests on each Python of this machine, from the wheel (PYTHONS='3.12 /path/to/python3.14' names some)
@@ -91,8 +107,8 @@ neighbours: $(NEIGHBOURS_ALL) ## test with the engines that petastore feeds, as 
 	@# A process for each file: engines start threads, and another's workers are forked. As many at a time as processors,
 	@# from the last name on: the longest one is not begun last.
 	@printf '%s\n' $(or $(T),neighbours/*/test_*.py neighbours/test_*.py) | sort -r | xargs -P "$$(nproc)" -I PART bash -c ' \
-		said=$$($(NEIGHBOURS)/bin/python -m pytest -q --no-header PART 2>&1) && code=0 || code=$$?; \
-		printf "neighbours: %s\n%s\n" PART "$$said"; exit $$code'
+		output=$$($(NEIGHBOURS)/bin/python -m pytest -q --no-header PART 2>&1) && code=0 || code=$$?; \
+		printf "neighbours: %s (%d s)\n%s\n" PART $$SECONDS "$$output"; exit $$code'
 
 .PHONY: horovod
 horovod: $(NEIGHBOURS_ALL) ## build and keep Horovod's wheel, then train the digits with it on two ranks (A=… passes options)
@@ -101,7 +117,24 @@ horovod: $(NEIGHBOURS_ALL) ## build and keep Horovod's wheel, then train the dig
 
 .PHONY: laws
 laws: $(ALL) ## try the laws of plans for long, on other examples each time (PETASTORE_LAWS=25 times as many as test)
-	@HYPOTHESIS_PROFILE=dev PETASTORE_LAWS=$${PETASTORE_LAWS:-25} $(BIN)/python -m pytest --timeout=0 tests/plan/test_laws.py $(T)
+	@HYPOTHESIS_PROFILE=dev PETASTORE_TESTS=all PETASTORE_LAWS=$${PETASTORE_LAWS:-25} $(BIN)/python -m pytest --timeout=0 tests/plan/test_laws.py $(T)
+
+MUTANTS := .bench/mutants
+MUTANTS_VENV := .bench/venvs/mutants
+
+.PHONY: mutants
+mutants: $(ALL_TESTS) $(MUTANTS_VENV)/.made ## mutation tests: change the source in 220 places, one at a time; hours (A='--each 5' draws fewer)
+	@rm -rf $(MUTANTS)/tree && git clone -q . $(MUTANTS)/tree
+	@$(MUTANTS_VENV)/bin/python -m tests.mutants.draw $(MUTANTS)/mutants.json $(A)
+	@PYTHONPATH='$(CURDIR)/$(MUTANTS)/site' $(BIN)/python -m tests.mutants.run $(MUTANTS)/mutants.json \
+		$(MUTANTS)/results.jsonl --tree $(MUTANTS)/tree
+
+# cosmic-ray changes the source; coverage tells which tests reach a line. Neither is installed beside petastore.
+$(MUTANTS_VENV)/.made: $(BARE)
+	@$(BIN)/python -m venv --clear --without-pip $(MUTANTS_VENV)
+	@$(call PIP_OF,$(VENV)) --python $(MUTANTS_VENV)/bin/python install -qq cosmic-ray==8.7.0
+	@$(call PIP_OF,$(VENV)) install -qq --no-deps --upgrade --target $(MUTANTS)/site coverage==7.17.4 pytest-cov==7.1.0
+	@touch $@
 
 .PHONY: endurance
 endurance: $(ALL) ## 100 epochs, 100 readers, with each pool and torch: memory flat, nothing left (PETASTORE_ENDURANCE=4 times as many)
@@ -195,15 +228,19 @@ $(ENOUGH_FOR_DEMO): $(BARE) pyproject.toml constraints.txt
 	@$(INSTALL) --editable '.[spark,torch,image]' --group demo
 	@touch $@
 
-$(ALL): $(BARE) pyproject.toml constraints.txt $(wildcard tests/servers/azurite/*.json)
+$(ALL): $(BARE) pyproject.toml constraints.txt
 	@echo 'setup: petastore and all that its extras, checks, tests and docs need (minutes, once)'
 	@$(INSTALL) --editable '.[all]' --group dev
+	@$(BIN)/python -m tests.java_options
+	@touch $(ENOUGH_FOR_DEMO) $@
+
+$(ALL_TESTS): $(ALL) $(wildcard tests/servers/azurite/*.json)
+	@echo 'setup: servers that only test-all starts, and examples of Petastorm (a minute, once)'
 	@$(BIN)/python -m tests.servers.install_azurite
 	@$(BIN)/python -m tests.servers.install_hadoop
-	@$(BIN)/python -m tests.java_options
-	@# On nobody's path: its own examples run in the tests, through the switch.
+	@# Outside sys.path: tests run its examples, which import petastore under its name.
 	@$(call PIP_OF,$(VENV)) install -qq --no-deps --upgrade --target $(VENV)/petastorm petastorm==0.13.1
-	@touch $(ENOUGH_FOR_DEMO) $@
+	@touch $@
 
 # dlio-benchmark asks for a library that only NVIDIA's index has. What it needs of the rest is beside it, or in the group.
 # TensorFlowOnSpark's own demand of a Python is written in a way that pip warns of.

@@ -17,9 +17,9 @@ import weakref
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-__all__ = ["Forkable", "Lock", "made_anew_in_children", "of_thread"]
+__all__ = ["MOMENT_S", "Forkable", "Lock", "made_anew_in_children", "of_thread"]
 
-_MOMENT_S = 0.25
+MOMENT_S = 0.25
 """How long a fork waits for tasks of other threads: most are done by then, and some may never be."""
 
 
@@ -117,7 +117,7 @@ class _OfTasks:
     def take(self) -> None:
         """Before a fork."""
         self.noting.acquire()
-        deadline = time.monotonic() + _MOMENT_S
+        deadline = time.monotonic() + MOMENT_S
         self._taken = [lock for lock in self.locks if lock.acquire(timeout=max(deadline - time.monotonic(), 0))]
 
     def give_back(self) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from petastore.plan.mixture.mixture import Batching, Stop
     from petastore.plan.windows.ngram import NGram
     from petastore.readers.mixed.mixed_sources import SourceGiven
-    from petastore.transforming.transform import TransformSpec
+    from petastore.transforming.transform import AnyTransform
 
 __all__ = ["make_batch_reader", "make_mixed_reader", "make_reader"]
 
@@ -66,7 +66,7 @@ def make_reader(
     cache_row_size_estimate: int | None = None,
     cache_extra_settings: Mapping[str, Any] | None = None,
     hdfs_driver: HdfsDriver | None = None,
-    transform_spec: TransformSpec | None = None,
+    transform_spec: AnyTransform | None = None,
     filters: Filters | None = None,
     storage_options: Mapping[str, Any] | None = None,
     zmq_copy_buffers: bool = True,
@@ -124,7 +124,8 @@ def make_reader(
         cache_row_size_estimate: Accepted, of no effect: bytes are counted.
         cache_extra_settings: Accepted, of no effect.
         hdfs_driver: `"libhdfs"`, which is what there is; `"libhdfs3"` is retired.
-        transform_spec: A function from a row, as a dict, to a row, or of what `TransformSpec.takes` says.
+        transform_spec: A function from a row, as a dict, to a row; or a `TransformSpec`, which also says what the
+            function takes and what it does to the fields.
         filters: Which rows: an expression such as `petastore.col("split") == "train"`, or pyarrow's nested lists of
             `(column, operator, value)`. Settled before the first batch, so that all counts are exact.
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
@@ -224,7 +225,7 @@ def make_batch_reader(
     cache_row_size_estimate: int | None = None,
     cache_extra_settings: Mapping[str, Any] | None = None,
     hdfs_driver: HdfsDriver | None = None,
-    transform_spec: TransformSpec | None = None,
+    transform_spec: AnyTransform | None = None,
     filters: Filters | None = None,
     storage_options: Mapping[str, Any] | None = None,
     zmq_copy_buffers: bool = True,
@@ -318,7 +319,7 @@ def make_mixed_reader(
     shard_count: int | None = None,
     tail: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
-    transform_spec: TransformSpec | None = None,
+    transform_spec: AnyTransform | None = None,
     filters: Filters | None = None,
     predicate: Predicate | None = None,
     rowgroup_selector: RowGroupSelector | None = None,
@@ -364,7 +365,7 @@ def make_mixed_reader(
         shard_count: As for `make_reader`.
         tail: As for `make_reader`; with `"per_source"` each source has a last batch.
         decode: Of each source that has none of its own, as for `make_reader`.
-        transform_spec: A function from a row of any source, as a dict, to a row, or of what `TransformSpec.takes` says.
+        transform_spec: A function from a row of any source, as a dict, to a row; or a `TransformSpec`.
         filters: Of each source that has none of its own, as for `make_reader`.
         predicate: Of each source that has none of its own, as for `make_reader`.
         rowgroup_selector: Of each source that has none of its own, as for `make_reader`.

@@ -55,8 +55,14 @@ _OTHER_WORDS: Final[Mapping[str, str]] = {
 }
 
 
-def answering_other_words(function: Callable[_Asked, _Given]) -> Callable[_Asked, _Given]:
+def answering_other_words(
+    function: Callable[_Asked, _Given], further: Callable[..., object] | None = None
+) -> Callable[_Asked, _Given]:
     """A function of which each unknown parameter is refused with the name that it has here, or the nearest one.
+
+    Args:
+        function: The function.
+        further: The function that takes what `function` has as `**`, behind a first argument; None takes nothing.
 
     Raises:
         UnknownParameterError: By the function, before anything is done.
@@ -67,22 +73,32 @@ def answering_other_words(function: Callable[_Asked, _Given]) -> Callable[_Asked
         petastore.errors.UnknownParameterError: <lambda> has no parameter num_workers: workers_count=… is how many
         threads or processes read ahead, and reader_pool_type which of them
     """
-    known = frozenset(inspect.signature(function).parameters)
+    own = _names_of(function)
+    known = own if further is None else own.union(list(inspect.signature(further).parameters)[1:])
 
     @functools.wraps(function)
     def answering(*args: _Asked.args, **kwargs: _Asked.kwargs) -> _Given:
         for name in kwargs:
             if name not in known:
-                raise UnknownParameterError(f"{function.__name__} has no parameter {name}: {_advice(name, known)}")
+                raise UnknownParameterError(f"{function.__name__} has no parameter {name}: {_advice(name, own, known)}")
         return function(*args, **kwargs)
 
     return answering
 
 
-def _advice(name: str, known: frozenset[str]) -> str:
+def _names_of(function: Callable[..., object]) -> frozenset[str]:
+    """What can be given by name."""
+    return frozenset(
+        name
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name != "self" and parameter.kind is not parameter.VAR_KEYWORD
+    )
+
+
+def _advice(name: str, own: frozenset[str], known: frozenset[str]) -> str:
     if name in _OTHER_WORDS:
         return _OTHER_WORDS[name]
     import difflib  # which only a wrong name needs
 
     near = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"did you mean {near[0]}?" if near else f"its parameters are {', '.join(sorted(known))}"
+    return f"did you mean {near[0]}?" if near else f"its parameters are {', '.join(sorted(own))}"

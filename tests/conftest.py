@@ -12,12 +12,22 @@ from hypothesis import settings
 
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest
+from petastore.storage.ranges.pacing.host_pace import HostPace
+from petastore.storage.requests import retries
 from tests import leaks
 from tests.java_options import tell_java
 from tests.tier import IS_FULL
 
 # Plugins: hooks of the same name must not shadow each other, so each is a module of its own.
-pytest_plugins = ["tests.tier_selection", "tests.longest_first", "tests.time_limits"]
+pytest_plugins = [
+    "pytester",
+    "tests.tier_selection",
+    "tests.durations",
+    "tests.time_limits",
+    "tests.warm_interpreters",
+    "tests.servers.fixtures",
+    "tests.shared_sessions",
+]
 
 # gcsfs would ask Google by gRPC for the kind of each bucket, also where another address was given.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
@@ -28,9 +38,6 @@ settings.register_profile("dev", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "all" if IS_FULL else "quick"))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PARQUET_TESTING = Path(
-    os.environ.get("PETASTORE_PARQUET_TESTING", REPOSITORY.parent / "shared" / "fixtures" / "parquet-testing")
-)
 
 
 @pytest.fixture(scope="session")
@@ -59,18 +66,6 @@ def fixtures_root() -> Path:
     return root
 
 
-@pytest.fixture(scope="session")
-def parquet_testing() -> Path:
-    """The files that Apache keeps for testing readers of Parquet; they lie beside the repository."""
-    if not (PARQUET_TESTING / "data").is_dir():
-        pytest.fail(
-            f"there is no {PARQUET_TESTING}: put https://github.com/apache/parquet-testing there, or name its folder "
-            "with PETASTORE_PARQUET_TESTING",
-            pytrace=False,
-        )
-    return PARQUET_TESTING
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What is remembered between readers is kept for one run of the tests, not in the user's home."""
@@ -83,6 +78,31 @@ def _cache_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 def _pools_of_python_itself() -> None:
     """Start what multiprocessing starts once and keeps, so that no test is blamed for it."""
     leaks.start_what_python_keeps()
+
+
+def _shorten_backoff(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(retries, "LONGEST_PAUSE_S", 0.001)
+    patch.setattr(HostPace, "refused", lambda _: None)
+    patch.setenv("AWS_MAX_ATTEMPTS", "2")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_backoff() -> Iterator[pytest.MonkeyPatch]:
+    """Bound retry backoff by a millisecond, never slow down after throttling, and make botocore retry once.
+
+    Tests about backoff or the request rate use `real_backoff`.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        _shorten_backoff(patch)
+        yield patch
+
+
+@pytest.fixture
+def real_backoff(short_backoff: pytest.MonkeyPatch) -> Iterator[None]:
+    """Retry backoff and the request rate as users have them."""
+    short_backoff.undo()
+    yield
+    _shorten_backoff(short_backoff)
 
 
 @pytest.fixture(autouse=True)

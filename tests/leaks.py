@@ -1,6 +1,6 @@
-"""What a process has running, and what of it was not there before.
+"""Leak check: threads, child processes, open files and shared memory that a test left behind.
 
-Linux; elsewhere open files and shared memory are not looked at.
+On Linux; elsewhere open files are not looked at.
 """
 
 from __future__ import annotations
@@ -16,111 +16,142 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import psutil
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 _FILES = Path("/proc/self/fd")
-_CHILDREN = Path("/proc/thread-self/children")
-_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is looked at, nothing is written
+_TASKS = Path("/proc/self/task")
+
+Key = tuple[object, ...]
+"""Identifies one running thing while it runs: its kind first."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Running:
-    """What runs at one moment: each as a key that stays the same while it runs, and words for people."""
+    """Everything that runs in this process at one moment."""
 
-    things: dict[tuple[object, ...], str]
+    keys: frozenset[Key]
 
     @classmethod
     def now(cls) -> Self:
-        """What runs now in this process."""
-        return cls({**_threads(), **_children(), **_open_files(), **_shared_memory()})
+        """Return what runs now."""
+        return cls(frozenset([*_threads(), *_children(), *_open_files(), *_shared_memory()]))
 
 
 def left_since(before: Running, *, patience: float | None = None) -> list[str]:
-    """What runs now and did not before, once ends in progress have had some seconds (10 unless told); one line each."""
+    """Return one line for each thing that runs now and did not run before.
+
+    Args:
+        before: The state to compare with.
+        patience: Seconds that ends in progress may take; `PATIENCE_SECONDS` by default.
+    """
     deadline: float | None = None
     while True:
-        left = {key: words for key, words in Running.now().things.items() if key not in before.things}
+        left = Running.now().keys - before.keys
         if not left or (deadline is not None and time.monotonic() > deadline):
-            return sorted(words for key, words in left.items() if not _belongs_to_a_stranger(key))
+            return sorted(filter(None, map(_words, left)))
         gc.collect()
-        # From here on: what the collector ended may have waited in it, as torch does for each of its workers.
+        # Only now: finalizers that the collector ran may have waited themselves, as torch does for each worker.
         deadline = deadline or time.monotonic() + (PATIENCE_SECONDS if patience is None else patience)
         time.sleep(0.01)
 
 
 def start_what_python_keeps() -> None:
-    """The helpers that multiprocessing starts on first use and keeps until the interpreter ends."""
+    """Start the helpers that multiprocessing keeps once started, and follow what it registers of shared memory."""
     multiprocessing.resource_tracker.ensure_running()
     multiprocessing.forkserver.ensure_running()
+    _follow_registrations()
 
 
-def _threads() -> dict[tuple[object, ...], str]:
-    return {("thread", thread): f"thread {thread.name}" for thread in threading.enumerate()}
+_registered: set[str] = set()
+"""Names of shared memory and semaphores of this process. /dev/shm as a whole also has those of other programs."""
 
 
-def _children() -> dict[tuple[object, ...], str]:
-    found: dict[tuple[object, ...], str] = {}
-    for child in _descendants():
-        with contextlib.suppress(psutil.Error):
-            found["child", child.pid, child.create_time()] = f"child process {_command(child)}"
-    return found
+def _follow_registrations() -> None:
+    tracker = multiprocessing.resource_tracker
+    if hasattr(tracker.register, "follows"):
+        return
+    register, unregister = tracker.register, tracker.unregister
+
+    def followed_register(name: Any, rtype: str) -> None:
+        _registered.add(name)
+        register(name, rtype)
+
+    def followed_unregister(name: Any, rtype: str) -> None:
+        _registered.discard(name)
+        unregister(name, rtype)
+
+    followed_register.follows = register  # type: ignore[attr-defined]
+    tracker.register, tracker.unregister = followed_register, followed_unregister
 
 
-def _descendants() -> list[psutil.Process]:
-    """Children of this process, and theirs.
-
-    psutil looks at every process of the machine to find them: that took 5 ms, twice a test.
-    """
-    if not _CHILDREN.exists():
-        return psutil.Process().children(recursive=True)
-    found, parents = list[psutil.Process](), [os.getpid()]
-    while parents:
-        pids = _children_of(parents.pop())
-        parents += pids
-        for pid in pids:
+def _words(key: Key) -> str:
+    """Describe a thing for people; empty if it ended meanwhile."""
+    match key:
+        case ("thread", threading.Thread(name=name)):
+            return f"thread {name}"
+        case ("child", int(pid)):
             with contextlib.suppress(psutil.Error):
-                found.append(psutil.Process(pid))
-    return found
+                process = psutil.Process(pid)
+                return f"child process {pid} ({process.status()}): {' '.join(process.cmdline())[:200]}"
+            return ""
+        case ("file", descriptor, target):
+            return f"open file {descriptor} -> {target}"
+        case _:
+            return f"shared memory {key[1]}"
+
+
+def _threads() -> Iterable[Key]:
+    return (("thread", thread) for thread in threading.enumerate())
+
+
+def _children() -> Iterable[Key]:
+    """Children of this process, and theirs."""
+    if not _TASKS.exists():
+        yield from (("child", child.pid) for child in psutil.Process().children(recursive=True))
+        return
+    kept = {_pid_of(multiprocessing.resource_tracker), _pid_of(multiprocessing.forkserver)}
+    parents = [os.getpid()]
+    while parents:
+        # psutil would look at every process of the machine, which takes 5 ms.
+        for pid in _children_of(parents.pop()):
+            if pid not in kept:
+                parents.append(pid)
+                yield "child", pid
+
+
+def _pid_of(module: object) -> int | None:
+    helper = getattr(module, "_resource_tracker", None) or getattr(module, "_forkserver", None)
+    return getattr(helper, "_pid", None) or getattr(helper, "_forkserver_pid", None)
 
 
 def _children_of(process: int) -> list[int]:
-    """Processes that threads of a process have begun and that have not been waited for."""
+    """Return the processes that threads of a process started and that were not waited for."""
     pids: list[int] = []
-    for thread in _entries(Path(f"/proc/{process}/task")):
-        with contextlib.suppress(OSError):  # it has ended
-            pids += map(int, (thread / "children").read_text().split())
+    with contextlib.suppress(OSError):  # the process ended
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            with contextlib.suppress(OSError):  # the thread ended
+                pids += map(int, (thread / "children").read_bytes().split())
     return pids
 
 
-def _command(process: psutil.Process) -> str:
-    try:
-        return f"{process.pid} ({process.status()}): {' '.join(process.cmdline())[:200]}"
-    except psutil.Error:
-        return f"{process.pid}"
-
-
-def _open_files() -> dict[tuple[object, ...], str]:
-    files: dict[tuple[object, ...], str] = {}
+def _open_files() -> Iterable[Key]:
+    if not _FILES.is_dir():
+        return
     of_spark = _sockets_of_spark()
-    for descriptor in _entries(_FILES):
-        if descriptor.name in of_spark:
-            continue
-        try:
-            target = descriptor.readlink()
-        except OSError:  # the descriptor through which the folder is listed
-            continue
-        files["file", descriptor.name, target] = f"open file {descriptor.name} -> {target}"
-    return files
+    for descriptor in _FILES.iterdir():
+        if descriptor.name not in of_spark:
+            with contextlib.suppress(OSError):  # the descriptor through which the folder is listed
+                yield "file", descriptor.name, str(descriptor.readlink())
 
 
 def _sockets_of_spark() -> set[str]:
-    """Descriptors through which this process talks to Spark, if it ever did.
+    """Return the descriptors of this process's connections to Spark, if it has any.
 
-    The session of one test is kept for the next ones, and the thread that tells it which of its objects are gone opens
-    a socket of its own when a first one is collected: in whatever test that is.
+    The session of one test is kept for the next ones, and the thread that tells Spark which objects were collected
+    opens a socket when the first one is collected, in whatever test that is.
     """
     spark = sys.modules.get("pyspark.core.context")
     gateway = None if spark is None else spark.SparkContext._gateway
@@ -128,26 +159,5 @@ def _sockets_of_spark() -> set[str]:
     return {str(connection.socket.fileno()) for connection in connections if connection.socket is not None}
 
 
-def _shared_memory() -> dict[tuple[object, ...], str]:
-    # joblib, which scikit-learn brings into programs that tests run side by side, makes semaphores; nothing here does.
-    paths = (path for path in _entries(_SHARED_MEMORY) if not path.name.startswith("sem.loky-"))
-    return {("memory", path): f"shared memory {path}" for path in paths}
-
-
-def _entries(folder: Path) -> Iterable[Path]:
-    return folder.iterdir() if folder.is_dir() else ()
-
-
-def _belongs_to_a_stranger(key: tuple[object, ...]) -> bool:
-    """Whether shared memory is in use by a process that is not ours: another test run on this machine."""
-    if key[0] != "memory":
-        return False
-    ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-    return any(_maps(process, str(key[1])) for process in psutil.process_iter() if process.pid not in ours)
-
-
-def _maps(process: psutil.Process, path: str) -> bool:
-    try:
-        return any(region.path == path for region in process.memory_maps())
-    except psutil.Error:
-        return False
+def _shared_memory() -> Iterable[Key]:
+    return (("memory", name) for name in tuple(_registered))

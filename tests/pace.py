@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["Pace", "measured", "patience"]
+__all__ = ["LONG", "Pace", "measured", "patience"]
+
+LONG = 300.0
+"""Seconds that stand for "for ever" in a wait that succeeds at once; only a hang takes so long."""
 
 _STEPS = 400_000
 _IDLE_S = 0.025

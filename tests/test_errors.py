@@ -26,12 +26,16 @@ def test_whatever_is_raised_is_of_the_family_and_named_in_its_module() -> None:
     assert {kind.__name__ for kind in own} <= set(errors.__all__)
 
 
-@pytest.mark.parametrize("kind", FAMILY, ids=lambda kind: kind.__name__)
-def test_each_arrives_with_its_words(kind: Any) -> None:
-    problem = kind("Reader", package="torch", extra="torch") if kind is MissingExtraError else kind("it cannot be")
-    problem.__notes__ = ["in a worker"]
-    found = again(problem)
-    assert (type(found), str(found)) == (kind, str(problem))
+def test_each_arrives_with_its_words(subtests: pytest.Subtests) -> None:
+    assert len(FAMILY) > 20
+    for kind in FAMILY:
+        with subtests.test(kind.__name__):
+            made: Any = kind
+            is_extra = kind is MissingExtraError
+            problem = made("Reader", package="torch", extra="torch") if is_extra else made("it cannot be")
+            problem.__notes__ = ["in a worker"]
+            found = again(problem)
+            assert (type(found), str(found)) == (kind, str(problem))
 
 
 def test_the_place_of_a_cell_is_filled_in_once_and_arrives() -> None:

@@ -1,289 +1,33 @@
-"""Every public call that touches storage, under file systems that raise: all in the family, each in its class.
+"""Every public call that uses storage raises the documented error when any of its requests fails.
 
-For each call, each of its requests fails once, with another exception each time; and each exception is raised once in
-each call, at another of its requests. In half of the cases the requests after that fail too. A request that changes
-nothing is made again where that may help: then nobody has to be told.
+Each request of each call fails once, each time with another exception. Requests that change nothing are retried where
+that may help, and then no error is raised.
 """
 
 from __future__ import annotations
 
-import asyncio
-import errno
-import http.client
-import socket
-import ssl
-import traceback
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-import aiohttp
-import botocore.exceptions
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-import requests
-import urllib3.exceptions
-from azure.core import exceptions as azure
-from fsspec.exceptions import FSTimeoutError
-from gcsfs.retry import HttpError
-from multidict import CIMultiDict, CIMultiDictProxy
-from pyarrow import fs
-from yarl import URL
 
-import petastore
-from petastore.adapters.torch import DataLoader
-from petastore.adapters.torch.map_dataset import MapDataset
-from petastore.adapters.torch.reader_dataset import ReaderDataset
-from petastore.errors import (
-    StorageAccessError,
-    StorageConnectionError,
-    StorageError,
-    StorageTimeoutError,
-)
-from petastore.indexing import SingleFieldIndexer, build_rowgroup_index, get_row_group_indexes
-from petastore.interop import export, migrate
-from petastore.interop.petastorm_calls import get_schema_from_dataset_url
-from petastore.readers.column_bytes import column_bytes
-from petastore.selectors import SingleIndexSelector
-from petastore.storage.ranges import open_fetcher
-from petastore.storage.ranges.pacing import pace
-from petastore.storage.requests import retries
-from petastore.storage.requests.retries import is_transient
-from petastore.writers.generate import generate_metadata
-from tests.failing_files import FailingFiles, OwnHandler
-
-
-def client_error(code: str, status: int) -> Exception:
-    answer = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return botocore.exceptions.ClientError(answer, "GetObject")
-
-
-class OddError(Exception):
-    """Of somebody's file system, whose own code fails too."""
-
-    def __str__(self) -> str:
-        raise RuntimeError
-
-
-_REQUEST: Any = aiohttp.RequestInfo(URL("http://host/x"), "GET", CIMultiDictProxy(CIMultiDict()))
-_POOL: Any = None
-
-EXPECTED: list[tuple[Callable[[], BaseException], type[BaseException]]] = [
-    (lambda: TimeoutError("timed out"), StorageTimeoutError),
-    (lambda: OSError(errno.ETIMEDOUT, "Connection timed out"), StorageTimeoutError),
-    (lambda: FSTimeoutError(), StorageTimeoutError),
-    (lambda: botocore.exceptions.ReadTimeoutError(endpoint_url="http://s3"), StorageTimeoutError),
-    (lambda: botocore.exceptions.ConnectTimeoutError(endpoint_url="http://s3"), StorageTimeoutError),
-    (lambda: aiohttp.ServerTimeoutError(), StorageTimeoutError),
-    (lambda: requests.ReadTimeout(), StorageTimeoutError),
-    (lambda: ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), StorageConnectionError),
-    (lambda: ConnectionResetError("reset"), StorageConnectionError),
-    (lambda: ConnectionRefusedError(errno.ECONNREFUSED, "refused"), StorageConnectionError),
-    (lambda: BrokenPipeError(), StorageConnectionError),
-    (lambda: socket.gaierror(socket.EAI_NONAME, "Name or service not known"), StorageConnectionError),
-    (lambda: ssl.SSLCertVerificationError(1, "certificate has expired"), StorageConnectionError),
-    (lambda: OSError(errno.EHOSTUNREACH, "No route to host"), StorageConnectionError),
-    (lambda: botocore.exceptions.EndpointConnectionError(endpoint_url="http://s3"), StorageConnectionError),
-    (lambda: aiohttp.ServerDisconnectedError(), StorageConnectionError),
-    (lambda: aiohttp.ClientPayloadError("cut"), StorageConnectionError),
-    (lambda: requests.ConnectionError("no"), StorageConnectionError),
-    (lambda: urllib3.exceptions.ProtocolError("cut"), StorageConnectionError),
-    (lambda: http.client.IncompleteRead(b"", 7), StorageConnectionError),
-    (lambda: asyncio.IncompleteReadError(b"", 1), StorageConnectionError),
-    (lambda: azure.ServiceRequestError("no"), StorageConnectionError),
-    (lambda: PermissionError(errno.EACCES, "Permission denied"), StorageAccessError),
-    (lambda: botocore.exceptions.NoCredentialsError(), StorageAccessError),
-    (lambda: client_error("AccessDenied", 403), StorageAccessError),
-    (lambda: HttpError({"code": 401, "message": "Invalid Credentials"}), StorageAccessError),
-    (lambda: azure.ClientAuthenticationError("no"), StorageAccessError),
-    (lambda: aiohttp.ClientResponseError(_REQUEST, (), status=403), StorageAccessError),
-    (lambda: client_error("SlowDown", 503), StorageError),
-    (lambda: aiohttp.ClientResponseError(_REQUEST, (), status=500), StorageError),
-    (lambda: OSError(errno.ENOSPC, "No space left on device"), StorageError),
-    (lambda: OSError(errno.EIO, "Input/output error"), StorageError),
-    (lambda: OSError(errno.EMFILE, "Too many open files"), StorageError),
-    (lambda: OSError("something"), StorageError),
-    (lambda: ValueError("The HTTP server doesn't appear to support range requests"), StorageError),
-    (lambda: NotImplementedError(), StorageError),
-    (lambda: KeyError("Contents"), StorageError),
-    (lambda: AttributeError("'NoneType' object has no attribute 'get'"), StorageError),
-    (lambda: TypeError("unexpected"), StorageError),
-    (lambda: RuntimeError("the client is closed"), StorageError),
-    (lambda: EOFError(), StorageError),
-    (lambda: StopIteration(), StorageError),
-    (lambda: asyncio.CancelledError(), StorageError),
-    (lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), StorageError),
-    (lambda: pa.ArrowInvalid("as if a page were damaged"), StorageError),
-    (lambda: pa.ArrowNotImplementedError("no"), StorageError),
-    (lambda: OddError(), StorageError),
-]
-
-NOT_MISSED = {"close what was read", "delete", "isdir"}
-"""Requests whose failure may be of no consequence: all was read already, what stays is read by nobody, and after a no
-of `isdir` the same is asked in another way."""
-
-CHANGES = {"create", "write", "close", "delete", "copy", "mkdir"}
-"""Requests that are not made again: they may have been done though the answer was lost."""
-
-ROWS = 40
-SCHEMA = petastore.Unischema(
-    "frames", [petastore.UnischemaField("id", "int64"), petastore.UnischemaField("x", "float32", (3,))]
-)
-
-
-def rows(count: int = ROWS) -> Iterator[dict[str, Any]]:
-    return ({"id": number, "x": [number, 0, 1]} for number in range(count))
+from tests.failing_calls import CALLS, EXPECTED, Case, check_failures, write_datasets
+from tests.tier import sized
 
 
 @pytest.fixture(scope="module")
 def written() -> dict[str, bytes]:
-    """Files of a dataset with an index and Petastorm's metadata, of one of Petastorm's alone, and of plain Parquet."""
-    store = FailingFiles()
-    for name in ("ours", "petastorms"):
-        petastore.write_dataset(name, SCHEMA, rows(), rows_per_row_group=10, rows_per_file=20, filesystem=store)
-        export(name, filesystem=store)
-    build_rowgroup_index("ours", indexers=[SingleFieldIndexer("by_id", "id")], filesystem=store)
-    for path in [path for path in store.files if path.startswith("petastorms/_petastore")]:
-        del store.files[path]
-    table = pa.BufferOutputStream()
-    pq.write_table(pa.table({"id": range(ROWS)}), table, row_group_size=10)
-    for path in ("plain/day=1/a.parquet", "plain/day=2/b.parquet"):
-        store.files[path] = table.getvalue().to_pybytes()
-    return store.files
+    return write_datasets()
 
 
-def read(reader: Any) -> list[Any]:
-    with reader:
-        return list(reader)
-
-
-def loaded(reader: Any) -> None:
-    with DataLoader(reader, batch_size=8) as loader:
-        assert len(list(loader)) == ROWS // 8
-
-
-def random_access(given: dict[str, Any]) -> None:
-    dataset = MapDataset("ours", **given)
-    assert dataset[ROWS - 1]["id"] == ROWS - 1
-
-
-def selected(given: dict[str, Any], **what: Any) -> None:
-    dataset = petastore.open_dataset("ours", **given)
-    petastore.select_rows(dataset, selection_cache=False, **what)
-
-
-NGRAM = petastore.NGram({0: ["id"], 1: ["id", "x"]}, delta_threshold=10, timestamp_field="id")
-POOLS: dict[str, dict[str, Any]] = {"dummy": {"reader_pool_type": "dummy"}, "thread": {"workers_count": 2}}
-
-CALLS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "open_dataset": lambda given: petastore.open_dataset("ours", **given),
-    "open_dataset of Petastorm's": lambda given: petastore.open_dataset("petastorms", **given),
-    "open_dataset of plain Parquet": lambda given: petastore.open_dataset("plain", **given),
-    "open_dataset of a file": lambda given: petastore.open_dataset("plain/day=1/a.parquet", **given),
-    "open_dataset of a list": lambda given: petastore.open_dataset(
-        ["plain/day=1/a.parquet", "plain/day=2/b.parquet"], **given
-    ),
-    "get_schema_from_dataset_url": lambda given: get_schema_from_dataset_url("ours", **given),
-    "make_reader, dummy": lambda given: read(petastore.make_reader("ours", **POOLS["dummy"], **given)),
-    "make_reader, thread": lambda given: read(petastore.make_reader("ours", **POOLS["thread"], **given)),
-    "make_reader, shuffled": lambda given: read(petastore.make_reader("ours", shuffle_rows=True, seed=1, **given)),
-    "make_batch_reader, dummy": lambda given: read(petastore.make_batch_reader("plain", **POOLS["dummy"], **given)),
-    "make_batch_reader, thread": lambda given: read(petastore.make_batch_reader("plain", **POOLS["thread"], **given)),
-    "make_reader of an NGram": lambda given: read(petastore.make_reader("ours", NGRAM, **POOLS["dummy"], **given)),
-    "make_reader with filters": lambda given: read(
-        petastore.make_reader("ours", filters=petastore.col("id") > 25, selection_cache=False, **given)
-    ),
-    "make_reader with a predicate": lambda given: read(
-        petastore.make_reader("ours", predicate=lambda row: row["id"] % 2 == 0, selection_cache=False, **given)
-    ),
-    "make_reader with a selector": lambda given: read(
-        petastore.make_reader("ours", rowgroup_selector=SingleIndexSelector("by_id", [3]), **given)
-    ),
-    "make_mixed_reader": lambda given: read(
-        petastore.make_mixed_reader(["ours", "petastorms"], [999, 1000], **POOLS["dummy"], **given)
-    ),
-    "select_rows": lambda given: selected(given, filters=petastore.col("id") > 25),
-    "column_bytes": lambda given: column_bytes(petastore.open_dataset("plain", **given), ["id"]),
-    "torch.DataLoader": lambda given: loaded(petastore.make_reader("ours", **given)),
-    "torch.MapDataset": random_access,
-    "torch.ReaderDataset": lambda given: list(ReaderDataset("ours", batch_size=8, **given)),
-    "get_row_group_indexes": lambda given: get_row_group_indexes(petastore.open_dataset("ours", **given)),
-    "build_rowgroup_index": lambda given: build_rowgroup_index(
-        "ours", indexers=[SingleFieldIndexer("by_x", "id")], **given
-    ),
-    "write_dataset, new": lambda given: petastore.write_dataset("new", SCHEMA, rows(8), **given),
-    "write_dataset, append": lambda given: petastore.write_dataset("ours", SCHEMA, rows(8), mode="append", **given),
-    "write_dataset, overwrite": lambda given: petastore.write_dataset(
-        "ours", SCHEMA, rows(8), mode="overwrite", **given
-    ),
-    "generate_metadata": lambda given: generate_metadata("plain", **given),
-    "migrate": lambda given: migrate("petastorms", **given),
-    "export": lambda given: export("ours", **given),
-}
-
-
-def given_by(store: FailingFiles, kind: str) -> dict[str, Any]:
-    return {"filesystem": store if kind == "fsspec" else fs.PyFileSystem(OwnHandler(store))}
-
-
-def outcome(call: Callable[[dict[str, Any]], Any], given: dict[str, Any]) -> BaseException | None:
-    try:
-        call(given)
-    except BaseException as problem:  # noqa: BLE001 - which one it is, is the question
-        return problem
-    return None
-
-
-def wrong(found: BaseException | None, expected: type[BaseException], store: FailingFiles) -> str:
-    """What is wrong with an outcome; empty where it is right."""
-    if found is None:
-        may_pass = is_transient(store.make()) and not store.goes_on
-        missed = set(store.raised) - NOT_MISSED
-        missed = missed & CHANGES if may_pass else missed
-        return f"nobody was told of {missed}" if missed else ""
-    if type(found) is not expected:
-        return f"{type(found).__name__} instead of {expected.__name__}: {found}"
-    if found.__cause__ is not None or found.__context__ is not None:
-        return f"it is chained to {found.__cause__ or found.__context__!r}"
-    return ""
-
-
-@pytest.fixture
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses before requests are made again are short, and so are those of who is told that it asks too often."""
-    monkeypatch.setattr(retries, "_LONGEST_PAUSE_S", 0.001)
-    monkeypatch.setattr(pace, "_LEAST_PER_S", 1000.0)
-    monkeypatch.setattr(open_fetcher, "pace_file", lambda *_: None)
-
-
-@pytest.mark.usefixtures("_hurry")
 @pytest.mark.filterwarnings("ignore:the replaced file:UserWarning")
 @pytest.mark.parametrize("kind", ["fsspec", "own handler"])
 @pytest.mark.parametrize("name", CALLS)
-def test_whatever_a_file_system_raises_is_in_the_family_and_in_its_class(
-    name: str, kind: str, written: dict[str, bytes]
-) -> None:
-    store, call = FailingFiles(), CALLS[name]
-    given = given_by(store, kind)
-    store.files = dict(written)
-    assert outcome(call, given) is None
-    count = len(store.asked)
-    assert count
-    first = sorted(CALLS).index(name)  # so that each call has other exceptions at its requests
-    cases = [(at, EXPECTED[(first + at) % len(EXPECTED)]) for at in range(count)]
-    cases += [((first + 7 * place) % count, case) for place, case in enumerate(EXPECTED)]
-    found = []
-    for number, (at, (make, expected)) in enumerate(cases):
-        store.files = dict(written)
-        store.fail(at, make, goes_on=number % 2 == 1)
-        problem = outcome(call, given)
-        trouble = wrong(problem, expected, store)
-        if problem is not None:
-            traceback.clear_frames(problem.__traceback__)  # which keep what they worked on
-        if not store.are_closed(10):
-            trouble = trouble or f"{len(store.open_files)} files are left open"
-        if trouble:
-            found.append(f"request {at} ({store.raised[:1]}) raises {make()!r:.60}: {trouble}")
-        store.open_files.clear()
-        store.heal()
-    assert not found, "\n".join(found)
+def test_public_call_raises_storage_error_when_a_request_fails(name: str, kind: str, written: dict[str, bytes]) -> None:
+    shift = sorted(CALLS).index(name)  # so that each call has other exceptions at its requests
+
+    def cases(requests: int) -> Iterator[Case]:
+        step = sized(full=1, quick=2)  # `make test` takes every other request of each kind of file system
+        for at in range((kind == "own handler") % step, requests, step):
+            yield at, EXPECTED[(shift + at) % len(EXPECTED)]
+
+    check_failures(name, kind, written, cases)

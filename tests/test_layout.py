@@ -1,4 +1,4 @@
-"""The layout tells the architecture: rooms are small, no two files need each other, and tests mirror them."""
+"""The layout tells the architecture: packages are small, no two files need each other, and tests mirror packages."""
 
 from __future__ import annotations
 
@@ -68,91 +68,28 @@ def test_the_picture_of_the_rooms_of_readers_is_what_is_checked(repository: Path
     assert picture_of(repository, "mixed", "→") == layers_of(repository, "petastore.readers")
 
 
-NOT_MIRRORED = {
-    "needs Spark, which these programs and tests have": {
-        "spark.caching.converter_cache": "tests/spark/caching/test_converter.py",
-        "spark.classic": "tests/spark/scenario.py::connect_session",
-        "spark.rdd": "tests/spark/frames.py",
-        "spark.tensor_columns": "tests/spark/frames.py::make_spark_converter",
-        "spark.training.__main__": "tests/spark/training/test_trainer.py::Trainer",
-        "spark.training.exchange": "tests/spark/training/test_spool.py",
-        "spark.writing.copy": "tests/spark/frames.py",
-        "spark.writing.dataset_writer": "tests/spark/writing/by_tasks.py::materialize_dataset",
-        "spark.writing.materialize": "tests/spark/scenario.py",
-        "spark.writing.progress": "tests/spark/scenario.py",
-    },
-    "needs TensorFlow, which datasets are made with there": {
-        "adapters.tensorflow.columns": "tests/adapters/tensorflow/test_crossing.py",
-        "adapters.tensorflow.ragged_columns": "tests/adapters/tensorflow/test_dataset.py::RaggedTensorSpec",
-        "adapters.tensorflow.received": "tests/adapters/tensorflow/test_dataset.py",
-        "adapters.tensorflow.tensor_column": "tests/adapters/tensorflow/test_crossing.py::columns_of_field",
-    },
-    "needs what the neighbours have": {
-        "adapters.asked_of_keras": "neighbours/keras/two_parts.py::make_tf_dataset",
-        "adapters.jax.dtypes": "neighbours/jax/test_loader.py::jax_enable_x64",
-        "adapters.jax.layout": "neighbours/jax/test_loader.py::NamedSharding",
-        "adapters.jax.loader": "neighbours/jax/test_loader.py",
-        "adapters.jax.tree": "neighbours/jax/test_tree.py::tree",
-        "adapters.keras.distribution": "neighbours/keras/test_distribution.py::distribution",
-        "adapters.torch.accelerated": "neighbours/torch/programs/prepared_by_accelerate.py::prepare",
-        "interop.horovod_spark.asked": "neighbours/horovod/test_data_modules.py::with_options",
-        "interop.horovod_spark.keras": "tests/interop/horovod_spark/test_data_modules.py",
-        "interop.horovod_spark.lightning": "neighbours/horovod/test_data_modules.py",
-        "interop.horovod_spark.store": "neighbours/horovod/estimators.py",
-        "interop.horovod_spark.torch": "tests/interop/horovod_spark/test_data_modules.py",
-    },
-    "is a face of others: names, types, or what other classes are made of": {
-        "adapters.distributed": "tests/distributed/test_gathering.py",
-        "codecs.images.image_faces": "tests/codecs/images/test_image.py::CompressedImageCodec",
-        "interop._path.petastorm": "tests/interop/test_petastorm.py::in_a_child",
-        "interop.petastorm_names": "tests/interop/test_petastorm_modules.py",
-        "readers.arguments": "tests/test_parameters.py",
-        "work.pool": "tests/work/test_thread.py",
-    },
-    "is a law, and these are held to it": {
-        "testing.cache_laws": "tests/cache/test_disk_cache.py",
-        "testing.codec_laws": "tests/codecs/test_plain.py",
-        "testing.dealing_laws": "tests/plan/order/test_dealing.py",
-        "testing.filter_laws": "tests/plan/test_filter_laws.py",
-        "testing.mixture_laws": "tests/plan/mixture/test_mixture.py",
-        "testing.pool_laws": "tests/work/test_thread.py",
-        "testing.training": "tests/testing/test_plan_laws.py",
-    },
-}
-"""Modules without a test file of their own: why, and where each of them is tested, by which name if not by its own."""
+TOOLS = {"benchmarks", "corpus", "examples", "pythons", "servers"}
+"""Folders of tests that are about the repository, its programs and strangers' files instead of a package."""
 
 
-def mirror_of(path: Path, repository: Path) -> Path:
-    """Where the tests of a module are: `petastore/plan/unit.py` has `tests/plan/test_unit.py`."""
-    inside = path.relative_to(repository / "petastore")
-    return repository / "tests" / inside.parent / f"test_{inside.stem.strip('_')}.py"
-
-
-def names_of(path: Path) -> list[str]:
-    """What a module offers, as its `__all__` lists it."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        if isinstance(target, ast.Name) and target.id == "__all__" and isinstance(node, (ast.Assign, ast.AnnAssign)):
-            return [str(name) for name in ast.literal_eval(node.value or ast.List([]))]
-    return []
-
-
-def test_each_module_has_its_tests_where_one_looks_for_them(repository: Path) -> None:
-    elsewhere = {module for modules in NOT_MIRRORED.values() for module in modules}
-    modules = [path for path in (repository / "petastore").rglob("*.py") if path.name != "__init__.py"]
-    missing = {
-        module_of(path, repository).removeprefix("petastore.")
-        for path in modules
-        if not mirror_of(path, repository).exists()
+def packages_of(repository: Path) -> set[Path]:
+    """Return the packages, by their path in `petastore`."""
+    return {
+        path.parent.relative_to(repository / "petastore") for path in (repository / "petastore").rglob("__init__.py")
     }
-    assert missing == elsewhere
 
 
-def test_what_is_tested_elsewhere_is_named_there(repository: Path) -> None:
-    for modules in NOT_MIRRORED.values():
-        for module, file in modules.items():
-            path = repository / "petastore" / f"{module.replace('.', '/')}.py"
-            tests, _, name = file.partition("::")
-            text = (repository / tests).read_text(encoding="utf-8")
-            words = [name] if name else [f"petastore.{module}", *names_of(path)]
-            assert any(re.search(rf"\b{re.escape(word)}\b", text) for word in words), f"{file} does not know {module}"
+def folders_with_tests(root: Path) -> set[Path]:
+    return {path.parent.relative_to(root) for path in root.rglob("test_*.py")}
+
+
+def test_each_package_has_its_tests_in_the_folder_of_the_same_path(repository: Path) -> None:
+    # JAX is installed in the environment of the neighbours only.
+    of_neighbours = {Path("adapters") / folder for folder in folders_with_tests(repository / "neighbours")}
+    assert packages_of(repository) - folders_with_tests(repository / "tests") - of_neighbours == set()
+
+
+def test_each_folder_of_tests_has_the_path_of_a_package(repository: Path) -> None:
+    folders = folders_with_tests(repository / "tests") - packages_of(repository)
+    assert {str(folder) for folder in folders if folder.parts[0] not in TOOLS} == set()
+    assert {folder.parts[0] for folder in folders} == TOOLS

@@ -117,6 +117,7 @@ def test_each_value_of_meadow_is_what_petastorm_read(fixtures_root: Path) -> Non
 def test_a_batch_reader_decodes_them_too(fixtures_root: Path) -> None:
     with make_batch_reader(legacy(fixtures_root, "0.7.6"), schema_fields=["id", "matrix"]) as reader:
         batches = list(reader)
+    assert sum(len(batch.id) for batch in batches) == 10
     assert all(batch.matrix.shape == (len(batch.id), *SHAPE) and batch.matrix.dtype == "float32" for batch in batches)
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import petastore
 from petastore.errors import DecodeError
 from tests.arrow_values import of_arrow, of_petastore
+from tests.tier import examples
 
 INT64 = st.integers(-(2**63) + 1, 2**63 - 1)
 """The least one is NumPy's word for no time."""
@@ -150,7 +151,7 @@ def tables(draw: st.DrawFn) -> tuple[pa.Table, bool]:
 
 
 @given(tables(), st.integers(1, 4), st.booleans(), st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_what_arrow_writes_is_read_as_arrow_reads_it(
     drawn: tuple[pa.Table, bool], rows_per_group: int, is_batched: bool, with_dictionary: bool
 ) -> None:

@@ -20,7 +20,8 @@ PINNED: dict[str, list[str]] = json.loads((Path(__file__).parent / "public_names
 REFERENCE = "docs/reference"
 
 PACKAGES = (
-    "cache", "codecs", "dataset", "distributed", "expressions", "plan", "predicates", "readers", "schema", "spark",
+    "cache", "codecs", "dataset", "distributed", "expressions", "images", "plan", "predicates", "readers",
+    "schema", "spark",
 )  # fmt: skip
 """Packages whose names are public, beside those below `adapters`, and the modules of `testing`."""
 

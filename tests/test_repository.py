@@ -14,8 +14,8 @@ import pytest
 
 VERBS = {
     *("accelerators", "against", "bench", "bench-quick", "bench-storage", "check", "clean", "defects", "demo", "docs"),
-    *("bench-writing", "endurance", "format", "help", "horovod", "laws", "look", "many-files", "neighbours"),
-    *("notebooks", "petastorm-tests", "pythons", "setup", "test"),
+    *("bench-writing", "corpus", "endurance", "format", "help", "horovod", "laws", "look", "many-files"),
+    *("mutants", "neighbours", "notebooks", "petastorm-tests", "pythons", "setup", "test", "test-all"),
 }
 
 
@@ -136,11 +136,27 @@ def test_petastorms_own_tests_without_petastorm_say_how_to_get_it(repository: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]
 
 
+def test_reading_the_corpus_without_its_files_says_how_to_get_them(repository: Path, tmp_path: Path) -> None:
+    shutil.copy(repository / "Makefile", tmp_path)
+    for options in ([], ["CORPUS=/no/where"]):
+        ran = subprocess.run(
+            ["make", "corpus", *options],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": os.defpath},
+        )
+        assert ran.returncode != 0
+        assert "git clone https://github.com/apache/parquet-testing" in ran.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["Makefile"]
+
+
 def test_ci_runs_the_verbs_and_nothing_of_its_own(repository: Path) -> None:
     script = repository / ".ci" / "run"
     assert os.access(script, os.X_OK)
-    verbs = re.findall(r"^step '[^']+' make (\w+)$", script.read_text(encoding="utf-8"), re.MULTILINE)
-    assert verbs == ["setup", "check", "test", "neighbours"]
+    verbs = re.findall(r"^ *step '[^']+' make ([\w-]+)$", script.read_text(encoding="utf-8"), re.MULTILINE)
+    assert verbs == ["setup", "check", "test-all", "corpus", "neighbours"]
 
 
 def test_the_licence_is_the_whole_apache_text(repository: Path, project: dict[str, Any]) -> None:

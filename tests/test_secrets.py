@@ -29,7 +29,6 @@ import petastore
 from petastore.errors import PetastoreError, StorageAccessError
 from petastore.storage.files.fsspec_handler import Files, Handler
 from petastore.storage.files.location import Location, open_location
-from petastore.storage.requests import retries
 from petastore.writers.generate import generate_metadata
 from tests.failing_files import FailingFiles
 
@@ -154,13 +153,6 @@ URLS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who does not answer is asked as often as ever, with short pauses."""
-    monkeypatch.setattr(retries, "_LONGEST_PAUSE_S", 0.001)
-
-
-@pytest.mark.usefixtures("_hurry")
 @pytest.mark.leaves_running("fsspec keeps its web session")
 @pytest.mark.parametrize("url", URLS)
 def test_secrets_of_urls_are_not_seen(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -176,12 +168,13 @@ def test_secrets_of_urls_are_not_seen(url: str, caplog: pytest.LogCaptureFixture
             assert not [line for line in seen.splitlines() if SECRET in line]
 
 
+@pytest.mark.usefixtures("real_backoff")  # so that the time is over before the last attempt
 @pytest.mark.leaves_running("fsspec keeps its web session")
 @pytest.mark.parametrize("url", [url for url in URLS if "127.0.0.1" in url])
 def test_secrets_of_urls_are_not_seen_when_the_time_is_over(url: str, caplog: pytest.LogCaptureFixture) -> None:
     second = url.replace("a.parquet", "b.parquet")
     for given in (url, [url, second]):
-        seen = seen_of(lambda given=given: petastore.open_dataset(given, storage_timeout=0.5), caplog)  # type: ignore[misc]
+        seen = seen_of(lambda given=given: petastore.open_dataset(given, storage_timeout=0.05), caplog)  # type: ignore[misc]
         assert not [line for line in seen.splitlines() if SECRET in line]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from petastore.threads import Threads, give_way
 from petastore.work import ThreadPool
+from tests.pace import LONG
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux alone has a class for batches")
 
@@ -42,7 +43,7 @@ def test_other_threads_of_ours_do_not() -> None:
     threads, said = Threads("test"), Future[int]()
     threads.run(lambda: said.set_result(_class_of_the_calling_thread()))
     try:
-        assert said.result(timeout=10) == os.SCHED_OTHER
+        assert said.result(timeout=LONG) == os.SCHED_OTHER
     finally:
         threads.end()
         threads.join()

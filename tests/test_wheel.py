@@ -17,6 +17,8 @@ import pytest
 import petastore
 from tests.pythons.wheel import build_wheel
 
+pytestmark = pytest.mark.slow
+
 WRITE_AND_READ = """
 import pathlib, sys
 import numpy as np

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["windows_by_hand"]
+__all__ = ["windows_by_hand", "windows_of_series_by_hand"]
 
 
 def windows_by_hand(
@@ -28,3 +28,15 @@ def windows_by_hand(
         last_place, last_time = first + length - 1, window[-1][2]
         windows.append([(group, row) for group, row, _ in window])
     return windows
+
+
+def windows_of_series_by_hand(
+    series: Sequence[Any], times: Sequence[Any], *, length: int, most: Any, overlap: bool = True
+) -> list[tuple[int, ...]]:
+    """All windows over rows that each have a series and a timestamp, each a tuple of row numbers, sorted."""
+    windows = []
+    for key in set(series):
+        rows = [row for row, of_row in enumerate(series) if of_row == key]
+        found = windows_by_hand([[times[row] for row in rows]], length=length, most=most, overlap=overlap)
+        windows += [tuple(rows[place] for _, place in window) for window in found]
+    return sorted(windows)

@@ -28,7 +28,7 @@ from benchmarks.storage.figures import HEADER, Figure, line_of
 __all__ = ["main"]
 
 PUBLISHED: Final = Path(__file__).with_name("results.json")
-PAGE: Final = ROOT / "docs" / "explanation" / "accelerators.md"
+PAGE: Final = ROOT / "benchmarks" / "accelerators" / "report.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The page `docs/explanation/accelerators.md`, from the results that are kept beside the benchmark."""
+"""The report `benchmarks/accelerators/report.md`, from the results that are kept beside the benchmark."""
 
 from __future__ import annotations
 

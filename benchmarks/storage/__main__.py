@@ -24,7 +24,7 @@ from benchmarks.storage.roster import SHOWN
 __all__ = ["main"]
 
 PUBLISHED: Final = Path(__file__).with_name("results.json")
-PAGE: Final = ROOT / "docs" / "explanation" / "storage-benchmarks.md"
+PAGE: Final = ROOT / "benchmarks" / "storage" / "report.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The page `docs/explanation/storage-benchmarks.md`, from the results that are kept beside it."""
+"""The report `benchmarks/storage/report.md`, from the results that are kept beside it."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from benchmarks.writing.page import page_of
 from benchmarks.writing.ways import IN_TURNS, PICTURES, WAYS
 from petastore.spark.java import use_java
 
-PAGE = ROOT / "docs" / "explanation" / "writing.md"
+PAGE = ROOT / "benchmarks" / "writing" / "report.md"
 PETASTORM = "Petastorm, rows"
 ENCODER = "the encoder alone"
 LEAST = {

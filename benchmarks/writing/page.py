@@ -1,4 +1,4 @@
-"""The page `docs/explanation/writing.md`, from what was measured."""
+"""The report `benchmarks/writing/report.md`, from what was measured."""
 
 from __future__ import annotations
 

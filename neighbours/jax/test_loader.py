@@ -14,7 +14,7 @@ import pytest
 
 from petastore import Unischema, UnischemaField, make_reader, write_dataset
 from petastore.adapters.jax import DataLoader, jax_all_gather
-from petastore.errors import DecodeError, RequestError
+from petastore.errors import DecodeError, ReaderClosedError, RequestError
 
 ROWS = 101
 SCHEMA = Unischema(
@@ -138,6 +138,35 @@ def test_a_state_goes_on_with_the_batch_after_the_last_one_that_was_handed_out(u
         loader.load_state_dict(state)
         seen += [i for batch in loader for i in batch["id"].tolist()]
     assert collections.Counter(seen) == dict.fromkeys(range(ROWS), 2)
+
+
+def test_length_counts_the_batches_that_are_left_after_a_state(url: str) -> None:
+    with make_reader(url, ["id"], shuffle_rows=True, seed=4) as reader:
+        loader = DataLoader(reader, batch_size=20)
+        batches = iter(loader)
+        for _ in range(2):
+            next(batches)
+        state = loader.state_dict()
+        assert len(loader) == 6
+        rest = [batch["id"].tolist() for batch in batches]
+        for _ in range(2):
+            batches = iter(loader)
+            loader.load_state_dict(state)  # late, and again in the place of the first
+            assert len(loader) == 4
+            assert [batch["id"].tolist() for batch in batches] == rest
+            assert len(loader) == len(list(loader)) == 6
+
+
+def test_loop_raises_when_a_state_is_loaded_in_it(url: str) -> None:
+    with make_reader(url, ["id"]) as reader:
+        loader = DataLoader(reader, batch_size=20)
+        batches = iter(loader)
+        next(batches)
+        loader.load_state_dict(loader.state_dict())
+        for _ in range(2):
+            with pytest.raises(ReaderClosedError, match="load_state_dict, reset or reshard of its reader was called"):
+                next(batches)
+        assert len(list(loader)) == 5
 
 
 def test_a_device_and_a_mesh_of_this_process_take_batches(url: str) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from petastore.adapters.columns import nanoseconds, padded, present
 from petastore.adapters.nulls import NullColumn, Nulls, nulls_of_reader
 from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field, refuse_ragged_windows
+from petastore.adapters.stored_nulls import refuse_stored_nulls
 from petastore.readers.batch import Batch
 
 __all__ = ["ArrayForm", "HostArrays"]
@@ -57,6 +58,7 @@ class HostArrays:
         self.padded = frozenset(forms)
         """Names of columns whose shape depends on what is in the batch."""
         filled = nulls_of_reader(nulls, reader)
+        refuse_stored_nulls(reader, filled)
         self._conversions: dict[str, _Convert] = {
             field.name: _conversion(field, forms.get(field.name), filled.get(field.name)) for field in reader.schema
         }

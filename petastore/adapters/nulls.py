@@ -16,13 +16,29 @@ from petastore.decoding.decoded import Decoded
 from petastore.errors import RequestError
 from petastore.schema.field import UnischemaField
 
-__all__ = ["NullColumn", "NullWord", "Nulls", "nulls_of", "nulls_of_reader"]
+__all__ = ["Fill", "NullColumn", "NullWord", "Nulls", "nulls_of", "nulls_of_reader"]
 
 NullWord: TypeAlias = Literal["error", "mask"]
 """What becomes of missing values, in a word; see `nulls_of`."""
 
 Nulls: TypeAlias = NullWord | Mapping[str, Any] | Any
-"""A word, or a value, which may be of any type; or one of them for each column by name."""
+"""A word, or a value of any type but text; or one of them for each column by name."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fill:
+    """A value that stands where a value is missing, for `nulls=`.
+
+    Text needs it, so that it is not taken for a word such as `"mask"`; other values may be given as they are.
+
+    Example:
+        >>> Fill("unknown")
+        Fill(value='unknown')
+    """
+
+    value: Any
+    """What stands where a value is missing; the column must hold it."""
+
 
 _TEXTS: dict[Any, Any] = {np.str_: "", np.bytes_: b"", Decimal: Decimal(0)}
 """What is nothing, of each dtype whose arrays hold Python objects."""
@@ -102,7 +118,7 @@ def nulls_of(nulls: Nulls, fields: Iterable[UnischemaField], *, are_windows: boo
 
     Args:
         nulls: `"error"`, `"mask"` or a value, for all nullable columns; or a mapping from column name to one of them,
-            where what is not named is `"error"`.
+            where what is not named is `"error"`. A value that is text is given as `Fill(text)`.
         fields: The columns; of windows, with the length of windows as their first dimension.
         are_windows: Whether rows are windows.
 
@@ -145,15 +161,21 @@ def _null_column(
 ) -> NullColumn:
     inner = dataclasses.replace(field, shape=field.shape[1:], codec=None) if are_windows else field
     if not _is_word(policy, "mask"):
-        return NullColumn(inner, _value(inner, policy), None, are_windows)
+        value = _value(inner, policy.value if isinstance(policy, Fill) else policy)
+        if isinstance(policy, str):
+            raise RequestError(
+                f"nulls must be 'error', 'mask' or a value for {field.name!r}, got {policy!r}. Write Fill({policy!r}) "
+                "from petastore.adapters.nulls to put this text in the place of missing values"
+            )
+        return NullColumn(inner, value, None, are_windows)
     mask = f"{field.name}_valid"
     if mask in fields:
         raise RequestError(
             f"nulls='mask' of {field.name!r} adds a column {mask!r}, but there is one already; leave it out with "
             "schema_fields, or rename it in a transform_spec"
         )
-    if field.numpy_dtype is np.object_:
-        raise RequestError(f"nulls='mask': of {field.name!r}, {field.dtype_name}, nothing is known that is empty")
+    if inner.numpy_dtype is np.object_ and inner.is_scalar:
+        return NullColumn(inner, None, mask, are_windows)  # a struct or map: it is in a list, where None is None
     return NullColumn(inner, _value(inner, _TEXTS.get(field.numpy_dtype, 0), is_empty=True), mask, are_windows)
 
 

@@ -10,14 +10,16 @@ from typing import Any
 # Frameworks take seconds to import. What a first batch of text needs of Arrow is imported with them, not in a worker.
 import pyarrow.compute  # noqa: F401
 
+from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.received import Received
 from petastore.adapters.told_epochs import ToldEpochs, going_on
-from petastore.errors import RequestError
+from petastore.errors import ReaderClosedError, RequestError
 from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import whole_number
 from petastore.plan.state import dump_state
 from petastore.readers.batch import Batch
+from petastore.readers.reader import MOVED
 
 __all__ = ["Passes"]
 
@@ -45,6 +47,7 @@ class Passes:
         self._plan: Any = None  # of the newest pass; whoever moves a reader on purpose gives it another one
         self._received = Received(keep=2)  # of the newest pass, where each batch is begun while training has another
         self._had = 0  # batches of it that training has
+        self._begun = Cursor()  # where it began
         self._epoch: int | None = None  # that the next pass was told to begin with
         self._epochs = ToldEpochs()
         made_anew_in_children(self)
@@ -58,7 +61,11 @@ class Passes:
 
         Raises:
             RequestError: By `next`: a newer pass has taken the reader over.
+            ReaderClosedError: By `next`: a state was loaded, or an error was raised before.
         """
+        return RaisesAfterErrors(self._batches(batch_size))
+
+    def _batches(self, batch_size: int) -> Iterator[Batch]:
         with self._lock:
             self._newest += 1
             ours = self._newest
@@ -84,16 +91,22 @@ class Passes:
 
         Raises:
             RequestError: By `next`: a newer pass has taken the reader over.
+            ReaderClosedError: By `next`: a state was loaded, or an error was raised before.
         """
+        return RaisesAfterErrors(self._made_ahead(batch_size, begin))
+
+    def _made_ahead(self, batch_size: int, begin: Callable[[Batch], Callable[[], Any]]) -> Iterator[Any]:
         batches = self.start(batch_size)
-        following = self._begun(batches, begin)
+        following = self._begin_next(batches, begin)
         ours, plan = self._newest, self._reader.plan
         while following is not None:
             batch, following = following, None
             if batch.problem is None:
-                following = self._begun(batches, begin)
-            if self._newest != ours or self._reader.plan is not plan:
+                following = self._begin_next(batches, begin)
+            if self._newest != ours:
                 raise _taken_over()
+            if self._reader.plan is not plan:
+                raise ReaderClosedError(MOVED)
             if batch.problem is not None:
                 raise batch.problem
             made = batch.finish()
@@ -101,6 +114,29 @@ class Passes:
             del batch
             yield made
             del made
+
+    def steps(self, batch_size: int) -> int | None:
+        """Return the number of batches of the pass under way, or of the next one; None where passes are endless.
+
+        A pass that continues where a state was loaded has the batches that are left.
+        """
+        reader = self._reader
+        with self._lock:
+            begin = self._begun if reader.plan is self._plan and not self.is_over else self._resumed_at()
+        steps: int | None = reader.plan.steps_left(batch_size, Cursor() if begin is None else begin)
+        return steps
+
+    def _resumed_at(self) -> Cursor | None:
+        """Return where the next pass continues; None where it begins an epoch."""
+        reader = self._reader
+        if self._epoch is not None:
+            loaded = self._loaded_place()
+            if loaded is None or loaded == loaded.next_pass():
+                return None
+            fits = self._epoch in (loaded.epoch, loaded.first_epoch)
+            return going_on(loaded, self._epoch if fits else loaded.first_epoch)
+        is_at_an_end = self._behind is not None or reader.plan is self._plan or reader.last_row_consumed
+        return None if is_at_an_end else reader.cursor
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass begins with this epoch, whatever came before; or goes on where a state was loaded.
@@ -141,20 +177,23 @@ class Passes:
             reader.reset()
         elif reader.plan is self._plan or reader.last_row_consumed:
             reader.reset()
-        self._plan, self._had = reader.plan, 0
+        self._plan, self._had, self._begun = reader.plan, 0, reader.cursor
         self._received.begin()
 
     def _begin_epoch(self, told: int) -> None:
         """Puts the reader before an epoch, unless somebody has put it to another place on purpose: it goes on there."""
-        reader = self._reader
-        stands, is_over = reader.cursor, reader.last_row_consumed
-        # Another loader may have read from it: what was not put there on purpose holds nobody back.
-        is_put = reader.plan is not self._plan and stands == reader.begin
-        loaded = stands if is_put and not is_over else None
+        reader, loaded = self._reader, self._loaded_place()
         epoch = self._epochs.meant(told, loaded)
         begin = (loaded and going_on(loaded, epoch)) or Cursor.of_epoch(epoch)
-        if begin != stands or is_over:
+        if begin != reader.cursor or reader.last_row_consumed:
             reader.load_state_dict(dump_state(reader.plan, begin))
+
+    def _loaded_place(self) -> Cursor | None:
+        """Return where a state was loaded that no pass has continued from; None where there is no such state."""
+        reader = self._reader
+        # Another loader may have read from it: only a state that was loaded, or `reshard`, counts.
+        is_put = reader.plan is not self._plan and reader.cursor == reader.begin
+        return reader.cursor if is_put and not reader.last_row_consumed else None
 
     @property
     def _behind(self) -> Cursor | None:
@@ -164,7 +203,7 @@ class Passes:
             return None
         return received.cursor_after(had) if reader.cursor == received.cursor_after(received.count) else None
 
-    def _begun(self, batches: Iterator[Batch], begin: Callable[[Batch], Callable[[], Any]]) -> _Begun | None:
+    def _begin_next(self, batches: Iterator[Batch], begin: Callable[[Batch], Callable[[], Any]]) -> _Begun | None:
         """What is made of the next batch; None at the end."""
         try:
             batch = next(batches, None)

@@ -24,7 +24,7 @@ from petastore.cache.metrics import Counts
 from petastore.cache.writing import Writing
 from petastore.errors import StorageError
 
-__all__ = ["MOST_OPEN", "Entries", "FetchSeveral", "FetchedEntry"]
+__all__ = ["FETCH_PATIENCE_S", "MOST_OPEN", "Entries", "FetchSeveral", "FetchedEntry"]
 
 FetchSeveral: TypeAlias = Callable[[Sequence[int]], Sequence[Any]]
 """Gives the bytes of several keys, by their numbers, each as any C-contiguous buffer."""
@@ -32,7 +32,7 @@ FetchSeveral: TypeAlias = Callable[[Sequence[int]], Sequence[Any]]
 MOST_OPEN = 64
 """Files of entries that are open for what is asked for at once: a process may have a thousand or so, for everything."""
 
-_PATIENCE_S = 30.0
+FETCH_PATIENCE_S = 30.0
 """How long one waits for others who fetch the same, before one fetches it, too."""
 
 
@@ -210,7 +210,7 @@ class Entries:
         if disk.ledger is None or time.monotonic() < disk.rests_until:
             return None
         try:
-            return Writing.begun(disk.folder, disk.ledger, digest, patience=_PATIENCE_S)
+            return Writing.begun(disk.folder, disk.ledger, digest, patience=FETCH_PATIENCE_S)
         except OSError as problem:
             self._disk.bypass(problem)
             return None

@@ -32,9 +32,9 @@ from petastore.cache.uses.futures import FutureFile, open_futures
 from petastore.cache.uses.next_use import LATEST, Priorities, first_words
 from petastore.forks import Lock, made_anew_in_children
 
-__all__ = ["Ledger", "Totals"]
+__all__ = ["LOCK_PATIENCE_S", "Ledger", "Totals"]
 
-_PATIENCE_S = 5.0
+LOCK_PATIENCE_S = 5.0
 """How long others may hold the lock before the cache is done without."""
 
 _ROUNDS = 8
@@ -320,7 +320,7 @@ class Ledger:
         with self._threads:
             if size and self._table is not None and self._table.counted + size > self._table.room:
                 self._refresh(self._table)
-            lock = locked(self._folder.lock, patience=_PATIENCE_S)
+            lock = locked(self._folder.lock, patience=LOCK_PATIENCE_S)
             if lock is None:
                 raise TimeoutError(errno.ETIMEDOUT, "others hold its lock", str(self._folder.lock))
             with lock:

@@ -18,12 +18,12 @@ __all__ = ["Debug", "StorageOptions", "errors_in_one_line", "json_options", "set
 
 Debug: TypeAlias = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 StorageOptions: TypeAlias = Annotated[
-    str, typer.Option(metavar="JSON", help='Options of the storage, for instance {"anon": true} for public S3.')
+    str, typer.Option(metavar="JSON", help='Storage options, such as {"anon": true} for a public S3 bucket.')
 ]
 
 
-def json_options(text: str) -> dict[str, Any]:
-    """The JSON object after `--storage-options`.
+def json_options(text: str, *, option: str = "--storage-options") -> dict[str, Any]:
+    """The JSON object after an option.
 
     Raises:
         RequestError: It is none.
@@ -35,9 +35,9 @@ def json_options(text: str) -> dict[str, Any]:
     try:
         options = json.loads(text)
     except ValueError as problem:
-        raise RequestError(f"--storage-options takes a JSON object, but {text!r} is no JSON: {problem}") from None
+        raise RequestError(f"{option} takes a JSON object, but {text!r} is no JSON: {problem}") from None
     if not isinstance(options, dict):
-        raise RequestError(f'--storage-options takes a JSON object such as {{"anon": true}}, but {text!r} was given')
+        raise RequestError(f'{option} takes a JSON object such as {{"anon": true}}, but {text!r} was given')
     return options
 
 

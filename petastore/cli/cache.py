@@ -1,4 +1,4 @@
-"""`petastore cache`: what the local disk cache has, filling it beforehand, and giving its disk back."""
+"""`petastore cache`: inspect, warm, prune and clear the local disk cache."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Show, fill and empty the local disk cache of column chunks.",
+    help="Inspect, warm, prune and clear the local disk cache of column chunks.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 _Location = Annotated[
     Path | None,
-    typer.Option("--location", help="The cache's directory; by default the user's, or PETASTORE_CACHE."),
+    typer.Option("--cache-dir", help="Directory of the cache; default: PETASTORE_CACHE or the user's cache directory."),
 ]
 _DAY_S = 24 * 3600
-_AsJson = Annotated[bool, typer.Option("--json", help="Print the same as JSON, sizes in bytes.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print JSON; sizes are in bytes.")]
 
 
 @app.command()
 def info(location: _Location = None, as_json: _AsJson = False, debug: Debug = False) -> None:
-    """Show what the cache has, of all processes."""
+    """Show the size, limit and entries of the cache."""
     with errors_in_one_line(debug=debug), _cache_there(location) as cache:
         found = cache.info()
         if as_json:
@@ -54,38 +54,35 @@ def info(location: _Location = None, as_json: _AsJson = False, debug: Debug = Fa
 
 @app.command()
 def warm(
-    url: Annotated[str, typer.Argument(help="A dataset in an object store or on a web server.", metavar="URL")],
-    columns: Annotated[
-        list[str] | None, typer.Option(help="Columns of this name, or that this expression matches; repeatable.")
-    ] = None,
-    shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="What rank I of N reads, from 0; all rows by default.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="The seed of the training, where one is given to its reader.")
-    ] = None,
-    shuffle_rows: Annotated[bool, typer.Option("--shuffle-rows", help="The training shuffles rows.")] = False,
-    shuffle_row_groups: Annotated[
-        bool, typer.Option(help="The training permutes row groups, as readers do by default.")
-    ] = True,
+    url: Annotated[str, typer.Argument(help="Dataset in an object store or on a web server.", metavar="URL")],
+    columns: Annotated[list[str] | None, typer.Option(help="Column name or regular expression; repeatable.")] = None,
+    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Rank I of N, from 0; default: all rows.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed as the training reader.")] = None,
+    shuffle_rows: Annotated[
+        bool, typer.Option("--shuffle-rows", help="Same shuffle_rows as the training reader.")
+    ] = False,
+    shuffle_row_groups: Annotated[bool, typer.Option(help="Same shuffle_row_groups as the training reader.")] = True,
     reshuffle: Annotated[
-        str | None, typer.Option(metavar="WORD", help="static, as by default with a cache, or epoch.")
+        str | None, typer.Option(metavar="static|epoch", help="Same reshuffle as the training reader; default: static.")
     ] = None,
     shuffle_memory: Annotated[
-        int | None, typer.Option(metavar="BYTES", help="Of the training that shuffles rows, where it gives it.")
+        int | None, typer.Option(metavar="BYTES", help="Same shuffle_memory as the training reader.")
     ] = None,
-    lanes: Annotated[int | None, typer.Option(help="The same.")] = None,
-    block_rows: Annotated[int | None, typer.Option(help="The same.")] = None,
+    lanes: Annotated[int | None, typer.Option(help="Same lanes as the training reader.")] = None,
+    block_rows: Annotated[int | None, typer.Option(help="Same block_rows as the training reader.")] = None,
     filters: Annotated[
-        str | None, typer.Option(metavar="JSON", help='Only rows that the training reads: [["day", ">=", 3]].')
+        str | None,
+        typer.Option(metavar="JSON", help='Same filters as the training reader, as JSON: [["day", ">=", 3]].'),
     ] = None,
     location: _Location = None,
-    limit: Annotated[int | None, typer.Option(metavar="BYTES", help="Bytes that the cache may have.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--cache-size-limit", metavar="BYTES", help="Maximum size of the cache.")
+    ] = None,
     as_json: _AsJson = False,
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
 ) -> None:
-    """Fetch what a training will read into the cache, what it needs first before the rest."""
+    """Prefetch the data of a training run into the cache, in reading order."""
     with errors_in_one_line(debug=debug):
         from petastore.cli.warm import warm as warmed
         from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
@@ -119,16 +116,16 @@ def warm(
 @app.command()
 def prune(
     most_bytes: Annotated[
-        int | None, typer.Option("--to", metavar="BYTES", help="Also entries, those used last stay: so many bytes.")
+        int | None, typer.Option("--max-size", metavar="BYTES", help="Evict least recently used entries down to BYTES.")
     ] = None,
     unused_days: Annotated[
-        float | None, typer.Option("--unused", metavar="DAYS", help="Also entries that were not used for so long.")
+        float | None, typer.Option("--older-than", metavar="DAYS", help="Evict entries not used for DAYS days.")
     ] = None,
     location: _Location = None,
     as_json: _AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Remove what nobody needs: what killed processes left, what is no entry, and entries as far as is asked."""
+    """Remove leftovers of crashed processes and, optionally, old entries."""
     with errors_in_one_line(debug=debug), _cache_there(location) as cache:
         unused_s = None if unused_days is None else unused_days * _DAY_S
         _freed(cache.prune(most_bytes=most_bytes, unused_s=unused_s), cache, as_json=as_json)
@@ -136,7 +133,7 @@ def prune(
 
 @app.command()
 def clear(location: _Location = None, as_json: _AsJson = False, debug: Debug = False) -> None:
-    """Remove all entries; who reads from them now goes on, and fetches the next ones."""
+    """Delete all entries. Running readers are not interrupted."""
     with errors_in_one_line(debug=debug), _cache_there(location) as cache:
         _freed(cache.clear(), cache, as_json=as_json)
 
@@ -149,7 +146,7 @@ def _cache_there(location: Path | None) -> DiskCache:
     if not has_cache(location):
         raise RequestError(
             f"there is no cache at {cache_location(location)}; name the one that readers have as cache_location with "
-            "--location"
+            "--cache-dir"
         )
     return DiskCache(location)
 

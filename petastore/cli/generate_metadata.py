@@ -14,18 +14,18 @@ __all__ = ["generate_metadata"]
 
 
 def generate_metadata(
-    url: Annotated[str, typer.Argument(help="The directory of the Parquet files.", metavar="URL")],
+    url: Annotated[str, typer.Argument(help="Directory of the Parquet files.", metavar="URL")],
     unischema_class: Annotated[
         str,
         typer.Option(
             metavar="MODULE.NAME",
-            help="The schema, in a module that can be imported from here; else what the dataset declares already.",
+            help="MODULE.NAME of a Unischema; default: the schema that the dataset declares.",
         ),
     ] = "",
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
 ) -> None:
-    """Write beside Parquet files what they are, so that readers open no footers; the files stay as they are.
+    """Write a manifest next to existing Parquet files, so that readers skip their footers.
 
     Do so again after something else than petastore added or removed files.
     """

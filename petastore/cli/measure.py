@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,9 +15,12 @@ from rich.text import Text
 
 from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, json_options
 from petastore.cli.render import throughput_line, throughput_table
+from petastore.errors import RequestError
 
 if TYPE_CHECKING:
+    from petastore.codecs import ImageDecode
     from petastore.readers.arguments import ReaderArguments
+    from petastore.transforming.transform import TransformSpec
 
 __all__ = ["throughput"]
 
@@ -36,6 +41,12 @@ def throughput(
         int | None, typer.Option("--batch-size", "-b", help="Read batches of so many rows, not row by row.")
     ] = None,
     shuffle_rows: Annotated[bool, typer.Option("--shuffle-rows", help="Shuffle rows, as training does.")] = False,
+    decode: Annotated[
+        str, typer.Option(metavar="JSON", help='Hints for images, such as {"image": {"size": [224, 224]}}.')
+    ] = "{}",
+    transform: Annotated[
+        str | None, typer.Option(metavar="MODULE.NAME", help="A TransformSpec, or a function of a row, to run.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the same as JSON, units in the names.")] = False,
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
@@ -49,6 +60,7 @@ def throughput(
         from petastore.cli.throughput import reader_throughput
 
         more: ReaderArguments = {"shuffle_rows": shuffle_rows, "storage_options": json_options(storage_options)}
+        hints = _decode_hints(json_options(decode, option="--decode"))
         screen = Console(stderr=True)
         # Drawn when it is told something, between the parts of the measure, and by no thread beside them.
         with Progress(console=screen, transient=True, auto_refresh=False, disable=not screen.is_terminal) as bar:
@@ -64,6 +76,8 @@ def throughput(
                 spawn_new_process=False,  # this one does nothing else
                 batch_size=batch_size,
                 seconds=seconds,
+                decode=hints or None,
+                transform_spec=None if transform is None else _transform_of(transform),
                 progress=lambda done, total: bar.update(task, completed=done, total=total, refresh=True),
             )
         if as_json:
@@ -73,3 +87,29 @@ def throughput(
         console = Console()
         console.print(throughput_table(found))
         console.print(Text(throughput_line(found), style="bold green"), soft_wrap=True)
+
+
+def _decode_hints(options: dict[str, Any]) -> dict[str, ImageDecode]:
+    from petastore.codecs import ImageDecode
+
+    try:
+        return {name: ImageDecode(**hint) for name, hint in options.items()}
+    except TypeError as problem:
+        raise RequestError(
+            f"--decode must have the arguments of ImageDecode for each field, got {options!r} ({problem})"
+        ) from None
+
+
+def _transform_of(name: str) -> TransformSpec:
+    """What a dotted name in the working directory, or in an installed package, is."""
+    from petastore.transforming.transform import TransformSpec
+
+    module, _, attribute = name.rpartition(".")
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as problem:
+        raise RequestError(f"--transform must name a function or a TransformSpec, got {name!r} ({problem})") from None
+    finally:
+        sys.path.pop(0)
+    return found if isinstance(found, TransformSpec) else TransformSpec(found)

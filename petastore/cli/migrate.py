@@ -13,12 +13,12 @@ from petastore.cli.arguments import Debug, StorageOptions, errors_in_one_line, j
 
 __all__ = ["export", "migrate"]
 
-_Url = Annotated[str, typer.Argument(help="The dataset's directory, as a path or a URL.", metavar="URL")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Write nothing; say what would be written.")]
+_Url = Annotated[str, typer.Argument(help="Dataset: path or URL of its directory.", metavar="URL")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")]
 
 
 def migrate(url: _Url, dry_run: _DryRun = False, storage_options: StorageOptions = "{}", debug: Debug = False) -> None:
-    """Give a dataset of Petastorm's our metadata as well.
+    """Add petastore's metadata to a Petastorm dataset.
 
     Schema, files and row-group indexes are written beside what Petastorm wrote, and are read from then on. Data files
     are not touched, and Petastorm still reads the dataset. What is there already is not written again.
@@ -34,7 +34,7 @@ def migrate(url: _Url, dry_run: _DryRun = False, storage_options: StorageOptions
 
 
 def export(url: _Url, dry_run: _DryRun = False, storage_options: StorageOptions = "{}", debug: Debug = False) -> None:
-    """Let Petastorm read a dataset of ours.
+    """Add the metadata that Petastorm needs to read a petastore dataset.
 
     Petastorm's schema and its numbers of row groups are written beside our metadata. What Petastorm cannot read is
     refused. Export a dataset again after each write.

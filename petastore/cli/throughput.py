@@ -26,8 +26,10 @@ from petastore.readers.batch import Batch
 from petastore.work.workers import PoolType
 
 if TYPE_CHECKING:
+    from petastore.codecs import ImageDecode
     from petastore.readers.arguments import ReaderArguments
     from petastore.readers.reader import Reader
+    from petastore.transforming.transform import TransformSpec
 
 __all__ = ["Memory", "Throughput", "reader_throughput"]
 
@@ -131,7 +133,10 @@ def reader_throughput(
     *,
     batch_size: int | None = None,
     seconds: float = 0,
+    decode: Mapping[str, ImageDecode] | None = None,
+    transform_spec: TransformSpec | None = None,
     progress: Callable[[int, int], object] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Throughput:
     """Read a dataset and say how fast that went. Parameters stand in the order of Petastorm's function.
 
@@ -155,9 +160,12 @@ def reader_throughput(
             keep their own code under `if __name__ == "__main__":`.
         batch_size: Read batches of columns of so many rows, as adapters do; None reads row by row.
         seconds: Measure at least so long, whatever the rows.
+        decode: Hints for images, as of `make_reader`.
+        transform_spec: A transform, as of `make_reader`; a new process gets it by pickle.
         progress: Called in this process with rows read and rows in all, some forty times at most: between the parts of
             the warm-up and of the measure, while the clock stands. Where `seconds` decides how long it lasts, the rows
             of the measure are counted by the time that is over.
+        clock: Returns seconds; picklable if a new process measures.
 
     Returns:
         The measure.
@@ -182,6 +190,10 @@ def reader_throughput(
             f"read_method={str(read_method)!r} is not measured; it is 'python', with batch_size= for what adapters read"
         )
     arguments: ReaderArguments = {**(reader_extra_args or {})}
+    if decode is not None:
+        arguments["decode"] = decode
+    if transform_spec is not None:
+        arguments["transform_spec"] = transform_spec
     if field_regex is not None:
         arguments.setdefault("schema_fields", [field_regex] if isinstance(field_regex, str) else list(field_regex))
     asked = _Asked(
@@ -196,6 +208,7 @@ def reader_throughput(
             "reader_pool_type": known_word(str(pool_type), PoolType, name="reader_pool_type"),
             "workers_count": loaders_count,
         },
+        clock=clock,
     )
     if not spawn_new_process:
         return _measured(asked, progress or _tell_nobody)
@@ -210,6 +223,7 @@ class _Asked:
     seconds: float
     batch_size: int | None
     arguments: ReaderArguments
+    clock: Callable[[], float]
 
 
 _Progress = Callable[[int, int], object]
@@ -241,14 +255,15 @@ def _measured_and_told(asked: _Asked) -> Throughput:
 
 
 def _measured(asked: _Asked, tell: _Progress) -> Throughput:
+    clock = asked.clock
     total = asked.warmup + asked.measure
-    began = time.perf_counter()
+    began = clock()
     with make_reader(asked.dataset_url, **asked.arguments) as reader:
         if not reader.num_rows:
             raise NoDataAvailableError(f"{reader.dataset.url} has no rows to read, so nothing can be measured")
         read = _rows(reader) if asked.batch_size is None else _batches(reader, asked.batch_size)
         _, sample = read(1)
-        first_seconds = time.perf_counter() - began
+        first_seconds = clock() - began
         rows = sum(_rows_in(value) for value in sample)
         sizes, counted = _bytes_in(sample), rows
         while rows < asked.warmup:
@@ -257,7 +272,11 @@ def _measured(asked: _Asked, tell: _Progress) -> Throughput:
             sizes, counted = sizes + _bytes_in(values), counted + sum(_rows_in(value) for value in values)
             tell(min(rows, total), total)
         parts, cpu = _parts(
-            read, asked.measure, asked.seconds, lambda done: tell(asked.warmup + int(done * asked.measure), total)
+            read,
+            asked.measure,
+            asked.seconds,
+            lambda done: tell(asked.warmup + int(done * asked.measure), total),
+            clock,
         )
     return _told(parts, cpu, first_seconds, sizes / counted)
 
@@ -290,18 +309,18 @@ def _batches(reader: Reader, batch_size: int) -> _Read:
 
 
 def _parts(
-    read: _Read, measure: int, seconds: float, tell: Callable[[float], object]
+    read: _Read, measure: int, seconds: float, tell: Callable[[float], object], clock: Callable[[], float]
 ) -> tuple[list[tuple[int, float]], float]:
     """Rows and seconds of each part of the measure, and the CPU seconds of all; tells the share that is done."""
     parts: list[tuple[int, float]] = []
     done, spent, cpu = 0, 0.0, 0.0
     share = -(-measure // _PARTS)
     while done < measure or spent < seconds:
-        rows, took, cpu_began, began = 0, 0.0, time.process_time(), time.perf_counter()
+        rows, took, cpu_began, began = 0, 0.0, time.process_time(), clock()
         while not rows or took < seconds / _PARTS:
             left = measure - done - rows
             rows += read(min(left, share) if left > 0 else share)[0]
-            took = time.perf_counter() - began
+            took = clock() - began
         cpu += time.process_time() - cpu_began
         parts.append((rows, took))
         done, spent = done + rows, spent + took

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar, cast
 
@@ -35,6 +36,9 @@ _classes: dict[str, type] = {
         VectorCodec,
     )
 }
+
+_HOMES: dict[str, str] = {"arrow": "petastore.codecs.arrow_codec"}
+"""Of codecs that few datasets need: the modules that register them, imported when a document names them."""
 
 
 def codec_of(field: UnischemaField) -> Codec:
@@ -139,11 +143,14 @@ def codec_from_json(mapping: Mapping[str, Any]) -> Codec:
     """
     if not isinstance(mapping, Mapping) or not isinstance(mapping.get("id"), str):
         raise MetadataError(f"a codec is described by an object with an id, not by {mapping!r}")
+    if mapping["id"] in _HOMES:
+        importlib.import_module(_HOMES[mapping["id"]])
     codec_class = _classes.get(mapping["id"])
     if codec_class is None:
+        known = ", ".join(sorted({*_classes, *_HOMES}))
         raise MetadataError(
-            f"no codec has the id {mapping['id']!r}; known are {', '.join(sorted(_classes))}. Import the module that "
-            "registers it (petastore.codecs.register), or install a newer release of petastore"
+            f"no codec has the id {mapping['id']!r}; known are {known}. Import the module that registers it "
+            "(petastore.codecs.register), or install a newer release of petastore"
         )
     configuration = {key: value for key, value in mapping.items() if key != "id"}
     try:

@@ -120,6 +120,21 @@ class VectorCodec:
             return _dense_column(np.ascontiguousarray(values, np.float64))
         return encode_each(values, self.encode, STORED, field)
 
+    def encode_arrow(self, values: pa.Array, field: UnischemaField) -> pa.Array | None:
+        """The cells that Spark has made already; None for lists of numbers.
+
+        Raises:
+            EncodeError: A cell is not a vector as declared; `row` is set.
+        """
+        if not pa.types.is_struct(values.type):
+            return None
+        try:
+            vector_cells(values, field)
+        except DecodeError as problem:
+            text = f"the value does not fit: {problem.problem}"
+            raise EncodeError(text, column=field.name, row=problem.row) from None
+        return values.cast(STORED)
+
     def decode_column(self, cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> None:
         """A column of vectors into `out`; where the size is free they are parts of one array.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from petastore.arrow.memory import arrow_numbers
 from petastore.codecs.images.image_hint import ImageDecode
@@ -31,10 +32,12 @@ from petastore.plan.request import (
     Shard,
     Tail,
     TailWord,
+    whole_number,
 )
 from petastore.plan.selection import Selection
 from petastore.plan.unit import ReadUnit
 from petastore.schema.field import UnischemaField
+from petastore.schema.row import Row
 from petastore.schema.select import select_fields
 from petastore.schema.unischema import Unischema
 from petastore.storage.files.location import Location
@@ -63,7 +66,8 @@ ReadInParts: TypeAlias = Callable[[DataFile, int, Sequence[Part]], Iterator[pa.T
 class Dataset:
     """One version of a dataset: its schema and its inventory, and the way to its row groups.
 
-    Frozen, picklable and thread-safe. Nothing is read but by `read`, `arrow_schema` and `time_zones`.
+    Frozen, picklable and thread-safe. Nothing is read but by `read`, `head`, `to_pandas`, `to_arrow`,
+    `arrow_schema` and `time_zones`.
     """
 
     location: Location
@@ -221,6 +225,76 @@ class Dataset:
         columns = tuple(field.name for field in fields)
         request = ReadRequest(columns, order, ask.shard, ask.epochs, ask.tail, asked.chosen)
         return Plan(self.inventory, request, _fitting(selection, self.inventory))
+
+    def head(self, n: int = 5, columns: Fields | None = None) -> list[Row]:
+        """The first rows, as an unshuffled reader gives them; little more is read than these.
+
+        Args:
+            n: How many rows, if there are so many.
+            columns: Names, regular expressions over whole names, or fields; None is all.
+
+        Returns:
+            A list of named tuples.
+
+        Raises:
+            RequestError: `n` is not a whole number, or `columns` matches no field.
+            DecodeError: A cell is not what its field declares.
+            StorageError: A file cannot be read.
+
+        Example:
+            >>> import tempfile, petastore
+            >>> url = tempfile.mkdtemp() + "/words"
+            >>> _ = petastore.write_dataset(url, {"id": [1, 2, 3], "word": ["a", None, "b"]})
+            >>> dataset = petastore.open_dataset(url)
+            >>> [(int(row.id), row.word) for row in dataset.head(2)]
+            [(1, 'a'), (2, None)]
+            >>> dataset.to_arrow(2).to_pydict()
+            {'id': [1, 2], 'word': ['a', None]}
+            >>> dataset.to_pandas(columns=["id"])["id"].tolist()
+            [1, 2, 3]
+        """
+        from petastore.dataset.first_rows import first_rows  # with what readers do without
+
+        fields = self.fields_of(columns)
+        of_row = Unischema(self.schema.name, fields).row_type
+        return [of_row(**row) for row in first_rows(self, fields, whole_number(n, name="n", least=0))]
+
+    def to_pandas(self, n: int | None = None, columns: Fields | None = None) -> Any:
+        """The decoded rows as a `pandas.DataFrame`, in the order of an unshuffled reader; arrays become objects.
+
+        Args:
+            n: How many rows from the first; None is all, which memory must hold.
+            columns: As in `head`.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+            RequestError: As `head`, as are DecodeError and StorageError.
+        """
+        from petastore.decoding.frame import frame_of
+
+        return frame_of(self._first(n, columns), self.time_zones, needed_by="Dataset.to_pandas")
+
+    def to_arrow(self, n: int | None = None, columns: Fields | None = None) -> pa.Table:
+        """The decoded rows as a `pyarrow.Table`, in the order of an unshuffled reader; arrays become nested lists.
+
+        Args:
+            n: How many rows from the first; None is all, which memory must hold.
+            columns: As in `head`.
+
+        Raises:
+            SchemaError: Arrow has no type for a field, such as complex numbers.
+            RequestError: As `head`, as are DecodeError and StorageError.
+        """
+        from petastore.codecs.arrow.decoded_to_arrow import decoded_to_arrow
+
+        found = self._first(n, columns)
+        return pa.table({name: decoded_to_arrow(values, self.schema[name]) for name, values in found.items()})
+
+    def _first(self, n: int | None, columns: Fields | None) -> dict[str, NDArray[Any]]:
+        from petastore.dataset.first_rows import first_columns
+
+        count = None if n is None else whole_number(n, name="n", least=0)
+        return first_columns(self, self.fields_of(columns), count)
 
     def with_decode(self, decode: Mapping[str, ImageDecode] | None) -> Dataset:
         """The same dataset, some of whose images are read in part, smaller, or gray; its schema says what comes out.

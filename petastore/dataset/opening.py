@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from petastore.codecs.registry import codec_from_json
@@ -264,9 +265,18 @@ def _inferred(stored: pa.Schema, partitions: Sequence[UnischemaField], unreadabl
     inside = {}
     for field in stored:
         try:
-            inside[field.name] = field_from_arrow(field)
+            inside[field.name] = _writable(field_from_arrow(field), field.type)
         except SchemaError as problem:
             unreadable[field.name] = str(problem)
     # Of a partition key that the files store, too, theirs is the type; keys come last.
     keys = [inside.pop(field.name, field) for field in partitions if field.name not in unreadable]
     return Unischema("inferred_schema", [*inside.values(), *keys])
+
+
+def _writable(field: UnischemaField, stored: pa.DataType) -> UnischemaField:
+    """The field with a codec that writes its values again, where they are objects."""
+    if field.numpy_dtype is not np.object_:
+        return field
+    from petastore.codecs.arrow_codec import with_arrow_type  # with what few files need
+
+    return with_arrow_type(field, stored)

@@ -19,7 +19,18 @@ from petastore.schema.codec import Codec, MeasuringCodec
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 
-__all__ = ["decoded_sizes", "measuring_face", "refuse_large_cells", "refuse_large_fields", "refuse_large_values"]
+__all__ = [
+    "DEFAULT_MAX_CELL_BYTES",
+    "decoded_sizes",
+    "measuring_face",
+    "refuse_large_cells",
+    "refuse_large_fields",
+    "refuse_large_values",
+]
+
+DEFAULT_MAX_CELL_BYTES = 256 * 1024 * 1024
+"""Bytes that one cell may take once decoded, unless asked otherwise: a volume of 512 × 512 × 512 numbers of 16 bits, or
+a photograph of 89 megapixels. Larger cells are rare where batches are trained on, and each worker may hold one."""
 
 
 def measuring_face(codec: Codec) -> MeasuringCodec | None:

@@ -18,12 +18,18 @@ from petastore.predicates.column import each_value
 __all__ = ["frame_answers", "frame_of"]
 
 
-def frame_of(columns: Mapping[str, NDArray[Any]], zones: Mapping[str, str]) -> Any:
+def frame_of(
+    columns: Mapping[str, NDArray[Any]],
+    zones: Mapping[str, str],
+    *,
+    needed_by: str = "a predicate with do_include in a batch reader",
+) -> Any:
     """A DataFrame of columns.
 
     Args:
         columns: Arrays of shape (rows, …), masked where values are missing; arrays in rows become objects.
         zones: Time zone of each column of instants that has one; where no such zone is known here, they are in UTC.
+        needed_by: What needs pandas, for the message.
 
     Raises:
         MissingExtraError: pandas is not installed.
@@ -35,9 +41,7 @@ def frame_of(columns: Mapping[str, NDArray[Any]], zones: Mapping[str, str]) -> A
     try:
         import pandas as pd
     except ImportError:
-        raise MissingExtraError("a predicate with do_include in a batch reader", package="pandas", extra="spark") from (
-            None
-        )
+        raise MissingExtraError(needed_by, package="pandas", extra="spark") from None
     series = {name: pd.Series(_values(column, pd), copy=False) for name, column in columns.items()}
     for name, zone in zones.items():
         if name in series:

@@ -75,7 +75,14 @@ _OVERRIDES: Final[Mapping[str, _Override]] = {
 
 _OF_OTHERS: Final = frozenset(
     # The user's cache directory; and what tests and `make` of this project read.
-    {"PETASTORE_CACHE", "PETASTORE_ENDURANCE", "PETASTORE_FIXTURES", "PETASTORE_LAWS", "PETASTORE_PARQUET_TESTING"}
+    {
+        "PETASTORE_CACHE",
+        "PETASTORE_ENDURANCE",
+        "PETASTORE_FIXTURES",
+        "PETASTORE_LAWS",
+        "PETASTORE_PARQUET_TESTING",
+        "PETASTORE_TESTS",
+    }
 )
 
 

@@ -15,7 +15,7 @@ from petastore.plan.request import Fields, Reshuffle, Shard, ShardWord, Tail, Ta
 from petastore.plan.windows.ngram import NGram
 from petastore.readers.asked import CacheType, Filters, Predicate, RowGroupSelector, SelectionCache, Urls
 from petastore.selecting.retired import HdfsDriver
-from petastore.transforming.transform import TransformSpec
+from petastore.transforming.transform import AnyTransform
 from petastore.work.workers import PoolType
 
 __all__ = ["FurtherArguments", "ReaderArguments", "SourceArguments"]
@@ -63,7 +63,7 @@ class FurtherArguments(DatasetArguments, total=False):
     cache_row_size_estimate: int | None
     cache_extra_settings: Mapping[str, Any] | None
     hdfs_driver: HdfsDriver | None
-    transform_spec: TransformSpec | None
+    transform_spec: AnyTransform | None
     zmq_copy_buffers: bool
     convert_early_to_numpy: bool
     memory_budget: int | None

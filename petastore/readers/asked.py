@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from petastore.codecs.images.image_hint import ImageDecode
     from petastore.expressions import Expression
     from petastore.plan.selection import Selection
-    from petastore.transforming.transform import TransformSpec
+    from petastore.transforming.transform import AnyTransform
 
 __all__ = [
     "LOCAL_DISK_CACHE",
@@ -246,8 +246,8 @@ class RunAsk:
     workers: Workers
     """Who does the work."""
 
-    transform: TransformSpec | None = None
-    """A function for rows, or for DataFrames where `batched`."""
+    transform: AnyTransform | None = None
+    """A function for rows, or for DataFrames where `batched`; or its TransformSpec."""
 
     batched: bool = False
     """Whether iteration gives column batches, or else rows."""

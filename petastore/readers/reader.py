@@ -23,9 +23,15 @@ from petastore.schema.row import Row
 from petastore.work.workers import Workers
 
 if TYPE_CHECKING:
-    from petastore.transforming.transform import TransformSpec
+    from petastore.transforming.transform import AnyTransform, TransformSpec
 
-__all__ = ["Reader"]
+__all__ = ["MOVED", "Reader"]
+
+MOVED = (
+    "this iterator ended because load_state_dict, reset or reshard of its reader was called: begin a new loop, which "
+    "continues where the reader stands now"
+)
+"""The message of an iterator whose reader was moved."""
 
 
 class Reader:
@@ -42,7 +48,7 @@ class Reader:
         dataset: Where the plan's row groups are.
         plan: What is read, in what order.
         workers: Who does the work; the order does not depend on it.
-        transform: A function for rows, or for DataFrames where `batched`.
+        transform: A function for rows, or for DataFrames where `batched`; or its TransformSpec.
         batched: Whether iteration gives column batches, or else rows.
         build: Makes of all this what is run; of rows as they are, unless windows or a mixture are read.
 
@@ -58,11 +64,16 @@ class Reader:
         plan: AnyPlan,
         *,
         workers: Workers,
-        transform: TransformSpec | None = None,
+        transform: AnyTransform | None = None,
         batched: bool = False,
         build: Build = execution_of_rows,
     ) -> None:
-        execution = build(dataset, plan, workers=workers, transform=transform, batched=batched)
+        spec: TransformSpec | None = None
+        if transform is not None:
+            from petastore.transforming.transform import as_transform_spec  # a reader without one need not import it
+
+            spec = as_transform_spec(transform)
+        execution = build(dataset, plan, workers=workers, transform=spec, batched=batched)
         execution.refuse_what_cannot_be()
         self.dataset = execution.source
         """The dataset that is read."""
@@ -185,15 +196,19 @@ class Reader:
 
         Raises:
             StopIteration: All epochs are done.
-            ReaderClosedError: After `stop`.
+            ReaderClosedError: After `stop`, or after an error of this loop.
         """
         item: Row
-        for item in self._own.at_hand:  # an iterator written in C, which threads may enter at any time
-            return item
+        own = self._own
         try:
-            return self._own.next_of_next()
+            for item in own.at_hand:  # an iterator written in C, which threads may enter at any time
+                return item
+            return own.next_of_next()
         except StopIteration:
             self._pass.tell_end()
+            raise
+        except BaseException as problem:
+            own.fail(problem)
             raise
 
     next = __next__  # as Petastorm spells it
@@ -247,6 +262,7 @@ class Reader:
         """
         if self.stopped:
             raise ReaderClosedError(STOPPED)
+        self._end_iterators(MOVED)
         self._pass.close()  # whoever still asks it for rows must not begin it again
         self._pass.end()
         self.plan, self.shard, self.begin = plan, plan.request.shard, begin
@@ -259,11 +275,15 @@ class Reader:
     def stop(self) -> None:
         """Ends reading; whoever waits in `next` wakes with `ReaderClosedError`. May be called again, by any thread."""
         self.stopped = True
-        for under_way in (self._own, self._asked_for()):
-            if under_way is not None:
-                under_way.end(STOPPED)
+        self._end_iterators(STOPPED)
         self._pass.close()
         self._execution.close()
+
+    def _end_iterators(self, why: str) -> None:
+        """Make iterators that are under way raise `ReaderClosedError`."""
+        for iterator in (self._own, self._asked_for()):
+            if iterator is not None:
+                iterator.end(why)
 
     def join(self) -> None:
         """Waits until no worker runs any more, after `stop`; gives memory back. May be called again."""

@@ -92,9 +92,10 @@ def natural_storage_type(field: UnischemaField) -> pa.DataType:
     elif field.dtype.kind == "m":
         stored = pa.int64()
     else:
+        codec = "ArrowCodec(pa.struct({…}))" if field.numpy_dtype is np.object_ else "NdarrayCodec()"
         raise SchemaError(
             f"field {field.name!r}: no Parquet type holds {field.dtype_name} as it is; give the field a codec, "
-            "for instance NdarrayCodec()"
+            f"for instance {codec}"
         )
     for _ in field.shape:
         stored = pa.list_(pa.field("element", stored, nullable=False))

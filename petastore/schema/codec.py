@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from petastore.schema.field import Codec, JsonValue, UnischemaField
 
-__all__ = ["AlikeCodec", "BytesCodec", "Codec", "JsonValue", "MeasuringCodec", "Viewer", "ViewingCodec"]
+__all__ = [
+    "AlikeCodec",
+    "ArrowCellsCodec",
+    "BytesCodec",
+    "Codec",
+    "JsonValue",
+    "MeasuringCodec",
+    "Viewer",
+    "ViewingCodec",
+]
 
 Viewer: TypeAlias = Callable[[Any], "NDArray[Any] | None"]
 """Gives the values of a column; see `ViewingCodec.viewer`."""
@@ -100,5 +109,28 @@ class MeasuringCodec(Codec, Protocol):
         Returns:
             Shape `(rows,)`. Anything for cells that have to be refused, if that takes no memory. None where each cell
             takes what the field declares, and no more. Nothing is raised for the sake of a cell.
+        """
+        ...
+
+
+@runtime_checkable
+class ArrowCellsCodec(Codec, Protocol):
+    """A codec some of whose values come in Arrow columns that hold its cells already, such as the bytes of image files.
+
+    A further face, which writers use where a codec has it, before they decode the column to values.
+    """
+
+    def encode_arrow(self, values: Any, field: UnischemaField) -> Any | None:
+        """The stored cells of an Arrow column.
+
+        Args:
+            values: A `pyarrow.Array` (not chunked; its offset may be > 0) without nulls.
+            field: What was declared.
+
+        Returns:
+            A `pyarrow.Array` of `storage_type(field)`; None where the column holds values, for `encode_column`.
+
+        Raises:
+            EncodeError: A cell does not fit the field; `row` is set.
         """
         ...

@@ -47,6 +47,9 @@ def _type_json(stored: pa.DataType, name: str) -> str | dict[str, Any]:
     if pa.types.is_list(stored):
         element = stored.value_field
         return {"type": "array", "elementType": _type_json(element.type, name), "containsNull": element.nullable}
+    if pa.types.is_map(stored):
+        parts = {"keyType": _type_json(stored.key_type, name), "valueType": _type_json(stored.item_type, name)}
+        return {"type": "map", **parts, "valueContainsNull": True}
     if pa.types.is_struct(stored):
         return spark_schema_json(pa.schema(list(stored)))
     raise SchemaError(f"field {name!r}: Spark has no type for {stored}")

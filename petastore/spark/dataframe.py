@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from petastore.codecs.images.image import CompressedImageCodec
 from petastore.codecs.vector import VectorCodec
 from petastore.errors import RequestError
 from petastore.schema import Unischema, UnischemaField
@@ -23,6 +24,7 @@ __all__ = ["check_columns", "encode_dataframe", "inferred_schema", "rows_to_data
 # Kinds of field dtype, to the Spark types that hold such values.
 _WHOLE = ("tinyint", "smallint", "int", "bigint", "decimal", "boolean")
 _NUMBER = (*_WHOLE, "float", "double")
+_IMAGE_FILES = ("binary", "struct<bytes:binary,path:string>")
 _SPARK_TYPES = {
     "b": ("boolean", *_WHOLE),
     "i": _NUMBER,
@@ -44,6 +46,7 @@ def encode_dataframe(df: DataFrame, schema: Unischema) -> DataFrame:
     nullable stays REQUIRED in the file. A column may hold:
 
     * a scalar, in any Spark type whose values the field holds exactly (a double may be rounded to a declared float);
+    * an image as the bytes of its PNG or JPEG file, or as the struct of `bytes` and `path` that Hugging Face has;
     * a vector of Spark ML, where the field has `VectorCodec`;
     * a tensor as nested arrays, as one flat array in C order, or as bytes: its elements in C order, little-endian. Of a
       flat or binary tensor at most one dimension may be free.
@@ -152,6 +155,8 @@ def check_columns(spark_schema: Any, schema: Unischema) -> None:
 def _check_type(spark_type: Any, field: UnischemaField) -> None:
     """Refuse a column that can never hold values of the field."""
     if isinstance(field.codec, VectorCodec) and type(spark_type).__name__ == "VectorUDT":
+        return
+    if isinstance(field.codec, CompressedImageCodec) and spark_type.simpleString() in _IMAGE_FILES:
         return
     depth, leaf = 0, spark_type
     while hasattr(leaf, "elementType"):

@@ -25,23 +25,27 @@ __all__ = ["settings_held"]
 _logger = logging.getLogger(__name__)
 
 _NAME = "petastore.turns"
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_S = 60.0
+"""Seconds after which a waiting block logs a warning, again and again."""
 
 _guard = threading.Lock()
 _sessions: dict[str, _Turns] = {}
 
 
 @contextlib.contextmanager
-def settings_held(spark: Any, settings: Mapping[str, str], *, reason: str) -> Iterator[None]:
+def settings_held(
+    spark: Any, settings: Mapping[str, str], *, reason: str, patience_s: float = _PATIENCE_S
+) -> Iterator[None]:
     """Hold a session with these settings; afterwards it has the old ones, also when the block raises.
 
     Keys that were not set are unset again. Waits while other threads hold the session with other settings, and logs a
-    warning when that takes longer than a minute.
+    warning when that takes longer than `patience_s`.
 
     Args:
         spark: A classic or Connect session.
         settings: What `spark.conf` says inside the block.
         reason: Who holds it, for messages.
+        patience_s: Seconds between warnings while it waits.
 
     Raises:
         RequestError: A block inside a shared block wants other settings, and so does one of the threads that share it:
@@ -49,7 +53,7 @@ def settings_held(spark: Any, settings: Mapping[str, str], *, reason: str) -> It
     """
     turns = _enter_session(spark)
     try:
-        held = turns.begin(spark, settings, reason)
+        held = turns.begin(spark, settings, reason, patience_s)
         try:
             yield
         finally:
@@ -79,15 +83,15 @@ class _Turns:
         self._blocks: dict[int, int] = {}
         self._climbing = False
 
-    def begin(self, spark: Any, settings: Mapping[str, str], reason: str) -> tuple[_Layer, int]:
+    def begin(self, spark: Any, settings: Mapping[str, str], reason: str, patience_s: float) -> tuple[_Layer, int]:
         me = threading.get_ident()
         with self._changed:
             if me in self._blocks:
                 joins = self._layers[-1].settings == settings
                 if not joins:
-                    self._wait_to_be_alone(me, reason)
+                    self._wait_to_be_alone(me, reason, patience_s)
             else:
-                self._wait(lambda: self._open_to(settings), reason)
+                self._wait(lambda: self._open_to(settings), reason, patience_s)
                 joins = bool(self._layers)
             if joins:
                 self._layers[-1].holders += 1
@@ -115,7 +119,7 @@ class _Turns:
             return True
         return len(self._layers) == 1 and not self._climbing and self._layers[0].settings == settings
 
-    def _wait_to_be_alone(self, me: int, reason: str) -> None:
+    def _wait_to_be_alone(self, me: int, reason: str, patience_s: float) -> None:
         if self._climbing and set(self._blocks) != {me}:
             raise RequestError(
                 f"{reason} wants other settings than the block around it, and so does another thread that shares that "
@@ -124,17 +128,17 @@ class _Turns:
             )
         self._climbing = True
         try:
-            self._wait(lambda: set(self._blocks) == {me}, reason)
+            self._wait(lambda: set(self._blocks) == {me}, reason, patience_s)
         finally:
             self._climbing = False
 
-    def _wait(self, ready: Any, reason: str) -> None:
-        while not self._changed.wait_for(ready, timeout=_PATIENCE_SECONDS):
+    def _wait(self, ready: Any, reason: str, patience_s: float) -> None:
+        while not self._changed.wait_for(ready, timeout=patience_s):
             _logger.warning(
                 "%s has waited %.0f s for %s, which holds the Spark session with other settings; "
                 "session_settings=False writes without waiting",
                 reason,
-                _PATIENCE_SECONDS,
+                patience_s,
                 self._layers[-1].reason,
             )
 

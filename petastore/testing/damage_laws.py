@@ -30,7 +30,6 @@ import contextlib
 import dataclasses
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -47,7 +46,6 @@ Read: TypeAlias = Callable[[], Any]
 
 _MOST_TOLD = 5
 _PATIENCE_S = 60.0
-_TRIES = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,65 +66,51 @@ class Damage:
     back; `"map"`, in place through memory; `"replace"`, as another file of that name."""
 
     @contextlib.contextmanager
-    def done(self) -> Iterator[float]:
-        """Inside the block the file is damaged; afterwards it is as it was. Gives what `write` does."""
+    def done(self) -> Iterator[None]:
+        """Damage the file inside a `with` block, and restore it afterwards."""
         before = self.path.read_bytes()
-        stood_s = self.write(self.data)
+        self.write(self.data)
         try:
-            yield stood_s
+            yield
         finally:
             self.write(before)
 
-    def write(self, data: bytes) -> float:
-        """Makes this the bytes of the file.
-
-        Returns:
-            Seconds that the system may have let pass between the change of the file's times and that of its bytes, at
-            most: a busy one lets the writer wait there. A file that is replaced has both at once.
-        """
+    def write(self, data: bytes) -> None:
+        """Replace the bytes of the file in the given way."""
         times = self.path.stat()
-        stood_s = 0.0
         if self.way == "replace":
             aside = self.path.with_name(f".{self.path.name}.aside")
             aside.write_bytes(data)
             aside.replace(self.path)
         elif self.way == "map" and len(data) == times.st_size and data:
-            stood_s = _write_through_memory(self.path, data)
+            _write_through_memory(self.path, data)
         else:
-            stood_s = _write_in_place(self.path, data)
+            _write_in_place(self.path, data)
         if self.way == "touch back":
             os.utime(self.path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        return stood_s
 
     def __str__(self) -> str:
         return f"{self.path.name}: {self.what} ({self.way})"
 
 
-def _write_in_place(path: Path, data: bytes) -> float:
-    """Only what differs is written, as whoever flips a byte does."""
-    stood_s = 0.0
+def _write_in_place(path: Path, data: bytes) -> None:
+    """Write only the bytes that differ."""
     with path.open("r+b") as file:
         before = np.frombuffer(file.read(), np.uint8)
         wanted = np.frombuffer(data, np.uint8)
         common = min(len(before), len(wanted))
         for place in np.flatnonzero(before[:common] != wanted[:common]).tolist():
-            began = time.perf_counter()
             os.pwrite(file.fileno(), data[place : place + 1], place)
-            stood_s = max(stood_s, time.perf_counter() - began)
         os.pwrite(file.fileno(), data[common:], common)
         os.ftruncate(file.fileno(), len(data))
-    return stood_s
 
 
-def _write_through_memory(path: Path, data: bytes) -> float:
+def _write_through_memory(path: Path, data: bytes) -> None:
     mapped: Any = np.memmap(path, dtype=np.uint8, mode="r+")
     wanted = np.frombuffer(data, np.uint8)
     places = np.flatnonzero(mapped != wanted)
-    began = time.perf_counter()
     mapped[places] = wanted[places]
-    stood_s = time.perf_counter() - began
     mapped.flush()
-    return stood_s
 
 
 WAYS = ("write", "touch back", "map", "replace")
@@ -232,7 +216,7 @@ def check_damage_in_any_epoch(
     open_reader: Callable[[], Any],
     *,
     seed: int = 0,
-    settle_s: float = 0.0,
+    settle: Callable[[], object] | None = None,
     patience_s: float = _PATIENCE_S,
 ) -> Outcome:
     """Each damage that is done while a reader reads is refused, or what it gives stays the same, in any epoch.
@@ -241,10 +225,9 @@ def check_damage_in_any_epoch(
         damages: What is done, each at some place of a pass, the begin of an epoch and its middle among them.
         open_reader: Opens a reader of a few epochs, which gives the same rows or batches each time.
         seed: At which place.
-        settle_s: Seconds that a file is left alone before the next reader is opened; with fewer than
-            `petastore.storage.row_groups.verified.SETTLED_S` a reader verifies all that it reads. Where that is made
-            shorter for a test, to half of this, a damage whose writer stood still for as long is done once more: a
-            file's times tell of what is written when they change, not of what is written later.
+        settle: Called before each reader is opened. A reader verifies checksums in each epoch until a file has been
+            unchanged for `petastore.storage.row_groups.verified.SETTLED_S`; `settle` can wait for that, or move
+            `petastore.storage.row_groups.verified.clock_ns`.
         patience_s: Seconds after which reading counts as waiting without end.
 
     Returns:
@@ -259,31 +242,22 @@ def check_damage_in_any_epoch(
     for damage in damages:
         outcome.damages += 1
         place = int(random.randint(len(expected[1]) + 1))
-        for _ in range(_TRIES):
-            found, stood_s = _read_while_damaged(damage, place, open_reader, settle_s, patience_s)
-            if settle_s == 0 or stood_s < settle_s / 2:
-                break
-        else:
-            raise AssertionError(f"{damage}: its writer stood still for {settle_s / 2:.3f} s, {_TRIES} times")
-        _judge(outcome, damage, expected, found)
+        if settle is not None:
+            settle()
+        _judge(outcome, damage, expected, _read_while_damaged(damage, place, open_reader, patience_s))
     outcome.check()
     return outcome
 
 
-def _read_while_damaged(
-    damage: Damage, place: int, open_reader: Callable[[], Any], settle_s: float, patience_s: float
-) -> tuple[Any, float]:
-    """What a pass gives with a damage from some place on, and for how long its writer may have stood still."""
-    _wait_until_settled(damage.path, settle_s)
-    stood: list[float] = []
+def _read_while_damaged(damage: Damage, place: int, open_reader: Callable[[], Any], patience_s: float) -> Any:
+    """Return what a pass gives when the file is damaged after some batches or rows."""
     with contextlib.ExitStack() as until_judged:
 
         def begin(given: int) -> None:
             if given == place:
-                stood.append(until_judged.enter_context(damage.done()))
+                until_judged.enter_context(damage.done())
 
-        found = _read_with_patience(lambda: _all_of(open_reader, len, begin), patience_s)
-    return found, max(stood, default=0.0)
+        return _read_with_patience(lambda: _all_of(open_reader, len, begin), patience_s)
 
 
 def _all_of(
@@ -306,12 +280,6 @@ def _copy(value: Any) -> Any:
     """What a reader gives, a row, a batch or a window, as values that outlive the next one."""
     fields = value._asdict() if hasattr(value, "_asdict") else value
     return {name: _copy(part) for name, part in fields.items()} if isinstance(fields, Mapping) else np.array(fields)
-
-
-def _wait_until_settled(path: Path, seconds: float) -> None:
-    left = seconds - (time.time_ns() - path.stat().st_ctime_ns) / 1e9
-    if left > 0:
-        time.sleep(left)
 
 
 def _read_with_patience(read: Read, patience_s: float) -> Any:

@@ -122,14 +122,16 @@ def uneven_mixtures(
 
 
 @st.composite
-def mixtures_of_one(draw: Any, *, max_epochs: int = 3) -> Mixture:
+def mixtures_of_one(
+    draw: Any, *, max_epochs: int = 3, stops: tuple[str, ...] = ("first_exhausted", "all_exhausted", "cycle")
+) -> Mixture:
     """Mixtures of one source of any kind, whole or under a filter; also of fewer rows than it has lanes, or one."""
     inventory = draw(inventories(max_groups=12) | uneven_inventories(max_groups=60))
     request = ReadRequest(("id",), draw(orders()), Shard(), 1, draw(st.sampled_from(list(Tail))))
     source = Plan(inventory, request, draw(st.none() | selections(inventory)))
     if source.num_rows == 0:
         source = dataclasses.replace(source, inventory=Inventory.of_rows([draw(st.integers(1, 9))]), selection=None)
-    stop = draw(st.sampled_from(["first_exhausted", "all_exhausted", "cycle"]))
+    stop = draw(st.sampled_from(stops))
     return Mixture(
         [source],
         [draw(st.integers(1, 9))],

@@ -12,6 +12,7 @@ import numpy as np
 
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from petastore.transforming.random_generators import RowGenerators
 from petastore.transforming.transform import Takes, TransformSpec, edit_field
 
 __all__ = ["SHOWN", "is_described", "settled", "showing"]
@@ -42,16 +43,16 @@ def showing(spec: TransformSpec, takes: Takes) -> TransformSpec:
         spec: The other; it has a function.
         takes: What that function takes.
     """
-    return TransformSpec(_Shows(spec.func, takes), takes=takes)  # type: ignore[arg-type]
+    return TransformSpec(_Shows(spec.func, takes), takes=takes, rng=spec.rng)  # type: ignore[arg-type]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Shows:
-    func: Callable[[Any], Any]
+    func: Callable[..., Any]
     takes: Takes
 
-    def __call__(self, argument: Any) -> Any:
-        result = self.func(argument)
+    def __call__(self, argument: Any, **generators: np.random.Generator | RowGenerators) -> Any:
+        result = self.func(argument, **generators)
         if self.takes == "row":
             return {"shown": _in_words(dict(result))}
         if self.takes == "columns":
@@ -81,23 +82,33 @@ def _what(value: Any) -> list[Any] | None:
     return [array.dtype.str, list(array.shape), hasattr(value, "dtype")]
 
 
-def settled(spec: TransformSpec, after: Unischema, shown: str) -> TransformSpec:
-    """The same transform, described: `edit_fields` say what the first row is, of all fields, which keep their order.
+def settled(spec: TransformSpec, before: Unischema, shown: str) -> TransformSpec:
+    """Return the same transform with `edit_fields`: what the first row shows of all fields, which keep their order.
+
+    Columns that the function adds follow. They are not nullable: a later row without a value is an error. A column is
+    left out whose first value does not tell its type; the first batch raises an error that names it then.
 
     Args:
-        spec: The transform, of which nobody described what it makes.
-        after: The schema after it, as far as it is known without that: that before it, without what is removed.
-        shown: What `showing` told of the first row.
+        spec: The transform, without `edit_fields`.
+        before: The schema before it.
+        shown: What `showing` returned for the first row.
 
     Example:
         >>> before = Unischema("s", [UnischemaField("x", "int64")])
-        >>> spec = TransformSpec(lambda row: {"x": row["x"] / 2})
-        >>> settled(spec, before, '{"x": ["<f8", [], true]}').edit_fields
-        (UnischemaField('x', float64),)
+        >>> spec = TransformSpec(lambda row: {"x": row["x"] / 2, "y": np.float32(row["x"])})
+        >>> settled(spec, before, '{"x": ["<f8", [], true], "y": ["<f4", [], true]}').edit_fields
+        (UnischemaField('x', float64), UnischemaField('y', float32))
     """
-    found = json.loads(shown)
-    fields = [field if found.get(field.name) is None else _as_shown(field, *found[field.name]) for field in after]
-    return dataclasses.replace(spec, edit_fields=fields)
+    found = {name: what for name, what in json.loads(shown).items() if what is not None}
+    kept = [field for field in before if field.name not in (spec.removed_fields or ())]
+    fields = [_as_shown(field, *found[field.name]) if field.name in found else field for field in kept]
+    added = [_added(name, *what) for name, what in found.items() if name not in before]
+    return dataclasses.replace(spec, edit_fields=[*fields, *added])
+
+
+def _added(name: str, word: str, shape: list[int], _: bool) -> UnischemaField:
+    of_no_array = next((numpy_dtype for kind, numpy_dtype in _WORDS.items() if kind.__name__ == word), None)
+    return edit_field(name, np.dtype(word) if of_no_array is None else of_no_array, shape)
 
 
 def _as_shown(field: UnischemaField, word: str, shape: list[int], says_so: bool) -> UnischemaField:

@@ -129,13 +129,18 @@ class TransformProcesses:
         """
         assert spec.func is not None  # noqa: S101 - readers ask for processes where there is a function
         by_batch = batched and spec.takes != "row"
-        function = Function(spec.func, schema, by_batch, spec.takes, dict(zones))
+        selected = None if spec.selected_fields is None else tuple(spec.selected_fields)
+        function = Function(
+            spec.func, schema, by_batch, spec.takes, dict(zones), spec.rng, tuple(spec.removed_fields or ()), selected
+        )
         _check_that_it_travels(function)
         self._functions.append(_Sent(function, buffers, function_name(spec.func)))
         number = len(self._functions) - 1
 
-        def transform(columns: dict[str, Decoded], offsets: NDArray[np.int64]) -> Future[dict[str, Decoded]]:
-            return self._transform(number, columns, offsets)
+        def transform(
+            columns: dict[str, Decoded], offsets: NDArray[np.int64], /, **keys: NDArray[np.uint64]
+        ) -> Future[dict[str, Decoded]]:
+            return self._transform(number, columns, offsets, **keys)
 
         return transform
 
@@ -149,11 +154,15 @@ class TransformProcesses:
         return ProcessPool(available_cpus(), self._count, cancel_calls=self._crew.cancel)
 
     def _transform(
-        self, number: int, columns: dict[str, Decoded], offsets: NDArray[np.int64]
+        self,
+        number: int,
+        columns: dict[str, Decoded],
+        offsets: NDArray[np.int64],
+        keys: NDArray[np.uint64] | None = None,
     ) -> Future[dict[str, Decoded]]:
         crew = self._crew
         assert crew is not None  # noqa: S101 - spans are assembled on the pool, which started it
-        job = _Job(number, self._functions[number], columns, offsets, self._count)
+        job = _Job(number, self._functions[number], columns, offsets, self._count, keys)
         made = after(job.done, job.finish)
         crew.submit(job)
         return made
@@ -219,7 +228,7 @@ class _Piece:
             )
             for name, column in self.job.columns.items()
         }
-        return Call(self.job.function, cut, self.offsets)
+        return Call(self.job.function, cut, self.offsets, None if self.job.keys is None else self.job.keys[where])
 
     def __str__(self) -> str:
         return (
@@ -232,11 +241,18 @@ class _Job:
     """One span on its way through the workers."""
 
     def __init__(
-        self, function: int, sent: _Sent, columns: dict[str, Decoded], offsets: NDArray[np.int64], workers: int
+        self,
+        function: int,
+        sent: _Sent,
+        columns: dict[str, Decoded],
+        offsets: NDArray[np.int64],
+        workers: int,
+        keys: NDArray[np.uint64] | None,
     ) -> None:
         self.function = function
         self.sent = sent
         self.columns = columns
+        self.keys = keys
         self.rows = int(offsets[-1])
         self._made = {field.name: self._empty(field) for field in sent.function.schema}
         self._borders = self._cut(offsets, sent.rows_at_once(self.rows, workers))

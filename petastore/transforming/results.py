@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from petastore.decoding.decoded import Decoded, empty_column, masked_rows
 from petastore.errors import TransformError
+from petastore.once import once
 from petastore.schema.field import UnischemaField
 from petastore.schema.times import numpy_time
 from petastore.schema.unischema import Unischema
+from petastore.transforming.random_generators import RowGenerators, generator_of
 
 __all__ = ["Asked", "columns_of_arrays", "columns_of_frame", "columns_of_rows", "function_name"]
 
@@ -50,6 +52,12 @@ class Asked:
     """What it promises."""
     zones: Mapping[str, str]
     """Time zones that instants have in DataFrames."""
+    left_out: frozenset[str] | None = None
+    """Columns that it may return besides those it was given and promises, and that are left out; None is any."""
+    rng: str | None = None
+    """The keyword argument by which the function is given random generators; None where it is given none."""
+    keys: NDArray[np.uint64] | None = None
+    """The random keys of all rows of the columns, shape (rows, 2), where there is such an argument."""
 
     def call(self, argument: Any, row: int | None = None) -> Any:
         """What it returns.
@@ -62,11 +70,18 @@ class Asked:
             TransformError: It raised.
         """
         try:
-            return argument if self.func is None else self.func(argument)
+            return argument if self.func is None else self.func(argument, **self._generators(row))
         except KeyboardInterrupt:
             raise
         except BaseException as problem:  # `sys.exit` too: a function ends neither the program nor a worker of it
             raise self.error(f"raised {type(problem).__name__}: {problem}", row) from problem
+
+    def _generators(self, row: int | None) -> dict[str, np.random.Generator | RowGenerators]:
+        """The keyword argument that gives the function the generator of a row, or those of all of its rows."""
+        if self.rng is None or self.keys is None:
+            return {}
+        of_rows = self.keys[self.first : self.first + self.rows]
+        return {self.rng: RowGenerators(of_rows) if row is None else generator_of(of_rows[row])}
 
     def error(self, what: str, row: int | None = None) -> TransformError:
         """An error that names the function and, by what is in it, the row."""
@@ -82,7 +97,7 @@ class Asked:
         return f"; the row has {shown}" if shown else f"; it is row {row:,} of {self.rows:,} that it was given"
 
     def check_names(self, result: Any, row: int | None = None) -> None:
-        """Refuses a result without one of the columns."""
+        """Rejects a result without one of the columns, or with one that nobody described or removed."""
         lacking = [field.name for field in self.schema if field.name not in result]
         if lacking:
             raise self.error(
@@ -90,6 +105,20 @@ class Asked:
                 "return them, or name them in removed_fields",
                 row,
             )
+        if self.left_out is None:
+            return
+        for name in result:
+            if name not in self._known:
+                raise self.error(
+                    f"returned the column {name!r}, which the schema after it does not have; describe it in "
+                    f"edit_fields as ({name!r}, dtype, shape, nullable), or name it in removed_fields",
+                    row,
+                )
+
+    @once
+    def _known(self) -> set[str]:
+        """Columns that a result may have."""
+        return {*self.schema.fields, *self.columns, *(self.left_out or ())}
 
     def check_rows(self, rows: int, of: str) -> None:
         """Refuses a result of another length."""

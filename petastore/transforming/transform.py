@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +19,14 @@ from petastore.decoding.frame import frame_of
 from petastore.errors import MissingExtraError, RequestError, TransformError
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.transforming.results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows
+from petastore.transforming.results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows, function_name
 
 __all__ = [
+    "AnyTransform",
     "Takes",
     "Transform",
     "TransformSpec",
+    "as_transform_spec",
     "edit_field",
     "schema_after",
     "takes_frames",
@@ -34,10 +37,34 @@ __all__ = [
 Takes: TypeAlias = Literal["row", "dataframe", "columns"]
 """What the function of a transform takes and returns, in a word; see `TransformSpec.takes`."""
 
-Transform: TypeAlias = Callable[
-    [dict[str, Decoded], NDArray[np.int64]], "dict[str, Decoded] | Future[dict[str, Decoded]]"
-]
-"""Makes of the columns of a span, and where its batches begin, the columns after a transform; they are a new dict."""
+
+class Transform(Protocol):
+    """Makes of the columns of a span, and where its batches begin, the columns after a transform: a new dict."""
+
+    def __call__(
+        self, columns: dict[str, Decoded], offsets: NDArray[np.int64], /, **keys: NDArray[np.uint64]
+    ) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
+        """The columns; `keys=` are the random keys of the rows, shape (rows, 2), if functions draw random numbers."""
+
+
+def as_transform_spec(transform: AnyTransform | None) -> TransformSpec | None:
+    """Return the TransformSpec of what a user gave as `transform_spec`: a function stands for one with nothing else.
+
+    Raises:
+        RequestError: `transform` is neither a TransformSpec nor a function.
+
+    Example:
+        >>> as_transform_spec(dict).func
+        <class 'dict'>
+    """
+    if transform is None or isinstance(transform, TransformSpec):
+        return transform
+    if not callable(transform):
+        raise RequestError(
+            f"transform_spec must be a TransformSpec or a function, got {transform!r:.100}. Pass "
+            "petastore.TransformSpec(func, …)"
+        )
+    return TransformSpec(transform)
 
 
 def edit_field(name: str, numpy_dtype: Any, shape: Sequence[int | None], nullable: bool = False) -> UnischemaField:
@@ -91,8 +118,9 @@ class TransformSpec:
     edit_fields: Iterable[UnischemaField | tuple[str, Any, Sequence[int | None], bool]] | None = None
     """Fields that the function adds or changes, as fields or `(name, numpy_dtype, shape, nullable)`; they go last, and
     what it gives is held against them. None lets the first row decide, as files have them, of those that are read: it
-    is read, and the function called with it, when the reader is opened; what contradicts it later is an error. An empty
-    list says that nothing changes, and then nothing is read before the first batch."""
+    is read, and the function called with it, when the reader is opened; what contradicts it later is an error. Columns
+    that the function adds are described by it, too, as not nullable. An empty list says that nothing changes, and then
+    nothing is read before the first batch. A column that is added without being described is an error."""
 
     removed_fields: Iterable[str] | None = None
     """Names of fields that are gone afterwards."""
@@ -103,12 +131,20 @@ class TransformSpec:
     takes: Takes | None = dataclasses.field(default=None, kw_only=True)
     """What the function takes and returns: `"row"`, `"dataframe"` or `"columns"`; None is the reader's own form."""
 
+    rng: str | None = dataclasses.field(default=None, kw_only=True)
+    """Name of the keyword argument by which the function is given its random generator, such as `"rng"`; None gives
+    none. A function of rows gets a `numpy.random.Generator` for its row; one of DataFrames or columns gets a sequence
+    of them, one for each row. They follow from seed, epoch and row alone: not from pool, workers, ranks, batch size, or
+    where a training run was resumed."""
+
     def __post_init__(self) -> None:
         if self.takes is not None and self.takes not in get_args(Takes):
             raise RequestError(
                 f"takes={self.takes!r} is nothing that a function can take; there are "
                 f"{', '.join(map(repr, get_args(Takes)))}, and None for what Petastorm has"
             )
+        if self.rng is not None:
+            _check_keyword(self.func, self.rng)
         removed = tuple(self.removed_fields or ())
         if removed and self.selected_fields is not None:
             raise RequestError("TransformSpec takes removed_fields or selected_fields, not both")
@@ -118,6 +154,30 @@ class TransformSpec:
         object.__setattr__(self, "removed_fields", removed)
         selected = None if self.selected_fields is None else tuple(self.selected_fields)
         object.__setattr__(self, "selected_fields", selected)
+
+
+def _check_keyword(func: Callable[..., Any] | None, rng: object) -> None:
+    """Refuses a name of a keyword argument that a function does not take."""
+    if not isinstance(rng, str) or not rng.isidentifier():
+        raise RequestError(f"rng must be the name of a keyword argument of the function, such as 'rng', got {rng!r}")
+    if func is None:
+        raise RequestError(f"rng must be None for a TransformSpec without a function, got {rng!r}. Give func")
+    try:
+        parameters = inspect.signature(func).parameters.values()
+    except (TypeError, ValueError):  # a function of C: whether it takes the argument shows when it is called
+        return
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if not any(
+        one.kind is inspect.Parameter.VAR_KEYWORD or (one.name == rng and one.kind in named) for one in parameters
+    ):
+        raise RequestError(
+            f"rng must be the name of a keyword argument of {function_name(func)}, got {rng!r}. Write the function as "
+            f"func(row, *, {rng})"
+        )
+
+
+AnyTransform: TypeAlias = TransformSpec | Callable[..., Any]
+"""What `transform_spec` takes: a TransformSpec, or its function."""
 
 
 def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unischema:
@@ -180,6 +240,7 @@ def transform_columns(
     *,
     batched: bool,
     zones: Mapping[str, str] = MappingProxyType({}),
+    keys: NDArray[np.uint64] | None = None,
 ) -> dict[str, Decoded]:
     """The columns of a span after a transform.
 
@@ -191,6 +252,7 @@ def transform_columns(
         spec: The transform.
         batched: Whether the reader gives batches, or else rows.
         zones: Time zones that instants have in DataFrames, by the names of columns.
+        keys: The random keys of the rows, shape (rows, 2), for a transform with `rng`.
 
     Raises:
         TransformError: The function raised, or gave what `edit_fields` does not promise.
@@ -198,9 +260,10 @@ def transform_columns(
     if spec.func is None:
         return _as_declared(columns, int(offsets[-1]), schema, spec)
     call = _CALLS[spec.takes or ("dataframe" if batched else "row")]
+    left_out = None if spec.selected_fields is not None else frozenset(spec.removed_fields or ())
     borders = offsets.tolist() if batched and call is not _of_rows else [0, int(offsets[-1])]
     made = [
-        call(Asked(spec.func, columns, first, stop - first, schema, zones))
+        call(Asked(spec.func, columns, first, stop - first, schema, zones, left_out, spec.rng, keys))
         for first, stop in itertools.pairwise(borders)
     ]
     return made[0] if len(made) == 1 else {field.name: _joined([part[field.name] for part in made]) for field in schema}

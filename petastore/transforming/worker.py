@@ -60,6 +60,25 @@ class Function:
     zones: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Time zones that instants have in DataFrames."""
 
+    rng: str | None = None
+    """The keyword argument by which it is given random generators; see `TransformSpec`."""
+
+    removed_fields: tuple[str, ...] = ()
+    """Columns that may be in its results and are left out."""
+
+    selected_fields: tuple[str, ...] | None = None
+    """The columns that stay of whatever is in its results; None where `removed_fields` says that."""
+
+    def spec(self) -> TransformSpec:
+        """The transform that calls it."""
+        return TransformSpec(
+            self.func,
+            removed_fields=self.removed_fields,
+            selected_fields=self.selected_fields,
+            takes=self.takes,
+            rng=self.rng,
+        )
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setup:
@@ -93,6 +112,9 @@ class Call:
     columns: Mapping[str, Decoded]
     offsets: NDArray[np.int64]
     """Where batches begin, shape (batches + 1,)."""
+
+    keys: NDArray[np.uint64] | None = None
+    """The random keys of the rows, shape (rows, 2), where the function is given random generators."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -195,7 +217,7 @@ def _end_with(parent: int) -> None:
 def _serve(channel: Channel) -> None:
     slot, setup = channel.receive()
     try:
-        transforms = [(TransformSpec(one.func, takes=one.takes), one) for one in setup.functions()]
+        transforms = [(one.spec(), one) for one in setup.functions()]
     except BaseException as problem:  # noqa: BLE001 - a module that is imported may also call sys.exit
         channel.send(slot, Failure.of(problem))
         return
@@ -219,7 +241,13 @@ def _answer(call: Call, spec: TransformSpec, sent: Function) -> Made | Failure:
     began = time.perf_counter()
     try:
         made = transform_columns(
-            dict(call.columns), call.offsets, sent.schema, spec, batched=sent.batched, zones=sent.zones
+            dict(call.columns),
+            call.offsets,
+            sent.schema,
+            spec,
+            batched=sent.batched,
+            zones=sent.zones,
+            keys=call.keys,
         )
         objects = {name: column for name, column in made.items() if column.values.dtype.hasobject}
         return Made(

@@ -7,6 +7,7 @@ import functools
 import logging
 from typing import Literal, TypeAlias
 
+from petastore.decoding.cell_sizes import DEFAULT_MAX_CELL_BYTES
 from petastore.plan.request import known_word, whole_number
 from petastore.storage.row_groups.dictionaries import MOST_BYTES
 from petastore.work import InlinePool, Pool, ThreadPool
@@ -16,10 +17,6 @@ __all__ = ["DEFAULT_MAX_CELL_BYTES", "PoolType", "Workers"]
 
 PoolType: TypeAlias = Literal["thread", "process", "dummy"]
 """Who does the work of a reader, in a word; see `Workers.kind`."""
-
-DEFAULT_MAX_CELL_BYTES = 256 * 1024 * 1024
-"""Bytes that one cell may take once decoded, unless asked otherwise: a volume of 512 × 512 × 512 numbers of 16 bits, or
-a photograph of 89 megapixels. Larger cells are rare where batches are trained on, and each worker may hold one."""
 
 _log = logging.getLogger(__name__)
 

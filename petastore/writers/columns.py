@@ -9,20 +9,28 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from petastore.codecs import NdarrayCodec
+from petastore.arrow import compute as pc
+from petastore.codecs import ArrowCodec, NdarrayCodec, ScalarCodec
+from petastore.codecs.arrow.arrow_lists import are_arrays
+from petastore.codecs.arrow_cells import encode_cells
+from petastore.codecs.arrow_codec import with_arrow_type
+from petastore.codecs.images.image import image_field
+from petastore.codecs.images.image_given import is_image_struct
 from petastore.errors import EncodeError, RequestError, SchemaError
 from petastore.schema import Unischema, UnischemaField
 from petastore.schema.arrow import field_from_arrow, storage_schema
 from petastore.work import Pool
 from petastore.writers.encode import CHUNK_BYTES, CHUNK_ROWS, encode_column, encoded_ahead
 
-__all__ = ["Columns", "Tabular", "columns_of", "encode_columns", "infer_schema"]
+__all__ = ["KINDS", "Columns", "Tabular", "columns_of", "encode_columns", "infer_schema"]
 
 Column: TypeAlias = Any
 """A `pyarrow.Array` or `ChunkedArray`, an array of shape (rows, ...), or a list of values."""
@@ -37,10 +45,17 @@ class ArrowStream(Protocol):
 Tabular: TypeAlias = Mapping[str, Any] | ArrowStream
 """Data in columns, as `write_dataset` takes it."""
 
+_SCALE = 18
+"""Digits after the point of decimals without a codec; as many as are left of 38 stand before it."""
+
+_FREE_IMAGE_BYTES = 64 * 1024
+"""What an image of any size is taken to need while it is encoded."""
+
 _LOOKED_AT = 1000
 """Values of a column that are looked at, where Arrow has no type for them."""
 
-_KINDS = "an Arrow table, a pandas or Polars frame, or a dict of columns"
+KINDS = "an Arrow table, a pandas or Polars frame, a datasets.Dataset, or a dict of columns"
+"""What columns may come in, for messages."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +83,8 @@ def columns_of(data: Any) -> Columns | None:
 
     Args:
         data: A `pyarrow.Table`, `RecordBatch` or `RecordBatchReader`; a pandas DataFrame, whose index is left out;
-            whatever has `__arrow_c_stream__`, as frames of Polars and relations of DuckDB do; a dict of columns by
-            name, each an array of shape (rows, ...) or a sequence of values.
+            a `datasets.Dataset` of Hugging Face; whatever has `__arrow_c_stream__`, as frames of Polars and relations
+            of DuckDB do; a dict of columns by name, each an array of shape (rows, ...) or a sequence of values.
 
     Raises:
         RequestError: Columns are not equally long, or a name is no text.
@@ -79,9 +94,13 @@ def columns_of(data: Any) -> Columns | None:
         return _of_dict(data)
     if isinstance(data, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
         return _of_arrow(data)
-    if _is_pandas(data):
+    if _is_of("polars", data, "DataFrame"):  # in memory, as a table is: its values can be looked at
+        return _of_arrow(pa.table(data))
+    if _is_of("pandas", data, "DataFrame"):
         _check_names(data.columns)
         return _of_dict({name: data[name] for name in data.columns})
+    if all(hasattr(data, name) for name in ("with_format", "features", "data", "iter")):
+        return _of_hugging_face(data)
     if hasattr(data, "__arrow_c_stream__"):
         return _of_arrow(pa.RecordBatchReader.from_stream(data))
     return None
@@ -115,7 +134,7 @@ def infer_schema(data: Tabular, *, name: str = "inferred") -> Unischema:
     """
     columns = columns_of(data)
     if columns is None:
-        raise RequestError(f"a schema is inferred from {_KINDS}, but a {type(data).__name__} was given")
+        raise RequestError(f"a schema is inferred from {KINDS}, but a {type(data).__name__} was given")
     return Unischema(name, columns.fields())
 
 
@@ -155,23 +174,17 @@ def _encoded_chunk(chunk: Mapping[str, Column], schema: Unischema, rows: int, fi
 def _encoded(column: Column | None, field: UnischemaField, stored: pa.DataType, rows: int, first_row: int) -> pa.Array:
     if column is None:
         return pa.nulls(rows, stored)
-    is_arrow = isinstance(column, (pa.Array, pa.ChunkedArray))
-    is_stored_so = is_arrow and column.type == stored and field.codec is None and field.is_scalar
-    if is_stored_so and (field.nullable or not column.null_count):
-        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return encode_column(_values(column) if is_arrow else column, field, stored, first_row=first_row)
-
-
-def _values(column: Any) -> Any:
-    """The values of a column of Arrow's: an array where all are numbers, or equally many, else a list."""
-    kind = column.type
-    if isinstance(kind, pa.FixedShapeTensorType):
-        one = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        return one.to_numpy_ndarray() if not one.null_count else column.to_pylist()
-    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    if is_number and not column.null_count:
-        return column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
-    return column.to_pylist()
+    if not isinstance(column, (pa.Array, pa.ChunkedArray)):
+        return encode_column(column, field, stored, first_row=first_row)
+    cells = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    is_stored_so = cells.type == stored and field.codec is None and field.is_scalar
+    if is_stored_so and (field.nullable or not cells.null_count):
+        return cells
+    try:
+        return encode_cells(cells, field)
+    except EncodeError as problem:
+        problem.row = None if problem.row is None else problem.row + first_row
+        raise problem.at(column=field.name) from problem.__cause__
 
 
 def _check_fields(names: Sequence[str], schema: Unischema) -> None:
@@ -185,32 +198,72 @@ def _check_fields(names: Sequence[str], schema: Unischema) -> None:
 
 
 def _of_arrow(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> Columns:
+    is_stream = isinstance(data, pa.RecordBatchReader)
+    _check_names(data.schema.names)
+
     def fields() -> Iterator[UnischemaField]:
         for number, declared in enumerate(data.schema):
-            is_stream = isinstance(data, pa.RecordBatchReader)
-            may_miss = declared.nullable if is_stream else data.column(number).null_count > 0
-            yield _field_from_arrow(declared.with_nullable(may_miss))
+            yield _field_of_type(declared) if is_stream else _field_of_arrow(declared.name, data.column(number))
 
     def chunks(rows: int) -> Iterator[Mapping[str, Column]]:
-        batches = data if isinstance(data, pa.RecordBatchReader) else pa.table(data).to_batches()
+        batches = data if is_stream else pa.table(data).to_batches()
         for batch in batches:
             for first in range(0, batch.num_rows, rows):
                 part = batch.slice(first, rows)
                 yield dict(zip(part.schema.names, part.columns, strict=True))
 
-    if isinstance(data, pa.RecordBatchReader):
-        return Columns(tuple(data.schema.names), fields, chunks)
-    return Columns(
-        tuple(data.schema.names), fields, chunks, data.num_rows, lambda first, stop: _of_arrow(data[first:stop])
-    )
+    names = tuple(data.schema.names)
+    if is_stream:
+        return Columns(names, fields, chunks)
+    return Columns(names, fields, chunks, data.num_rows, lambda first, stop: _of_arrow(data[first:stop]))
 
 
-def _field_from_arrow(declared: pa.Field) -> UnischemaField:
-    if pa.types.is_null(declared.type):
-        raise SchemaError(
-            f"column {declared.name!r} has no values, so nothing tells its type; give a schema of your own"
-        )
-    field = field_from_arrow(declared)
+def _of_hugging_face(data: Any) -> Columns:
+    """A `datasets.Dataset`: a table, of which indices may pick the rows and say their order."""
+    table, indices = data.data.table, data._indices  # noqa: SLF001 - as other libraries find them
+    _check_names(table.column_names)
+
+    def fields() -> Iterator[UnischemaField]:
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            field = _field_of_arrow(name, column)
+            if field.nullable and indices is not None and field.codec != ArrowCodec(pa.null()):
+                is_missing = column.is_null().take(indices.column(0))
+                field = dataclasses.replace(field, nullable=bool(pc.any(is_missing).as_py()))
+            yield field
+
+    def chunks(rows: int) -> Iterator[Mapping[str, Column]]:
+        # Copies, if there are indices: of rows that may be large.
+        fitting = CHUNK_BYTES * len(table) // max(1, table.nbytes)
+        for part in data.with_format("arrow").iter(batch_size=max(1, min(rows, fitting))):
+            yield dict(zip(part.column_names, part.columns, strict=True))
+
+    return Columns(tuple(table.column_names), fields, chunks, len(data))
+
+
+def _field_of_arrow(name: str, column: pa.Array | pa.ChunkedArray) -> UnischemaField:
+    """The field of a column whose values can be looked at."""
+    kind = column.type
+    declared = pa.field(name, kind, column.null_count > 0 or pa.types.is_null(kind))
+    if is_image_struct(kind):
+        image = image_field(name, column.drop_null().slice(0, _LOOKED_AT).to_pylist())
+        if image is not None:
+            return dataclasses.replace(image, nullable=declared.nullable)
+    field = _field_of_type(declared)
+    if field.shape and not are_arrays(column, field):
+        return UnischemaField(name, object, (), ArrowCodec(kind), declared.nullable)
+    return field
+
+
+def _field_of_type(declared: pa.Field) -> UnischemaField:
+    field = with_arrow_type(field_from_arrow(declared), declared.type)
+    kind = declared.type
+    if (
+        field.numpy_dtype is Decimal
+        and field.is_scalar
+        and (kind.scale > _SCALE or kind.precision - kind.scale > 38 - _SCALE)
+    ):
+        codec = ScalarCodec(f"decimal({kind.precision},{kind.scale})") if kind.precision <= 38 else ArrowCodec(kind)
+        field = UnischemaField(field.name, Decimal if kind.precision <= 38 else object, (), codec, field.nullable)
     return dataclasses.replace(field, codec=NdarrayCodec()) if len(field.shape) > 1 else field
 
 
@@ -254,6 +307,8 @@ def _column(name: str, values: Any) -> Column:
             f"column {name!r} is a {type(values).__name__}; a dict of columns has an array or a list of values for "
             "each. A dict that is one row goes into a list of rows"
         )
+    if hasattr(values, "__arrow_c_stream__") and not _is_of("pandas", values):
+        return pa.chunked_array(values)
     try:
         # Among Python's objects pandas writes NaN for what is missing; in an array of numbers it is a number.
         return pa.array(values, from_pandas=getattr(values, "dtype", None) == np.dtype(object))
@@ -263,14 +318,17 @@ def _column(name: str, values: Any) -> Column:
 
 def _field_of(name: str, column: Column) -> UnischemaField:
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
-        return _field_from_arrow(pa.field(name, column.type, column.null_count > 0 or column.type == pa.null()))
+        return _field_of_arrow(name, column)
     if isinstance(column, np.ndarray):
         return UnischemaField(name, column.dtype, column.shape[1:], NdarrayCodec() if column.ndim > 2 else None)
     return _field_of_values(name, column)
 
 
 def _field_of_values(name: str, values: Sequence[Any]) -> UnischemaField:
-    known = [np.asarray(value) for value in values[:_LOOKED_AT] if value is not None]
+    present = [value for value in values[:_LOOKED_AT] if value is not None]
+    if present and all(isinstance(value, uuid.UUID) for value in present):  # Arrow has no type for them before 21
+        return UnischemaField(name, bytes, (), None, any(value is None for value in values))
+    known = [np.asarray(value) for value in present]
     kinds = {(value.dtype, value.ndim) for value in known}
     if len(kinds) != 1 or next(iter(kinds))[0].kind not in "biuf":
         kinds_of_python = ", ".join(sorted({type(value).__name__ for value in values[:_LOOKED_AT]}))
@@ -287,16 +345,23 @@ def _field_of_values(name: str, values: Sequence[Any]) -> UnischemaField:
 
 def _rows_at_once(fields: Iterable[UnischemaField]) -> int:
     """Rows that are encoded together: few enough for the values of fixed shapes to stay small."""
-    fixed = sum(field.decoded_bytes or 0 for field in fields)
+    fixed = sum(
+        field.decoded_bytes or (_FREE_IMAGE_BYTES if hasattr(field.codec, "decode_bytes") else 0) for field in fields
+    )
     return max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, fixed)))
 
 
 def _check_names(names: Any) -> None:
+    seen: set[str] = set()
     for name in names:
         if not isinstance(name, str):
             raise RequestError(f"names of columns are texts, but one is {name!r}; rename it")
+        if name in seen:
+            raise RequestError(f"names of columns must differ, got {name!r} twice. Rename or drop one of the columns")
+        seen.add(name)
 
 
-def _is_pandas(data: Any) -> bool:
-    kind = type(data)
-    return kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame"
+def _is_of(package: str, data: Any, kind: str | None = None) -> bool:
+    """Whether data is of a class of a package that need not be installed; of one with a name, where it is given."""
+    found = type(data)
+    return found.__module__.partition(".")[0] == package and kind in (None, found.__name__)

@@ -119,6 +119,9 @@ class DataFiles:
         Raises:
             StorageError: The storage refused.
         """
+        if group.schema != self._stored:  # rows that are appended may come in another order, or be all there
+            columns = [group.column(name) for name in self._stored.names]
+            group = pa.Table.from_arrays(columns, schema=self._stored)
         if self._writer is None:
             self._options = settled(self._options, group)
             self._open()

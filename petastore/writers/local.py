@@ -29,7 +29,7 @@ from petastore.storage.files.location import Location, open_location
 from petastore.storage.footers.footers import read_footers
 from petastore.work import InlinePool, Pool, ThreadPool
 from petastore.work.thread import available_cpus
-from petastore.writers.columns import Columns, Tabular, columns_of, encode_columns
+from petastore.writers.columns import KINDS, Columns, Tabular, columns_of, encode_columns
 from petastore.writers.commit import publish
 from petastore.writers.encode import check_rows, encode_chunks
 from petastore.writers.files import DataFiles
@@ -37,7 +37,7 @@ from petastore.writers.layout import Layout, row_groups
 from petastore.writers.parquet import Compression, writer_options
 from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
 from petastore.writers.side_by_side import has_even_cells, write_side_by_side
-from petastore.writers.target import Mode, Target
+from petastore.writers.target import Mode, Target, schema_there
 
 __all__ = ["write_cells", "write_dataset"]
 
@@ -74,11 +74,14 @@ def write_dataset(
         url: The dataset's directory: a URL of any fsspec scheme or a local path. It is made where it does not exist.
         schema: What the rows are; None, or left out, infers it from columns.
         rows: Dicts or named tuples, from any iterable, where a nullable field may be left out or None. Or columns: a
-            pandas DataFrame, whose index is left out; an Arrow table, batch or `RecordBatchReader`, and whatever else
-            has `__arrow_c_stream__`, such as frames of Polars; a dict of arrays of shape (rows, ...) or lists.
+            pandas DataFrame, whose index is left out; an Arrow table, batch or `RecordBatchReader`; a
+            `datasets.Dataset` of Hugging Face; whatever else has `__arrow_c_stream__`, such as frames of Polars; a dict
+            of arrays of shape (rows, ...) or lists. Images are arrays, or the bytes of PNG and JPEG files, which are
+            stored as they are.
         mode: What to do where something is there already: `"error"` refuses; `"overwrite"` replaces the dataset when
-            all is written and then deletes the old files; `"append"` adds to a dataset with an equal schema. Writers
-            that append at the same time all add their rows.
+            all is written and then deletes the old files; `"append"` adds to a dataset. Without `schema`, columns are
+            written under the dataset's own; one of yours must have the same fields, in any order, of which fewer may be
+            nullable. Writers that append at the same time all add their rows.
         rows_per_row_group: Rows of each row group; only the last of a file has fewer.
         row_group_size_mb: MiB of encoded columns of a row group, about, as they lie in memory before Parquet's own
             encoding and compression; 32 where neither this nor `rows_per_row_group` is given.
@@ -102,7 +105,7 @@ def write_dataset(
         RequestError: The parameters contradict each other, nothing tells the schema, or indexers look at fields that
             there are not.
         DatasetExistsError: Something is there, and the mode is `"error"`.
-        SchemaError: A field cannot be stored, or the dataset to append to has another schema.
+        SchemaError: A field cannot be stored, or the rows do not fit the schema of the dataset to append to.
         EncodeError: A row does not fit the schema; field and row are named. Nothing is changed.
         DatasetChangedError: Another writer committed while the dataset was being overwritten. Nothing is changed.
         StorageError: The storage refused. Nothing is changed.
@@ -119,12 +122,14 @@ def write_dataset(
     if rows is None and not isinstance(schema, Unischema):
         schema, rows = None, schema
     _check_url_and_mode(url, mode)
+    location = open_location(url, storage_options=storage_options, filesystem=filesystem)
+    if schema is None and mode == "append":
+        schema = schema_there(location)
     schema, columns = _schema_and_columns(schema, rows)
     indexers = checked_indexers(indexers, schema, os.fspath(url))
     layout = Layout.of(
         rows_per_row_group=rows_per_row_group, row_group_size_mb=row_group_size_mb, rows_per_file=rows_per_file
     )
-    location = open_location(url, storage_options=storage_options, filesystem=filesystem)
     asked: dict[str, Any] = {"mode": mode, "compression": compression, "writer": _writer(), "progress": progress}
     with _encoders(workers_count) as pool:
         if columns is not None and columns.between is not None and has_even_cells(schema):
@@ -205,13 +210,15 @@ def _write(
     progress: Callable[[int], object] | None,
 ) -> Inventory:
     """Commits what `write` writes to data files; it tells the rows of each row group that it has written."""
-    options = writer_options(schema, compression)
     target = Target(location, schema, mode, writer=writer)
-    files = DataFiles(location, schema, layout, options, first_number=target.first_number)
+    options = writer_options(target.schema, compression)
+    files = DataFiles(location, target.schema, layout, options, first_number=target.first_number)
     try:
         write(files, _Told(progress))
         names = files.finish(at_least_one=target.needs_a_file)
-        inventory = publish(location, schema, functools.partial(target.next_manifest, read_footers(location, names)))
+        inventory = publish(
+            location, target.schema, functools.partial(target.next_manifest, read_footers(location, names))
+        )
     except BaseException:
         files.undo()
         raise
@@ -250,7 +257,7 @@ def _schema_and_columns(schema: Any, rows: Any) -> tuple[Unischema, Columns | No
     if not isinstance(schema, Unischema) or not len(schema):
         raise RequestError(
             f"write_dataset takes a Unischema with at least one field, but {schema!r} was given. Without one it writes "
-            "columns: a pandas or Polars frame, an Arrow table, or a dict of arrays; see petastore.infer_schema"
+            f"columns: {KINDS}; see petastore.infer_schema"
         )
     if columns is None:
         check_rows(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import warnings
@@ -9,17 +10,19 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from petastore.codecs.registry import codec_from_json
 from petastore.errors import (
     DatasetChangedError,
     DatasetExistsError,
     DatasetNotFoundError,
     FileMissingError,
+    MetadataError,
     SchemaError,
     StorageError,
 )
 from petastore.inventory import DataFile, Inventory
 from petastore.schema import Unischema
-from petastore.schema.document import dump_document
+from petastore.schema.document import dump_document, parse_document
 from petastore.storage.files.lake_tables import reject_lake_tables_among
 from petastore.storage.files.listing import files_below, is_hidden, list_data_files
 from petastore.storage.files.location import Location
@@ -29,7 +32,7 @@ from petastore.storage.metadata.manifest import Manifest, manifest_token, read_m
 from petastore.writers.commit import check_stored
 from petastore.writers.exclusive import LOCK
 
-__all__ = ["Mode", "Target", "schema_difference"]
+__all__ = ["Mode", "Target", "schema_difference", "schema_there"]
 
 Mode: TypeAlias = Literal["error", "overwrite", "append"]
 
@@ -53,8 +56,11 @@ class Target:
 
     Raises:
         DatasetExistsError: Something is there, and the mode is `"error"`; or the URL is a file.
-        SchemaError: The dataset to append to has another schema, or none.
+        SchemaError: The dataset to append to has a schema that these rows do not fit, or none.
     """
+
+    schema: Unischema
+    """What is written: the schema of the dataset to append to; its order and nullability may differ from the rows."""
 
     def __init__(
         self, location: Location, schema: Unischema, mode: Mode, *, writer: str, since: str | None = None
@@ -62,7 +68,7 @@ class Target:
         if location.paths is not None:
             raise DatasetExistsError(f"{location.url} is a file; a dataset is a directory, so choose another URL")
         self._location = location
-        self._schema = schema
+        self.schema = schema
         self._mode = mode
         self._writer = writer
         self._document = dump_document(schema.name, schema)
@@ -117,31 +123,35 @@ class Target:
         return Manifest(Inventory.concatenate(mine), self._document, self._writer, footers=beside)
 
     def _old(self) -> Manifest | None:
-        """What the dataset to append to says of itself, or its files do; its schema must be equal."""
+        """What the dataset to append to says of itself, or its files do; the rows to append fit its schema."""
         manifest = read_manifest(self._location)
         if manifest is not None:
-            self._check_equal(manifest.schema_document)
+            self._take_schema(manifest.schema_document)
             return manifest
         try:
             footers = read_footers(self._location, list_data_files(self._location))
         except DatasetNotFoundError:
             return None
-        self._check_equal(read_schema_document(self._location))
+        self._take_schema(read_schema_document(self._location))
         for footer in footers:
-            check_stored(footer, self._schema)
+            check_stored(footer, self.schema)
         return Manifest(inventory_of(footers), self._document, self._writer, footers=encoded_footers(footers))
 
-    def _check_equal(self, document: str | None) -> None:
+    def _take_schema(self, document: str | None) -> None:
         if document is None:
             raise SchemaError(
                 f"{self._location.url} holds Parquet files without a petastore schema, so nothing says that these rows "
                 "belong to them; give them one with petastore.writers.commit.commit_dataset, then append"
             )
-        if document != self._document:
+        if document == self._document:
+            return
+        theirs = _parsed_schema(document, self._location.url)
+        if theirs is None or not _fits(self.schema, theirs):
             raise SchemaError(
                 f"{self._location.url} has another schema than the rows to append: "
                 f"{schema_difference(document, self._document)}. Append with the same schema, or write elsewhere"
             )
+        self.schema, self._document = theirs, document
 
     def delete_replaced(self, inventory: Inventory) -> None:
         """After an overwrite: delete what was there before; the manifest lists it no more."""
@@ -171,6 +181,36 @@ def _parts(inventory: Inventory) -> list[tuple[DataFile, dict[str, Any]]]:
         )
         for file, start, stop in zip(inventory.files, borders, borders[1:], strict=False)
     ]
+
+
+def schema_there(location: Location) -> Unischema | None:
+    """The schema of the dataset that stands at a location; None where there is none, or one that cannot be read.
+
+    Raises:
+        StorageError: The storage refused.
+    """
+    manifest = read_manifest(location) if location.paths is None else None
+    document = read_schema_document(location) if manifest is None else manifest.schema_document
+    return None if document is None else _parsed_schema(document, location.url)
+
+
+def _parsed_schema(document: str, url: str) -> Unischema | None:
+    """The schema of a document; None where it is damaged or newer than this release."""
+    try:
+        return Unischema(*parse_document(document, codec_from_json=codec_from_json, source=url))
+    except (MetadataError, SchemaError):
+        return None
+
+
+def _fits(rows: Unischema, theirs: Unischema) -> bool:
+    """Whether rows of a schema are rows of the other: fields in any order, and a value may be missing there only."""
+    return (
+        rows.name == theirs.name
+        and rows.fields.keys() == theirs.fields.keys()
+        and all(
+            field in (theirs[field.name], dataclasses.replace(theirs[field.name], nullable=False)) for field in rows
+        )
+    )
 
 
 def schema_difference(theirs: str, ours: str) -> str:

@@ -82,8 +82,8 @@ def test_cells_of_free_shape_are_arrays_or_are_padded_with_their_lengths(url: st
 
 def test_names_of_padded_columns_are_known_before_any_batch(url: str) -> None:
     with petastore.make_reader(url) as reader:
-        assert HostArrays(reader).padded == frozenset()
-        assert HostArrays(reader, ragged="padded").padded == {"free"}
+        assert HostArrays(reader, nulls="mask").padded == frozenset()
+        assert HostArrays(reader, ragged="padded", nulls="mask").padded == {"free"}
 
 
 @pytest.mark.parametrize(

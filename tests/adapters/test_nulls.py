@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore import UnischemaField
-from petastore.adapters.nulls import nulls_of
+from petastore.adapters.nulls import Fill, nulls_of
 from petastore.errors import RequestError
 from tests.adapters import nullable
 
@@ -46,7 +46,7 @@ def test_numbers_are_filled_where_they_are_missing_and_nowhere_else(cells: list[
     assert filled.dtype == np.int32
     assert null.valid(np.ma.MaskedArray(data, gone)).tolist() == (~gone).tolist()
     objects = np.array([None if missing else str(number) for number, missing in cells], dtype=object)
-    null = nulls_of({"x": str(fill)}, [UnischemaField("x", str)])["x"]
+    null = nulls_of({"x": Fill(str(fill))}, [UnischemaField("x", str)])["x"]
     assert null.filled(objects).tolist() == [str(fill) if missing else str(number) for number, missing in cells]
     assert null.valid(objects).tolist() == (~gone).tolist()
 
@@ -87,6 +87,19 @@ def test_what_a_column_cannot_hold_is_refused_with_its_name(case: str) -> None:
         nulls_of(nulls, FIELDS)
 
 
+@pytest.mark.parametrize("nulls", ["masked", "", "err", {"name": "Mask"}])
+def test_nulls_rejects_text_that_is_not_a_word(nulls: Any) -> None:
+    with pytest.raises(RequestError, match=r"^nulls must be 'error', 'mask' or a value for 'name', got .* Write Fill"):
+        nulls_of(nulls, [UnischemaField("name", str, nullable=True)])
+    assert nulls_of(Fill("mask"), [UnischemaField("name", str, nullable=True)])["name"].value == "mask"
+
+
+@pytest.mark.parametrize("value", [0, b"", Fill(0)])
+def test_nulls_rejects_fill_values_of_another_type(value: Any) -> None:
+    with pytest.raises(RequestError, match=r"of 'name', which is no str"):
+        nulls_of({"name": value}, [UnischemaField("name", str, nullable=True)])
+
+
 def test_a_mask_takes_no_name_that_there_is() -> None:
     fields = [UnischemaField("age", "int64", nullable=True), UnischemaField("age_valid", "bool")]
     with pytest.raises(RequestError, match="adds a column 'age_valid', but there is one already"):
@@ -98,6 +111,8 @@ def test_a_mask_takes_no_name_that_there_is() -> None:
     [
         ("height", float("nan")),
         ("height", 1),
+        ("height", Fill(1)),
+        ("name", Fill("mask")),
         ("at", np.datetime64("2020-01-01")),
         ("price", Decimal(1)),
         ("raw", b"x"),
@@ -112,9 +127,10 @@ def test_values_of_the_column_stand_for_missing_ones(name: str, value: Any) -> N
     field = nullable.SCHEMA[name]
     if field.dtype == np.dtype(object) or None in field.shape:
         column = np.array([None], dtype=object)
-        np.testing.assert_array_equal(null.filled(column)[0], value)
+        np.testing.assert_array_equal(null.filled(column)[0], value.value if isinstance(value, Fill) else value)
     else:
         shape = (1, *(size or 0 for size in field.shape))
         filled = null.filled(np.ma.MaskedArray(np.zeros(shape, field.dtype), mask=True))
         assert (filled.shape, filled.dtype) == (shape, field.dtype)
+        value = value.value if isinstance(value, Fill) else value
         np.testing.assert_array_equal(filled[0], np.broadcast_to(np.asarray(value, field.dtype), shape[1:]))

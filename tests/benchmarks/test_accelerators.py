@@ -28,6 +28,8 @@ from benchmarks.accelerators.workloads import DATASET, TENSORS, WORKLOADS, Workl
 from benchmarks.storage.figures import Figure
 from petastore.codecs import CompressedImageCodec
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=list(WORKLOADS))
 def test_the_settings_of_dlio_are_those_of_the_workload(workload: Workload) -> None:

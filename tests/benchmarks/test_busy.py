@@ -14,6 +14,8 @@ from benchmarks.bench.tables import aligned
 from benchmarks.busy import CLASSES, HEADER, SIDE, Busy, counts_of, main, measure, resnet50, row_of, stepper, write
 from petastore.adapters.torch import DataLoader
 
+pytestmark = pytest.mark.slow
+
 
 class Clock:
     """A device that works for 30 ms in a step, and whose loader takes some time for each batch."""

@@ -18,6 +18,8 @@ from benchmarks.bench.rounds import Bench
 from benchmarks.bench.venvs import OWN, PINS
 from benchmarks.bench.workloads import WORKLOADS
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_tiny_workload_runs_with_petastore_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--workloads", "rows", "--contenders", "petastore, rows", "--rounds", "1", "--seconds", "0"]

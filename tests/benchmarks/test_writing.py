@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.dataset as pads
+import pytest
 
 from benchmarks.writing.__main__ import ENCODER, LEAST, LIKE, PETASTORM, lines, rows_of
 from benchmarks.writing.data import raw_data, tensors
@@ -48,6 +49,7 @@ def test_ways_that_are_compared_without_a_bound_write_equally_many_rows() -> Non
     assert all(rows_of(name, 640) == rows_of(other, 640) for name, other in LIKE.items())
 
 
+@pytest.mark.slow
 def test_no_two_pictures_are_alike_and_raw_data_holds_the_rows_in_each_form(tmp_path: Path) -> None:
     raw_data(tmp_path, "tensor", 200)
     raw_data(tmp_path, "image", 200)

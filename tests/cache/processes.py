@@ -9,7 +9,6 @@ import random
 import resource
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +16,11 @@ from pathlib import Path
 from petastore.cache import DiskCache
 from petastore.testing.cache_laws import Source, bytes_at_one_moment
 from tests.forked import forked
+from tests.killed_at_call import call_count, points, run_until_call
+from tests.tier import sized
 
 PROCESSES = 8
-KILLED = 50
+KILLED = sized(full=50, quick=15)
 LIMIT = 1 << 20
 LARGE_LIMIT = 8 << 20
 DAMAGE = b"wrong"
@@ -72,38 +73,36 @@ def cold(folder: Path) -> dict[str, object]:
 
 
 def writers(folder: Path) -> dict[str, object]:
-    """Processes that write twice more than there is room for: the most that was ever on disk."""
+    """Processes that write twice more than there is room for: the most that was on disk after any of their writes."""
+    log = os.open(folder / "sampled", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    place = folder / "cache"
 
     def run(number: int) -> None:
-        with DiskCache(folder, limit=LIMIT) as cache:
+        with DiskCache(place, limit=LIMIT) as cache:
             for entry in range(7):
                 key = f"{number} {entry}"
                 with cache.entry(key, lambda key=key: Source.content(key, 40_000)) as view:  # type: ignore[misc]
                     assert bytes(view) == Source.content(key, 40_000)
+                os.write(log, f"{bytes_at_one_moment(place)}\n".encode())
             assert cache.metrics.bytes_written + cache.metrics.bypassed * 40_000 == 7 * 40_000
 
-    children, samples = set(together(run)), []
-    while children:
-        samples.append(bytes_at_one_moment(folder))
-        children = {child for child in children if is_alive(child)}
+    for child in together(run):
+        assert os.waitpid(child, 0)[1] == 0
+    samples = [int(line) for line in (folder / "sampled").read_text().splitlines()]
     return {"most": max(samples), "samples": len(samples)}
 
 
 def killed(folder: Path) -> dict[str, object]:
-    """Writers that are killed at random moments: what they leave."""
-    chance = random.Random(4)  # noqa: S311 - moments
-    most = wrong = left = 0
-    for moment in range(KILLED):
-        told = os.pipe()
-        child = forked(lambda moment=moment, end=told[1]: writes_for_ever(folder, moment, end))  # type: ignore[misc]
-        os.close(told[1])
-        os.read(told[0], chance.randint(1, 6))
-        until = time.monotonic() + chance.random() * 0.004
-        while time.monotonic() < until:
-            pass
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(told[0])
+    """Writers that are killed at calls all over their work: what they leave."""
+    most = wrong = left = ended = 0
+    _, total = call_count(lambda _: announces_and_writes(folder / "counted", 0), "cache")
+    folder /= "killed"
+    for moment, call in enumerate(points(1, total, KILLED)):
+        ended += not run_until_call(
+            lambda _, moment=moment: announces_and_writes(folder, moment),  # type: ignore[misc]
+            call,
+            "cache",
+        )
         most = max(most, bytes_at_one_moment(folder))
         with DiskCache(folder, limit=LIMIT) as cache:
             left += sum(1 for name in ("writing", "futures") for _ in (folder / "petastore-cache-1" / name).iterdir())
@@ -113,19 +112,17 @@ def killed(folder: Path) -> dict[str, object]:
             counted = cache.info().entry_bytes
             assert counted >= bytes_at_one_moment(folder / "petastore-cache-1/entries"), counted
             assert cache.metrics.damaged == 0
-    return {"most": most, "wrong": wrong, "left": left}
+    return {"most": most, "wrong": wrong, "left": left, "ended": ended}
 
 
-def writes_for_ever(folder: Path, moment: int, told: int) -> None:
-    """Announces a future and writes entries, and says so after each, until it is killed."""
+def announces_and_writes(folder: Path, moment: int) -> None:
+    """Announces a future and writes entries, twice."""
     with DiskCache(folder, limit=LIMIT) as cache:
-        keys, number = [f"{moment} {number}" for number in range(100)], 0
-        while True:
+        keys = [f"{moment} {number}" for number in range(100)]
+        for first in (0, 3):
             with cache.announce(keys, range(100)):
-                for _ in range(4):
-                    is_right(cache, f"{moment} {number}")
-                    os.write(told, b"1")
-                    number += 1
+                for number in range(first, first + 3):
+                    is_right(cache, keys[number])
 
 
 def is_right(cache: DiskCache, key: str) -> bool:

@@ -7,7 +7,6 @@ import errno
 import os
 import pickle
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petastore.cache import DiskCache, entry_file, ledger, simulate, writing
+from petastore.cache.disk import FOLDER
 from petastore.cache.entry_file import digest_of, size_on_disk
+from petastore.cache.folder import Folder
 from petastore.cache.location import cache_location
 from petastore.cache.locks import locked
 from petastore.cache.table import table_bytes
@@ -164,7 +165,7 @@ def test_entries_whose_fetching_tells_nothing_do_not_make_a_disk_slow(
 def test_who_waits_too_long_for_what_others_fetch_fetches_it_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("petastore.cache.entries._PATIENCE_S", 0.0)
+    monkeypatch.setattr("petastore.cache.entries.FETCH_PATIENCE_S", 0.0)
     with DiskCache(tmp_path, limit=LIMIT) as cache:
 
         def fetched() -> bytes:
@@ -335,7 +336,7 @@ def test_an_entry_in_the_place_of_another_is_not_given(tmp_path: Path) -> None:
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "one", b"1" * 100)
         ask(cache, "two", b"2" * 100)
-        paths = [Path(cache._disk.folder.entry(digest_of(key).hex())) for key in ("one", "two")]
+        paths = [Path(Folder(tmp_path / FOLDER).entry(digest_of(key).hex())) for key in ("one", "two")]
         paths[1].write_bytes(paths[0].read_bytes())
         assert ask(cache, "two", b"2" * 100) == b"2" * 100
         assert cache.metrics.damaged == 1
@@ -398,7 +399,8 @@ def test_a_place_that_is_no_folder_is_bypassed(tmp_path: Path) -> None:
 def test_a_ledger_that_others_hold_for_long_is_let_alone_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "_PATIENCE_S", 0.01)
+    disk = SlowDisk(monkeypatch)
+    monkeypatch.setattr(ledger, "LOCK_PATIENCE_S", 0.01)
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "kept", b"kept")
         other = locked(tmp_path / "petastore-cache-1/lock", patience=0)
@@ -406,11 +408,11 @@ def test_a_ledger_that_others_hold_for_long_is_let_alone_for_a_while(
         with other:
             with pytest.warns(CacheBypassWarning, match="others hold its lock"):
                 assert ask(cache, "one") == b"right"
-            monkeypatch.setattr(ledger, "_PATIENCE_S", 60.0)
+            monkeypatch.setattr(ledger, "LOCK_PATIENCE_S", 60.0)
             assert ask(cache, "two") == b"right"  # does not wait again
             assert ask(cache, "kept", b"wrong") == b"kept"
         assert cache.metrics.bypassed == 2
-        cache._disk.rests_until = time.monotonic()
+        disk.now += 61
         assert ask(cache, "two", b"now") == ask(cache, "two") == b"now"
 
 
@@ -474,7 +476,7 @@ def test_entries_that_somebody_removed_are_fetched_again_and_count_once(tmp_path
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         for _ in range(5):
             ask(cache, "key", bytes(10_000))
-            Path(cache._disk.folder.entry(digest_of("key").hex())).unlink()
+            Path(Folder(tmp_path / FOLDER).entry(digest_of("key").hex())).unlink()
         ask(cache, "key", bytes(10_000))
         assert cache.info().entries == 1
 
@@ -484,7 +486,7 @@ def test_what_is_nobodys_is_pruned(tmp_path: Path) -> None:
         ask(cache, "key")
         ask(cache, "gone", bytes(10_000))
         root = tmp_path / "petastore-cache-1"
-        Path(cache._disk.folder.entry(digest_of("gone").hex())).unlink()
+        Path(Folder(tmp_path / FOLDER).entry(digest_of("gone").hex())).unlink()
         (root / "entries/ab").mkdir(exist_ok=True)
         for name in ("entries/ab/nonsense", "entries/ab/cd" + "0" * 30, "entries/file", "writing/0", "futures/1"):
             (root / name).write_bytes(bytes(5_000))
@@ -517,7 +519,9 @@ def test_files_are_the_users_alone(tmp_path: Path) -> None:
             ask(cache, "key")
     finally:
         os.umask(before)
-    for path in (tmp_path / "petastore-cache-1").rglob("*"):
+    paths = list((tmp_path / "petastore-cache-1").rglob("*"))
+    assert len([path for path in paths if path.is_file()]) >= 2
+    for path in paths:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
 
 

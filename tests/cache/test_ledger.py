@@ -100,9 +100,10 @@ def test_the_future_of_a_dead_reader_is_removed_and_never_cut(folder: Folder) ->
     path = folder.futures / ("ab" * 16)
     path.write_bytes(future_bytes(Future.of(np.arange(4, dtype=np.uint64), np.arange(4))))
     read = FutureFile(path)
-    Ledger(folder, LIMIT).close()
-    assert not path.exists()
-    assert os.fstat(read._fd).st_size == 64 + 64  # who looks at cut memory is killed
+    with path.open("rb") as removed:
+        Ledger(folder, LIMIT).close()
+        assert not path.exists()
+        assert os.fstat(removed.fileno()).st_size == 64 + 64  # who looks at cut memory is killed
     assert read.future.words.tolist() == [0, 1, 2, 3]
 
 

@@ -1,39 +1,54 @@
-"""The command as somebody sees it who sits at a terminal: its output, with all that steers the terminal."""
+"""The command as a user sees it at a terminal: its output with all control sequences."""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
-import subprocess
-import sys
+import threading
 from pathlib import Path
+
+import pytest
+
+from petastore.cli.commands import app
 
 __all__ = ["on_a_terminal"]
 
 _AS_A_TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "100", "LINES": "40"}
+_NOT_SET = ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 
 
-def on_a_terminal(*arguments: str | Path, stream: str, **environment: str) -> tuple[int, str, str]:
+def on_a_terminal(*arguments: str | Path, stream: str) -> tuple[int, str, str]:
     """Run the command with stdout or stderr on a pseudo terminal, and the other one in a pipe.
 
     Returns:
         Exit code, what the terminal was given, what the pipe was given.
     """
     ours, theirs = os.openpty()
+    shown = bytearray()
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # Linux raises it when the other side was closed
+            while part := os.read(ours, 65_536):
+                shown.extend(part)
+
+    # The terminal holds a few kilobytes: without a reader the command would wait for ever.
+    reader = threading.Thread(target=read)
+    reader.start()
+    pipe = io.StringIO()
     other = "stderr" if stream == "stdout" else "stdout"
     try:
-        running = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "petastore.cli", *arguments],
-            env={"PATH": "/usr/bin:/bin", **_AS_A_TERMINAL, **environment},
-            **{stream: theirs, other: subprocess.PIPE},  # type: ignore[call-overload] # stream by name
-        )
+        with pytest.MonkeyPatch.context() as patch, os.fdopen(theirs, "w", encoding="utf-8") as terminal:
+            for name in _NOT_SET:
+                patch.delenv(name, raising=False)
+            for name, value in _AS_A_TERMINAL.items():
+                patch.setenv(name, value)
+            patch.setattr(f"sys.{stream}", terminal)
+            patch.setattr(f"sys.{other}", pipe)
+            with pytest.raises(SystemExit) as ended:
+                app([str(argument) for argument in arguments], prog_name="petastore")
     finally:
-        os.close(theirs)
-    shown = bytearray()
-    with running, contextlib.closing(os.fdopen(ours, "rb", buffering=0)) as terminal:
-        with contextlib.suppress(OSError):  # Linux says so when nobody has the other side any more
-            while part := terminal.read(65_536):
-                shown += part
-        pipe = running.stderr if stream == "stdout" else running.stdout
-        piped = pipe.read()
-    return running.returncode, shown.decode().replace("\r\n", "\n"), piped.decode()
+        reader.join()
+        os.close(ours)
+    code = ended.value.code
+    return code if isinstance(code, int) else 0, shown.decode().replace("\r\n", "\n"), pipe.getvalue()

@@ -26,7 +26,7 @@ def cache(tmp_path: Path) -> Path:
 
 
 def test_info_says_what_is_there_and_closes_with_one_line(cache: Path) -> None:
-    code, text = run("info", "--location", cache)
+    code, text = run("info", "--cache-dir", cache)
     lines = text.splitlines()
     assert code == 0
     assert lines[1].split("  ", 1)[1].strip() == "1, 8.2 kB (8,192 bytes)"
@@ -35,7 +35,7 @@ def test_info_says_what_is_there_and_closes_with_one_line(cache: Path) -> None:
 
 
 def test_info_is_json_for_programs(cache: Path) -> None:
-    code, text = run("info", "--location", cache, "--json")
+    code, text = run("info", "--cache-dir", cache, "--json")
     found = json.loads(text)
     assert (code, found["entries"], found["entry_bytes"], found["limit"]) == (0, 1, 8192, 1 << 24)
     assert found["location"].startswith(str(cache))
@@ -43,15 +43,15 @@ def test_info_is_json_for_programs(cache: Path) -> None:
 
 def test_clear_and_prune_say_what_they_freed(cache: Path) -> None:
     (cache / "petastore-cache-1" / "writing" / ("0" * 32)).write_bytes(bytes(10_000))
-    pruned = json.loads(run("prune", "--location", cache, "--json")[1])
+    pruned = json.loads(run("prune", "--cache-dir", cache, "--json")[1])
     assert pruned["entries"] == 1
     assert not list((cache / "petastore-cache-1" / "writing").iterdir())
-    assert run("clear", "--location", cache) == (0, "8.2 kB freed, 0 entries of 0 bytes are left\n")
+    assert run("clear", "--cache-dir", cache) == (0, "8.2 kB freed, 0 entries of 0 bytes are left\n")
 
 
 @pytest.mark.parametrize("verb", ["info", "prune", "clear"])
 def test_where_there_is_no_cache_none_is_made(verb: str, tmp_path: Path) -> None:
-    code, text = run(verb, "--location", tmp_path / "none")
+    code, text = run(verb, "--cache-dir", tmp_path / "none")
     assert code == 2
     assert "there is no cache at" in text
     assert not (tmp_path / "none").exists()
@@ -62,6 +62,6 @@ def test_prune_takes_entries_that_were_not_used_for_long_or_are_too_much(cache: 
         for number in range(3):
             with kept.entry(f"more {number}", lambda: bytes(5000)):
                 pass
-    for options, left in ((["--unused", 1], 4), (["--to", 20_000], 2), (["--unused", 0], 0)):
-        assert json.loads(run("prune", "--location", cache, *options, "--json")[1])["entries"] == left
-    assert run("prune", "--location", cache, "--to=-1")[0] == 2
+    for options, left in ((["--older-than", 1], 4), (["--max-size", 20_000], 2), (["--older-than", 0], 0)):
+        assert json.loads(run("prune", "--cache-dir", cache, *options, "--json")[1])["entries"] == left
+    assert run("prune", "--cache-dir", cache, "--max-size=-1")[0] == 2

@@ -7,18 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
 
 import petastore
 from petastore import Unischema, UnischemaField
-from petastore.cli.commands import app
 from petastore.cli.inspect import dataset_facts
-
-
-def run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(
-        app, [str(argument) for argument in arguments], env={"COLUMNS": "100", "FORCE_COLOR": None}
-    )
+from tests.cli.command import petastore as run
 
 
 @pytest.fixture
@@ -30,16 +23,6 @@ def url(tmp_path: Path) -> str:
 
 def test_the_version_is_told_without_a_verb() -> None:
     assert run("--version").output == f"petastore {petastore.__version__}\n"
-
-
-@pytest.mark.parametrize(
-    "verb", ["inspect", "head", "throughput", "generate-metadata", "migrate", "export", "copy", "cache"]
-)
-def test_each_verb_says_what_it_does_and_is_listed(verb: str) -> None:
-    assert verb in run("--help").output
-    found = run(verb, "--help")
-    assert found.exit_code == 0
-    assert "Usage:" in found.output
 
 
 def test_facts_are_the_same_as_json(url: str) -> None:
@@ -57,3 +40,23 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
     assert found.exit_code != 0
     assert found.stderr.count("\n") == 1
     assert "nowhere" in found.stderr
+
+
+def test_plan_shows_the_steps_of_each_rank(tmp_path: Path) -> None:
+    petastore.write_dataset(tmp_path / "x", {"id": range(1000), "noise": range(1000)}, rows_per_row_group=50)
+    asked = ("plan", tmp_path / "x", "--ranks", "8", "--batch-size", "32", "--shuffle-rows", "--seed", "7")
+    found = run(*asked)
+    assert found.exit_code == 0
+    assert "8 ranks × 4 batches of 32 rows, 125 rows a rank; tail 'even'" in found.output
+    facts = json.loads(run(*asked, "--json", "--field-regex", "id").stdout)
+    assert (facts["ranks"], facts["steps"], facts["seed"], facts["bytes_of"]) == (8, 4, 7, "columns")
+    whole = json.loads(run(*asked, "--json").stdout)
+    assert 0 < facts["bytes_to_fetch"] < whole["bytes_to_fetch"]
+    assert json.loads(run(*asked, "--json", "--tail", "drop").stdout)["steps"] == 3
+
+
+def test_plan_says_what_cannot_be_in_one_line(tmp_path: Path) -> None:
+    petastore.write_dataset(tmp_path / "x", {"id": range(10)})
+    for wrong in (("--ranks", "11"), ("--rank", "1"), ("--tail", "odd"), ("--field-regex", "no")):
+        found = run("plan", tmp_path / "x", "--batch-size", "4", *wrong)
+        assert (found.exit_code, found.stderr.count("\n")) == (2, 1), wrong

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import petastore
+from tests.cli.command import petastore as in_process
 
 SCHEMA = (
     "import petastore\nSchema = petastore.Unischema('User', [petastore.UnischemaField('id', 'int64', nullable=True)])\n"
@@ -38,19 +39,23 @@ def test_files_get_the_schema_that_is_named_and_keep_it(folder: Path) -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Inventory(1 file, 1 row group, 2 rows)\n", "")
     assert petastore.open_dataset(folder / "users").schema.name == "User"
     pq.write_table(pa.table({"id": [3]}), folder / "users" / "1.parquet")
-    ran = run((folder / "users").as_uri(), "--storage-options", "{}", folder=folder)
-    assert (ran.returncode, ran.stdout) == (0, "Inventory(2 files, 2 row groups, 3 rows)\n")
+    again = in_process("generate-metadata", (folder / "users").as_uri(), "--storage-options", "{}")
+    assert (again.exit_code, again.stdout) == (0, "Inventory(2 files, 2 row groups, 3 rows)\n")
     assert petastore.open_dataset(folder / "users").schema.name == "User"
 
 
-def test_what_cannot_be_is_said_in_one_line(folder: Path) -> None:
+def test_wrong_arguments_are_one_line_on_stderr_and_write_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
     for arguments, problem in (
         (["nothing here"], "nothing here"),
         (["users", "--unischema-class", "users_schema.Other"], "no schema at 'users_schema.Other'"),
         (["users", "--storage-options", "[]"], "takes a JSON object"),
     ):
-        ran = run(*arguments, folder=folder)
-        assert (ran.returncode, ran.stdout) == (2, "")
+        ran = in_process("generate-metadata", *arguments)
+        assert (ran.exit_code, ran.stdout) == (2, "")
         assert ran.stderr.startswith("petastore: ")
         assert problem in ran.stderr
         assert len(ran.stderr.splitlines()) == 1

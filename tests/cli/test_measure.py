@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from petastore import Unischema, UnischemaField, write_dataset
+from petastore.codecs import CompressedImageCodec
+from tests.cli.command import petastore
 from tests.cli.terminals import on_a_terminal
-
-
-def petastore(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-m", "petastore.cli", *arguments]
-    environment = {"COLUMNS": "100", "LINES": "40", "NO_COLOR": "1", "PATH": "/usr/bin:/bin"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
 @pytest.fixture
@@ -33,14 +27,14 @@ BRIEFLY = ("--warmup", "100", "--measure", "500", "--seconds", "0", "--batch-siz
 
 def test_throughput_closes_with_one_line(dataset: Path) -> None:
     ran = petastore("throughput", dataset, *BRIEFLY)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (ran.exit_code, ran.stderr) == (0, "")
     assert "measured  500 rows in " in ran.stdout
     assert re.fullmatch(r"[0-9,]+ rows/s, .*/s, [0-9]+ % CPU, .* of memory", ran.stdout.splitlines()[-1])
 
 
 def test_the_same_is_json_with_units_in_its_names(dataset: Path) -> None:
     ran = petastore("throughput", dataset, *BRIEFLY, "--json")
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert (ran.exit_code, ran.stderr) == (0, "")
     found = json.loads(ran.stdout)
     assert (found["rows"], found["bytes_per_row"]) == (500, 8)
     assert found["rows_per_second"] == pytest.approx(500 / found["seconds"])
@@ -65,5 +59,39 @@ def test_a_terminal_sees_how_far_it_is_and_json_is_no_different_for_that(dataset
 
 def test_what_cannot_be_measured_is_one_line(dataset: Path) -> None:
     ran = petastore("throughput", dataset, "--pool-type", "fibre")
-    assert ran.returncode == 2
+    assert ran.exit_code == 2
     assert "reader_pool_type='fibre' is not known" in ran.stderr
+
+
+def test_throughput_measures_with_decode_and_a_transform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = UnischemaField("image", "uint8", (16, 16, 3), CompressedImageCodec("png"))
+    write_dataset(tmp_path / "photos", Unischema("Photos", [image]), {"image": np.zeros((20, 16, 16, 3), np.uint8)})
+    (tmp_path / "mine.py").write_text(
+        "from petastore import TransformSpec\n"
+        "def halved(row):\n    return {'image': row['image'][:4]}\n"
+        "spec = TransformSpec(halved)\n"
+    )
+    asked = ("throughput", str(tmp_path / "photos"), *BRIEFLY, "--json")
+    hint = ("--decode", '{"image": {"size": [8, 8]}}')
+    monkeypatch.syspath_prepend(tmp_path)
+    sizes = []
+    for more in ((), hint, (*hint, "--transform", "mine.halved"), (*hint, "--transform", "mine.spec")):
+        ran = petastore(*asked, *more)
+        assert (ran.exit_code, ran.stderr) == (0, "")
+        sizes.append(json.loads(ran.stdout)["bytes_per_row"])
+    assert sizes == [16 * 16 * 3, 8 * 8 * 3, 4 * 8 * 3, 4 * 8 * 3]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (("--decode", '{"id": {"sized": 8}}'), "--decode must have the arguments of ImageDecode"),
+        (("--decode", "8"), "--decode takes a JSON object"),
+        (("--transform", "nowhere.to.be_found"), "--transform must name a function or a TransformSpec"),
+        (("--transform", "json"), "--transform must name a function or a TransformSpec"),
+    ],
+)
+def test_throughput_rejects_invalid_decode_and_transform(dataset: Path, wrong: tuple[str, str], said: str) -> None:
+    ran = petastore("throughput", dataset, *wrong)
+    assert ran.exit_code == 2
+    assert said in ran.stderr

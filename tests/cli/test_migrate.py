@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from petastore import Unischema, UnischemaField, write_dataset
-
-
-def petastore(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-W", "error", "-m", "petastore.cli", *arguments]
-    environment = {"COLUMNS": "100", "LINES": "40", "NO_COLOR": "1", "PATH": "/usr/bin:/bin"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+from tests.cli.command import petastore
 
 
 @pytest.fixture
@@ -45,7 +38,7 @@ def test_migrate_lists_what_it_writes_and_does_it_once(meadow: Path) -> None:
         petastore("migrate", meadow),
         petastore("migrate", meadow),
     )
-    assert [ran.returncode for ran in (planned, done, again)] == [0, 0, 0]
+    assert [ran.exit_code for ran in (planned, done, again)] == [0, 0, 0]
     assert planned.stdout.splitlines()[:-1] == [f"would write {path}" for path in written]
     assert "this was a dry run" in planned.stdout.splitlines()[-1]
     assert done.stdout.splitlines()[:-1] == [f"wrote {path}" for path in written]
@@ -57,7 +50,7 @@ def test_migrate_says_which_indexes_stay_behind(meadow: Path) -> None:
     file = next(meadow.rglob("*.parquet"))
     shutil.copy(file, file.with_name("part-99999.parquet"))
     ran = petastore("migrate", meadow)
-    assert ran.returncode == 0
+    assert ran.exit_code == 0
     assert "row-group index 'by_id' is not taken over: " in ran.stdout
 
 
@@ -66,4 +59,4 @@ def test_export_writes_the_metadata_of_petastorm(dataset: Path) -> None:
     assert petastore("export", dataset).stdout.startswith("wrote _common_metadata\n")
     metadata = pq.read_metadata(dataset / "_common_metadata").metadata
     assert b"dataset-toolkit.unischema.v1" in metadata
-    assert petastore("export", dataset).returncode == 0
+    assert petastore("export", dataset).exit_code == 0

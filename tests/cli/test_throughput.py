@@ -25,6 +25,17 @@ SCHEMA = Unischema(
 )
 
 
+class Ticking:
+    """A clock that is a second later each time it is asked."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("throughput") / "users"
@@ -60,8 +71,8 @@ def test_only_the_fields_asked_for_are_read(dataset: Path) -> None:
 
 
 def test_a_measure_lasts_as_long_as_it_is_asked_to(dataset: Path) -> None:
-    found = reader_throughput(dataset, None, 0, 5, spawn_new_process=False, seconds=0.3)
-    assert found.seconds >= 0.3
+    found = reader_throughput(dataset, None, 0, 5, spawn_new_process=False, seconds=300, clock=Ticking())
+    assert found.seconds >= 300
     assert found.rows > 70
 
 
@@ -81,9 +92,17 @@ def test_progress_is_told_up_to_the_end(dataset: Path, spawn_new_process: bool) 
 def test_where_time_decides_progress_follows_the_clock(dataset: Path) -> None:
     told: list[int] = []
     found = reader_throughput(
-        dataset, None, 0, 100, spawn_new_process=False, seconds=0.4, progress=lambda done, _: told.append(done)
+        dataset,
+        None,
+        0,
+        100,
+        spawn_new_process=False,
+        seconds=400,
+        progress=lambda done, _: told.append(done),
+        clock=Ticking(),
     )
     assert found.rows > 100
+    assert len(set(told)) > 5
     assert told == sorted(told)
     assert told.index(100) == len(told) - 1
 

@@ -16,9 +16,7 @@ import petastore
 from petastore.cli.warm import warm
 from tests.cli.test_cache import run
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
-
-__all__ = ["proxy", "served"]
+from tests.servers.fixtures import Served
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def url(served: Served, proxy: FaultProxy) -> str:
 @pytest.mark.server
 @pytest.mark.leaves_running("fsspec keeps its web session")
 def test_who_reads_what_was_warmed_makes_no_request_for_chunks(url: str, proxy: FaultProxy, tmp_path: Path) -> None:
-    options = ["--location", tmp_path, "--limit", 1 << 24, "--json"]
+    options = ["--cache-dir", tmp_path, "--cache-size-limit", 1 << 24, "--json"]
     code, text = run("warm", url, "--columns", "id", "--shard", "1/2", *options)
     found = json.loads(text)
     assert (code, found["row_groups"], found["entries_fetched"], found["entries_there"]) == (0, 4, 4, 0)
@@ -43,7 +41,7 @@ def test_who_reads_what_was_warmed_makes_no_request_for_chunks(url: str, proxy: 
         assert sum(batch.num_rows for batch in reader.batches(100)) == 4000
         assert reader.diagnostics["cache_hits"] == 4
         assert reader.diagnostics["cache_misses"] == 0
-    code, text = run("warm", url, "--columns", "id", "--shard", "1/2", "--location", tmp_path)
+    code, text = run("warm", url, "--columns", "id", "--shard", "1/2", "--cache-dir", tmp_path)
     assert code == 0
     assert "0 fetched, 4 there already" in text
     assert text.splitlines()[-1].startswith("4 of 4 row groups in the cache, ")
@@ -53,7 +51,7 @@ def test_who_reads_what_was_warmed_makes_no_request_for_chunks(url: str, proxy: 
 @pytest.mark.leaves_running("fsspec keeps its web session")
 def test_what_has_no_room_is_not_fetched(url: str, proxy: FaultProxy, tmp_path: Path) -> None:
     proxy.begin(Faults())
-    code, text = run("warm", url, "--location", tmp_path, "--limit", 1 << 17, "--json")
+    code, text = run("warm", url, "--cache-dir", tmp_path, "--cache-size-limit", 1 << 17, "--json")
     found = json.loads(text)
     assert code == 0
     assert 0 < found["row_groups"] < 8 == found["row_groups"] + found["row_groups_without_room"]
@@ -86,7 +84,9 @@ def test_what_has_no_room_is_not_fetched(url: str, proxy: FaultProxy, tmp_path: 
 def test_what_is_warmed_is_what_a_reader_of_the_same_options_reads(
     options: list[str], asked: dict[str, Any], url: str, proxy: FaultProxy, tmp_path: Path
 ) -> None:
-    code, text = run("warm", url, "--shard", "1/2", *options, "--location", tmp_path, "--limit", 1 << 24, "--json")
+    code, text = run(
+        "warm", url, "--shard", "1/2", *options, "--cache-dir", tmp_path, "--cache-size-limit", 1 << 24, "--json"
+    )
     assert code == 0, text
     cache: dict[str, Any] = {"cache_type": "local-disk", "cache_location": tmp_path}
     with petastore.make_batch_reader(url, cur_shard=1, shard_count=2, num_epochs=1, **cache, **asked) as reader:
@@ -120,6 +120,6 @@ def test_a_shard_is_a_number_of_a_number(shard: str, tmp_path: Path) -> None:
 
 def test_local_files_are_not_warmed(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [1]}), tmp_path / "local.parquet")
-    code, text = run("warm", tmp_path / "local.parquet", "--location", tmp_path / "cache")
+    code, text = run("warm", tmp_path / "local.parquet", "--cache-dir", tmp_path / "cache")
     assert code == 2
     assert "is on the local disk already" in text

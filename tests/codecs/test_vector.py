@@ -228,9 +228,11 @@ def test_a_dataset_of_vectors_comes_back(tmp_path: Path, field: UnischemaField) 
     asked: list[dict[str, Any]] = [{}, {"shuffle_rows": True, "seed": 1}, {"filters": [("id", ">", 2)]}]
     for arguments in asked:
         with petastore.make_reader(tmp_path / "v", **arguments) as reader:
-            for row in reader:
-                if expected[row.id] is None:
-                    assert row.v is None
-                else:
-                    assert row.v.dtype == field.dtype
-                    assert np.array_equal(row.v, expected[row.id])
+            found = list(reader)
+        assert sorted(row.id for row in found) == list(range(3 if "filters" in arguments else 0, 50))
+        for row in found:
+            if expected[row.id] is None:
+                assert row.v is None
+            else:
+                assert row.v.dtype == field.dtype
+                assert np.array_equal(row.v, expected[row.id])

@@ -20,9 +20,7 @@ from petastore.codecs import ScalarCodec
 from petastore.errors import DatasetChangedError, MetadataError, RequestError, SchemaError
 from petastore.schema.document import DOCUMENT_KEY, dump_document
 from tests.servers.fault_proxy import FaultProxy
-from tests.servers.fixtures import Served, proxy, served
-
-__all__ = ["proxy", "served"]
+from tests.servers.fixtures import Served
 
 SCHEMA = Unischema("numbers", [UnischemaField("id", np.int64), UnischemaField("half", np.float32)])
 ROWS = 20

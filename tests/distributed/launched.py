@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.pace import patience
+from tests.warm_interpreters import WarmInterpreter, run_together
 
 __all__ = ["ROWS", "VARIABLES", "environment_of", "run_ranks"]
 
@@ -38,18 +39,34 @@ def environment_of(launcher: str, rank: int, ranks: int) -> dict[str, str]:
     return {rank_name: str(rank), ranks_name: str(ranks), **(step if launcher == "slurm" else {})}
 
 
-def run_ranks(program: str, ranks: int, arguments: Sequence[str], *, seconds: float = 60) -> Any:
-    """What each of some processes printed last, as JSON; a program is given its rank, and then the arguments.
+def run_ranks(
+    program: str,
+    ranks: int,
+    arguments: Sequence[str],
+    *,
+    interpreter: WarmInterpreter | None = None,
+    seconds: float = 300,
+) -> Any:
+    """Return what each of some ranks printed last, as JSON; no variable of a launcher is set for them.
 
-    They end within so many seconds on an idle machine, and nobody launched them.
+    Args:
+        program: The text of a program, which is given its rank, and then the arguments.
+        ranks: How many processes run it at a time.
+        arguments: The same for each.
+        interpreter: The interpreter to fork them from; each is a new interpreter unless given.
+        seconds: A limit for hangs, on an idle machine.
     """
+    environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    if interpreter is not None:
+        forked = [interpreter.start(program, rank, *arguments, env=environment) for rank in range(ranks)]
+        return [json.loads(out.splitlines()[-1]) for out, _ in run_together(forked, seconds)]
     running = [
         subprocess.Popen(
             [sys.executable, "-c", program, str(rank), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={name: value for name, value in os.environ.items() if name not in VARIABLES},
+            env=environment,
         )
         for rank in range(ranks)
     ]

@@ -11,10 +11,10 @@ import pytest
 from petastore.distributed import from_barrier, from_input_context, from_orca_config, from_tfos
 from petastore.errors import RequestError
 from petastore.plan.request import Shard
-from tests.distributed.launched import ROWS, run_ranks
 
 
 @pytest.mark.tf
+@pytest.mark.slow
 def test_an_input_context_of_tensorflow_says_which_pipeline_it_is() -> None:
     import tensorflow as tf
 
@@ -93,64 +93,6 @@ def test_a_config_of_orca_says_rank_and_size() -> None:
 def test_a_config_of_orca_that_cannot_be_is_refused(config: dict[str, Any], said: str) -> None:
     with pytest.raises(RequestError, match=said):
         from_orca_config(config)
-
-
-BARRIER = """
-import json, sys
-import petastore
-from petastore.spark import local_session
-
-url = sys.argv[2]
-
-def task(_):
-    from petastore.distributed import all_gather, current_shard, from_barrier
-    import pyspark
-
-    shard = from_barrier()
-    assert shard == current_shard() == from_barrier(pyspark.BarrierTaskContext.get())
-    with petastore.make_reader(url, cur_shard="auto") as reader:
-        reader.plan.assert_agreed(all_gather)
-        ids = [int(row.id) for row in reader]
-    yield json.dumps([shard.index, shard.count, ids])
-
-def arrow(batches):
-    import pyarrow as pa
-
-    for _ in batches:
-        pass
-    yield pa.RecordBatch.from_pydict({"said": list(task(None))})
-
-def alone(_):
-    from petastore.distributed import current_shard, from_barrier
-    import pyspark
-
-    for ask in (current_shard, from_barrier, lambda: from_barrier(pyspark.TaskContext.get())):
-        try:
-            yield str(ask())
-        except petastore.PetastoreError as problem:
-            yield str(problem)
-
-spark = local_session("who am I", "local[2]")
-tasks = spark.sparkContext.parallelize(range(2), 2)
-ranks = tasks.barrier().mapPartitions(task).collect()
-rows = spark.range(8, numPartitions=2).mapInArrow(arrow, "said string", barrier=True).collect()
-refused = spark.sparkContext.parallelize(range(1), 1).mapPartitions(alone).collect()
-spark.stop()
-print(json.dumps([[json.loads(text) for text in ranks], [json.loads(row.said) for row in rows], refused]))
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_barrier_tasks_of_spark_share_the_rows_and_other_tasks_are_refused(numbers: str) -> None:
-    ((in_rdd, in_frame, refused),) = run_ranks(BARRIER, 1, [numbers])
-    for ranks in (in_rdd, in_frame):
-        assert sorted((index, count) for index, count, _ in ranks) == [(0, 2), (1, 2)]
-        assert sorted(itertools.chain(*(ids for _, _, ids in ranks))) == list(range(ROWS))
-    auto, none, other = refused
-    assert "nobody can tell" in auto
-    assert "no barrier task" in none
-    assert "not a TaskContext" in other
 
 
 def test_outside_of_spark_there_is_no_barrier_task() -> None:

@@ -14,6 +14,7 @@ from petastore.distributed.engines import live_claims
 from petastore.errors import RequestError
 from petastore.plan.request import Shard
 from tests.distributed.launched import ROWS, run_ranks
+from tests.warm_interpreters import WarmInterpreter
 
 IN_A_GROUP = """
 import gc, json, os, sys, warnings
@@ -64,8 +65,10 @@ print(json.dumps(seen))
 """
 
 
-def test_ranks_of_torch_are_known_by_its_process_group(numbers: str, tmp_path: Path) -> None:
-    first, second = run_ranks(IN_A_GROUP, 2, [numbers, str(tmp_path / "store")])
+def test_ranks_of_torch_are_known_by_its_process_group(
+    numbers: str, tmp_path: Path, warm_torch: WarmInterpreter
+) -> None:
+    first, second = run_ranks(IN_A_GROUP, 2, [numbers, str(tmp_path / "store")], interpreter=warm_torch)
     assert sorted(first["auto"] + second["auto"]) == list(range(ROWS))
     for rank, seen in enumerate([first, second]):
         shard = str(Shard(rank, 2))
@@ -122,10 +125,10 @@ print(json.dumps(seen))
 """
 
 
-def test_tensor_parallel_peers_of_a_mesh_read_the_same_batches_and_others_the_rest(
-    numbers: str, tmp_path: Path
+def test_tensor_parallel_peers_of_a_mesh_read_the_same_batches(
+    numbers: str, tmp_path: Path, warm_torch: WarmInterpreter
 ) -> None:
-    ranks = run_ranks(IN_A_MESH, 4, [numbers, str(tmp_path / "store")])
+    ranks = run_ranks(IN_A_MESH, 4, [numbers, str(tmp_path / "store")], interpreter=warm_torch)
     assert ranks[0]["ids"] == ranks[1]["ids"]
     assert ranks[2]["ids"] == ranks[3]["ids"]
     assert sorted(itertools.chain(*ranks[0]["ids"], *ranks[2]["ids"])) == list(range(ROWS))
@@ -192,11 +195,12 @@ print(json.dumps(seen))
 """
 
 
-def test_numbers_that_are_no_place_of_this_rank_are_warned_of_where_they_are_given(
-    numbers: str, tmp_path: Path
+def test_shard_that_is_not_that_of_the_rank_warns_at_the_call(
+    numbers: str, tmp_path: Path, warm_torch: WarmInterpreter
 ) -> None:
     """As where `hvd.local_rank()` is given with `hvd.size()`: on the first host nothing is wrong yet."""
-    for rank, seen in enumerate(run_ranks(OTHER_NUMBERS, 4, [numbers, str(tmp_path / "store")])):
+    ranks = run_ranks(OTHER_NUMBERS, 4, [numbers, str(tmp_path / "store")], interpreter=warm_torch)
+    for rank, seen in enumerate(ranks):
         assert seen["before"] == seen["meant"] == seen["after"] == []
         ((category, more, filename),) = seen["more"]
         assert (category, filename) == ("UserWarning", "<string>")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +17,7 @@ from petastore.distributed import (
     torch_all_gather,
 )
 from petastore.errors import MissingExtraError, RequestError
-from tests.pace import patience
+from tests.warm_interpreters import WarmInterpreter, run_together
 
 RANK = """
 import sys
@@ -40,20 +38,13 @@ torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize(("seeds", "said"), [((3, 3), "agreed"), ((3, 4), "seed is 3 on rank 0 and 4 on rank 1")])
-def test_ranks_of_torch_agree_or_all_say_why_not(tmp_path: Path, seeds: tuple[int, int], said: str) -> None:
+def test_ranks_of_torch_agree_or_all_say_why_not(
+    tmp_path: Path, warm_torch: WarmInterpreter, seeds: tuple[int, int], said: str
+) -> None:
     pq.write_table(pa.table({"id": range(10)}), tmp_path / "part.parquet")
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", RANK, str(tmp_path), str(tmp_path / "_store"), str(rank), str(seed)],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank, seed in enumerate(seeds)
-    ]
-    for rank in ranks:
-        out, _ = rank.communicate(timeout=patience(60))
+    ranks = [warm_torch.start(RANK, tmp_path, tmp_path / "_store", rank, seed) for rank, seed in enumerate(seeds)]
+    for out, _ in run_together(ranks):
         assert said in out
-        assert rank.returncode == 0
 
 
 def test_without_a_process_group_the_next_step_is_said() -> None:

@@ -19,7 +19,7 @@ from petastore.adapters.torch import ReaderDataset
 from petastore.distributed import Shard, with_environment
 from petastore.errors import RequestError
 from tests.distributed.launched import ROWS, VARIABLES, environment_of
-from tests.pace import patience
+from tests.pace import LONG
 
 PREFIX = "PETASTORE_"
 
@@ -128,7 +128,7 @@ def test_a_variable_that_is_not_known_is_refused(variable: str, said: str, monke
         seen_by("here")
 
 
-@pytest.mark.parametrize("variable", ["CACHE", "LAWS", "ENDURANCE", "FIXTURES", "PARQUET_TESTING"])
+@pytest.mark.parametrize("variable", ["CACHE", "LAWS", "ENDURANCE", "FIXTURES", "PARQUET_TESTING", "TESTS"])
 def test_what_has_another_meaning_is_let_be(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PREFIX + variable, "/somewhere")
     assert seen_by("here") == {"dataset_url": "here", "cache_type": "null"}
@@ -202,7 +202,7 @@ def test_one_program_reads_other_data_on_each_host(halves: list[str]) -> None:
                 capture_output=True,
                 text=True,
                 check=True,
-                timeout=patience(60),
+                timeout=LONG,
             )
             seen += map(int, said.stdout.split())
     assert sorted(seen) == list(range(ROWS))

@@ -6,17 +6,23 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from petastore.spark.java import use_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.tf, pytest.mark.timeout(600)]
+
+EXAMPLES = ("hello_world", "external_dataset", "mnist", "imagenet", "converter")
+Printed = Callable[[str], list[str]]
 
 
-def run(repository: Path, example: str, folder: Path) -> list[str]:
-    """The lines that an example prints; its Spark finds Java, runs this Python and listens on this machine only."""
+@pytest.fixture(scope="module")
+def printed(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Printed:
+    """The lines that each example prints; all run in one process, whose Spark listens on this machine only."""
+    folder = tmp_path_factory.mktemp("from_petastorm")
     environment = {
         **os.environ,
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -24,25 +30,32 @@ def run(repository: Path, example: str, folder: Path) -> list[str]:
         "OMP_NUM_THREADS": "1",
     }
     use_java(environment)
-    command = [sys.executable, "-m", "petastore.interop.petastorm", "-m", f"examples.from_petastorm.{example}"]
+    programs = [f"examples.from_petastorm.{example}" for example in EXAMPLES]
+    command = [sys.executable, "-m", "petastore.interop.petastorm", "tests/examples/one_after_another.py"]
+    # The switch runs the file as Python does, with its folder on the path: the examples are found from the root.
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(repository), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [*command, str(folder)], cwd=repository, env=environment, capture_output=True, text=True, check=False
+        [*command, str(folder), *programs], cwd=repository, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+
+    def lines(example: str) -> list[str]:
+        problem = folder / f"{example}.problem"
+        assert not problem.exists(), problem.read_text(encoding="utf-8")
+        return (folder / f"{example}.txt").read_text(encoding="utf-8").splitlines()
+
+    return lines
 
 
-@pytest.mark.tf
-def test_hello_world_is_written_and_read_in_three_ways(repository: Path, tmp_path: Path) -> None:
-    lines = run(repository, "hello_world", tmp_path / "hello")
+def test_hello_world_is_written_and_read_in_three_ways(printed: Printed) -> None:
+    lines = printed("hello_world")
     assert sorted(lines[:10]) == sorted(f"python {number} (128, 256, 3) (4, 128, 30, 3)" for number in range(10))
     assert lines[10:13] == [f"torch {rows} ({rows}, 128, 256, 3)" for rows in (4, 4, 2)]
     assert sorted(lines[13:]) == sorted(f"tensorflow {number} (128, 256, 3)" for number in range(10))
 
 
-@pytest.mark.tf
-def test_plain_parquet_is_read_in_batches(repository: Path, tmp_path: Path) -> None:
-    assert run(repository, "external_dataset", tmp_path / "external") == [
+def test_plain_parquet_is_read_in_batches(printed: Printed) -> None:
+    assert printed("external_dataset") == [
         "python 100",
         f"predicate {list(range(0, 100, 10))}",
         "torch 200 ['id', 'value2']",
@@ -50,22 +63,21 @@ def test_plain_parquet_is_read_in_batches(repository: Path, tmp_path: Path) -> N
     ]
 
 
-def test_digits_are_learned(repository: Path, tmp_path: Path) -> None:
-    (line,) = run(repository, "mnist", tmp_path / "mnist")
+def test_digits_are_learned(printed: Printed) -> None:
+    (line,) = printed("mnist")
     found = re.fullmatch(r"right (0\.\d+)", line)
     assert found is not None, line
     assert float(found[1]) > 0.85
 
 
-def test_images_of_many_sizes_become_batches_of_one(repository: Path, tmp_path: Path) -> None:
-    lines = run(repository, "imagenet", tmp_path / "imagenet")
+def test_images_of_many_sizes_become_batches_of_one(printed: Printed) -> None:
+    lines = printed("imagenet")
     assert lines[:-1] == ["batch (5, 3, 32, 32)", "batch (5, 3, 32, 32)", "batch (2, 3, 32, 32)"]
     assert lines[-1] == "nouns ['n01440764', 'n02099601', 'n04254680']"
 
 
-@pytest.mark.tf
-def test_a_dataframe_is_trained_on_by_both_frameworks(repository: Path, tmp_path: Path) -> None:
-    lines = [line.split() for line in run(repository, "converter", tmp_path / "converter")]
+def test_a_dataframe_is_trained_on_by_both_frameworks(printed: Printed) -> None:
+    lines = [line.split() for line in printed("converter")]
     assert lines[0] == ["rows", "480", "160"]
     assert [line[0] for line in lines[1:3]] == ["torch", "tensorflow"]
     assert min(float(line[1]) for line in lines[1:3]) > 0.9

@@ -49,6 +49,7 @@ def run_anew(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_shows_what_it_shows_when_it_is_run(path: Path, run_anew: Path) -> None:
     """Where it does not, `make notebooks` runs it and keeps what it shows; look at the difference."""

@@ -7,30 +7,30 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from petastore.spark.java import use_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.tf]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.tf, pytest.mark.timeout(600)]
 
 PETASTORM = Path(sys.prefix) / "petastorm"
-"""What `make setup` unpacks of Petastorm's wheel; on nobody's path."""
+"""What `make test-all` unpacks of Petastorm's wheel; on nobody's path."""
 
 PROGRAMS = Path(__file__).parent / "petastorms_own"
 
 
+Printed = Callable[[str], str]
+
+
 @pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with Petastorm's examples, and without Petastorm."""
-    folder = tmp_path_factory.mktemp("petastorms")
-    shutil.copytree(PETASTORM / "examples", folder / "examples")
-    return folder
-
-
-def run(examples: Path, program: str, folder: Path) -> str:
-    """What a program prints; its Spark finds Java, runs this Python and listens on this machine only."""
+def printed(tmp_path_factory: pytest.TempPathFactory) -> Printed:
+    """What each program prints; all run in one process, whose Spark listens on this machine only."""
+    examples = tmp_path_factory.mktemp("petastorms")  # Petastorm's examples, without Petastorm
+    shutil.copytree(PETASTORM / "examples", examples / "examples")
+    folder = tmp_path_factory.mktemp("printed")
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(examples), str(PROGRAMS / "stands_in"), os.environ.get("PYTHONPATH", "")]),
@@ -39,10 +39,19 @@ def run(examples: Path, program: str, folder: Path) -> str:
         "OMP_NUM_THREADS": "1",
     }
     use_java(environment)
-    command = [sys.executable, "-m", "petastore.interop.petastorm", str(PROGRAMS / f"{program}.py"), str(folder)]
+    # The last one switches off what the others need of TensorFlow: eager execution.
+    programs = [str(PROGRAMS / f"{program}.py") for program in ("mnist", "converters", "hello_world")]
+    together = str(PROGRAMS.parent / "one_after_another.py")
+    command = [sys.executable, "-m", "petastore.interop.petastorm", together, str(folder), *programs]
     done = subprocess.run(command, cwd=examples, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+
+    def text(program: str) -> str:
+        problem = folder / f"{program}.problem"
+        assert not problem.exists(), problem.read_text(encoding="utf-8")
+        return (folder / f"{program}.txt").read_text(encoding="utf-8")
+
+    return text
 
 
 def parts_of(printed: str) -> dict[str, str]:
@@ -54,8 +63,8 @@ def numbers_in(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", text)]
 
 
-def test_hello_worlds_are_read_by_python_torch_tensorflow_and_spark(examples: Path, tmp_path: Path) -> None:
-    parts = parts_of(run(examples, "hello_world", tmp_path))
+def test_hello_worlds_are_read_by_python_torch_tensorflow_and_spark(printed: Printed) -> None:
+    parts = parts_of(printed("hello_world"))
     assert sorted(numbers_in(parts["python_hello_world"])) == list(range(10))
     assert re.fullmatch(r"tensor\(\[\d\], dtype=torch.int32\)\n", parts["pytorch_hello_world"])
     assert len(numbers_in(parts["tensorflow_hello_world"])) == 2  # one by tf_tensors, one by make_petastorm_dataset
@@ -66,30 +75,30 @@ def test_hello_worlds_are_read_by_python_torch_tensorflow_and_spark(examples: Pa
     assert len(re.findall(r"id batch: \[[\d ]+\]", parts["tensorflow_hello_world of batches"])) == 2
 
 
-def test_digits_are_learned_by_torch_and_by_graphs_of_tensorflow(examples: Path, tmp_path: Path) -> None:
-    printed = run(examples, "mnist", tmp_path)
-    of_torch = [int(percent) for percent in re.findall(r"Accuracy: \d+/297 \((\d+)%\)", printed)]
+def test_digits_are_learned_by_torch_and_by_graphs_of_tensorflow(printed: Printed) -> None:
+    lines = printed("mnist")
+    of_torch = [int(percent) for percent in re.findall(r"Accuracy: \d+/297 \((\d+)%\)", lines)]
     assert len(of_torch) == 2
     assert of_torch[-1] > 50
-    of_tensorflow = [float(share) for share in re.findall(r"the accuracy of the model is: (\d\.\d\d)", printed)]
+    of_tensorflow = [float(share) for share in re.findall(r"the accuracy of the model is: (\d\.\d\d)", lines)]
     assert len(of_tensorflow) == 4
     assert of_tensorflow[-1] > 0.5
 
 
-def test_converted_dataframes_are_learned_here_and_in_a_worker_of_spark(examples: Path, tmp_path: Path) -> None:
-    parts = parts_of(run(examples, "converters", tmp_path))
-    printed = {
+def test_converted_dataframes_are_learned_here_and_in_a_worker_of_spark(printed: Printed) -> None:
+    parts = parts_of(printed("converters"))
+    said = {
         framework: parts[f"examples.spark_dataset_converter.{framework}_converter_example"]
         for framework in ("pytorch", "tensorflow")
     }
     shares = {
         framework: [float(share) for share in re.findall(r"^Accuracy: (\d\.\d+)$", text, re.MULTILINE)]
-        for framework, text in printed.items()
+        for framework, text in said.items()
     }
     assert len(shares["tensorflow"]) == len(shares["pytorch"]) == 2
     assert min(shares["tensorflow"]) > 0.7
     # A hundred steps of its learning rate teach the network of PyTorch nothing; it sees all batches of them.
-    losses = [float(loss) for loss in re.findall(r"^\[\d+/100\]\tLoss: (\d+\.\d+)$", printed["pytorch"], re.MULTILINE)]
+    losses = [float(loss) for loss in re.findall(r"^\[\d+/100\]\tLoss: (\d+\.\d+)$", said["pytorch"], re.MULTILINE)]
     assert len(losses) >= 11
     assert min(losses) > 1.5
     assert max(losses) < 3

@@ -17,9 +17,8 @@ from petastore.interop import petastorm as switch
 from tests.interop.defects import caches
 from tests.interop.defects.checks import CHECKS
 from tests.interop.defects.data import numbers
-from tests.servers.fixtures import Served, served
+from tests.servers.fixtures import Served
 
-__all__ = ["served"]
 OF_CACHES = [name for name, check in CHECKS.items() if inspect.getmodule(check) is caches]
 
 

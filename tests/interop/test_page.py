@@ -15,7 +15,7 @@ from tests.interop.defects.checks import CHECKS
 
 @pytest.fixture(scope="module")
 def page(repository: Path) -> str:
-    return (repository / "docs" / "how-to" / "come-from-petastorm.md").read_text(encoding="utf-8")
+    return (repository / "docs" / "reference" / "petastorm.md").read_text(encoding="utf-8")
 
 
 def section(page: str, title: str) -> str:

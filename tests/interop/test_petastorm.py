@@ -67,11 +67,12 @@ KNOWN = {
     "test_util.shuffling_analysis": "generate_shuffle_analysis_dataset compute_correlation_distribution",
 }
 PAIRS = [(inside, name) for inside, names in KNOWN.items() for name in names.split()]
-AT_HOME = [
-    pytest.param(inside, name, marks=pytest.mark.tf if inside == "tf_utils" else ())
+AT_HOME = [(inside, name) for inside, names in NAMES.items() for name, entry in names.items() if isinstance(entry, str)]
+ELSEWHERE = [
+    (inside, name, entry)
     for inside, names in NAMES.items()
     for name, entry in names.items()
-    if isinstance(entry, str)
+    if isinstance(entry, Instead)
 ]
 
 
@@ -92,25 +93,38 @@ def test_every_module_and_name_of_petastorm_is_at_home_here_or_has_a_reason() ->
     assert set(KNOWN) <= set(NAMES)
 
 
-@pytest.mark.parametrize(("inside", "name"), AT_HOME)
-def test_a_name_at_home_is_the_object_of_ours(inside: str, name: str, switched: None) -> None:
-    home, _, attribute = str(NAMES[inside][name]).partition(":")
-    ours = getattr(importlib.import_module(home), attribute)
-    assert getattr(module_of("petastorm", inside), name) is ours
-    assert getattr(module_of("petastore", inside), name) is ours
+@pytest.mark.usefixtures("switched")
+def test_a_name_at_home_is_the_object_of_ours(subtests: pytest.Subtests) -> None:
+    assert len(AT_HOME) > 60
+    check_names_at_home([pair for pair in AT_HOME if pair[0] != "tf_utils"], subtests)
 
 
-@pytest.mark.parametrize(
-    ("inside", "name"),
-    [(inside, name) for inside, names in NAMES.items() for name, entry in names.items() if isinstance(entry, Instead)],
-)
-def test_a_name_that_is_not_here_says_what_to_use_instead(inside: str, name: str, switched: None) -> None:
-    entry = NAMES[inside][name]
-    assert isinstance(entry, Instead)
-    with pytest.raises(LegacyNameError) as caught:
-        exec(f"from {f'petastorm.{inside}'.rstrip('.')} import {name}")  # noqa: S102 - the statement that users write
-    assert entry.advice in str(caught.value)
-    assert name in str(caught.value)
+@pytest.mark.slow
+@pytest.mark.tf
+@pytest.mark.usefixtures("switched")
+def test_a_name_of_tf_utils_is_the_object_of_ours(subtests: pytest.Subtests) -> None:
+    check_names_at_home([pair for pair in AT_HOME if pair[0] == "tf_utils"], subtests)
+
+
+def check_names_at_home(pairs: list[tuple[str, str]], subtests: pytest.Subtests) -> None:
+    assert pairs
+    for inside, name in pairs:
+        with subtests.test(f"{inside}.{name}"):
+            home, _, attribute = str(NAMES[inside][name]).partition(":")
+            ours = getattr(importlib.import_module(home), attribute)
+            assert getattr(module_of("petastorm", inside), name) is ours
+            assert getattr(module_of("petastore", inside), name) is ours
+
+
+@pytest.mark.usefixtures("switched")
+def test_a_name_that_is_not_here_says_what_to_use_instead(subtests: pytest.Subtests) -> None:
+    assert len(ELSEWHERE) > 50
+    for inside, name, entry in ELSEWHERE:
+        with subtests.test(f"{inside}.{name}"):
+            with pytest.raises(LegacyNameError) as caught:
+                exec(f"from {f'petastorm.{inside}'.rstrip('.')} import {name}")  # noqa: S102 - what users write
+            assert entry.advice in str(caught.value)
+            assert name in str(caught.value)
 
 
 def test_a_name_that_petastorm_never_had_is_an_ordinary_error(switched: None) -> None:
@@ -183,8 +197,9 @@ def test_petastore_by_itself_loads_nothing_of_this() -> None:
 
 
 def test_modules_that_petastore_has_itself_are_not_stood_in_for() -> None:
+    folder = Path(petastore.__file__).parent
     for name in ("codecs", "errors", "spark"):
-        assert importlib.import_module(f"petastore.{name}").__file__ is not None
+        assert folder in Path(str(importlib.import_module(f"petastore.{name}").__file__)).parents
 
 
 SCRIPT = """

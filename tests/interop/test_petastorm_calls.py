@@ -84,6 +84,7 @@ def test_a_damaged_cell_names_its_column() -> None:
         calls.decode_row({"cloud": b"none of ours"}, SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.tf
 def test_tensorflow_is_given_rows_as_named_tuples(url: str) -> None:
     with petastore.make_reader(url, ["id", "image", "name"], shuffle_row_groups=False) as reader:
@@ -95,6 +96,7 @@ def test_tensorflow_is_given_rows_as_named_tuples(url: str) -> None:
         assert [int(row.id) for row in dataset.repeat(2)] == list(range(12)) * 2
 
 
+@pytest.mark.slow
 @pytest.mark.tf
 def test_tensorflow_is_given_unsigned_integers_as_the_signed_ones_that_they_were(tmp_path: Path) -> None:
     largest = {"short": 2**16 - 1, "word": 2**32 - 1, "byte": 255}
@@ -107,6 +109,7 @@ def test_tensorflow_is_given_unsigned_integers_as_the_signed_ones_that_they_were
         assert [value.numpy().item() for value in row] == list(largest.values())
 
 
+@pytest.mark.slow
 @pytest.mark.tf
 def test_tensorflow_is_given_row_groups_of_a_batch_reader(url: str) -> None:
     with petastore.make_batch_reader(url, ["id"], shuffle_row_groups=False) as reader:
@@ -115,6 +118,7 @@ def test_tensorflow_is_given_row_groups_of_a_batch_reader(url: str) -> None:
         assert len(list(dataset.unbatch())) == 12
 
 
+@pytest.mark.slow
 @pytest.mark.tf
 def test_programs_of_tensorflow_1_have_their_iterators_and_shapes(url: str) -> None:
     """As in Petastorm's README: eagerly, and with a graph and a session."""
@@ -133,6 +137,7 @@ def test_programs_of_tensorflow_1_have_their_iterators_and_shapes(url: str) -> N
                 session.run(row)
 
 
+@pytest.mark.slow
 @pytest.mark.tf
 @pytest.mark.parametrize("make", [petastore.make_reader, petastore.make_batch_reader])
 def test_structs_and_maps_of_plain_parquet_are_left_out_with_one_warning(tmp_path: Path, make: Any) -> None:
@@ -155,6 +160,7 @@ def test_structs_and_maps_of_plain_parquet_are_left_out_with_one_warning(tmp_pat
     assert rows[0].track.shape == ((2, 2) if make is petastore.make_batch_reader else (2,))
 
 
+@pytest.mark.slow
 @pytest.mark.tf
 def test_a_graph_is_given_the_next_row_each_time_that_a_session_asks(url: str) -> None:
     import tensorflow as tf
@@ -179,6 +185,7 @@ def test_a_graph_is_given_the_next_row_each_time_that_a_session_asks(url: str) -
     assert read[5] != read[0]
 
 
+@pytest.mark.slow
 @pytest.mark.tf
 def test_a_graph_is_given_windows_by_offset(url: str) -> None:
     import tensorflow as tf
@@ -191,6 +198,7 @@ def test_a_graph_is_given_windows_by_offset(url: str) -> None:
     assert (int(found[0].id), int(found[1].id)) == (0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.tf
 def test_without_a_graph_the_next_row_is_refused_and_so_is_a_shuffling_queue_of_batches(url: str) -> None:
     import tensorflow as tf

@@ -22,15 +22,16 @@ def switched_on() -> Iterator[None]:
     petastorm.uninstall()
 
 
-@pytest.mark.parametrize("inside", NAMES)
-def test_every_module_of_the_table_is_found_under_its_root_alone(inside: str) -> None:
+def test_every_module_of_the_table_is_found_under_its_root_alone(subtests: pytest.Subtests) -> None:
     finder = LegacyModules("petastorm")
-    spec = finder.find_spec(f"petastorm.{inside}".rstrip("."))
-    assert spec is not None
-    assert (spec.submodule_search_locations is not None) is (
-        not inside or any(name.startswith(f"{inside}.") for name in NAMES)
-    )
-    assert finder.find_spec(f"another.{inside}") is None
+    for inside in NAMES:
+        with subtests.test(inside):
+            spec = finder.find_spec(f"petastorm.{inside}".rstrip("."))
+            assert spec is not None
+            assert (spec.submodule_search_locations is not None) is (
+                not inside or any(name.startswith(f"{inside}.") for name in NAMES)
+            )
+            assert finder.find_spec(f"another.{inside}") is None
 
 
 @pytest.mark.usefixtures("switched_on")

@@ -88,6 +88,7 @@ def _nothing_is_substituted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "SUBSTITUTIONS", ())
 
 
+@pytest.mark.slow
 def test_a_suite_that_fails_as_listed_is_well(source: Path, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main([str(source), "--page", str(page)]) == 0
     said = capsys.readouterr().out.splitlines()
@@ -105,6 +106,7 @@ def test_a_suite_that_fails_as_listed_is_well(source: Path, page: Path, capsys: 
     )
 
 
+@pytest.mark.slow
 def test_a_failure_that_is_not_listed_is_told_with_its_error(
     source: Path, page: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,11 +118,13 @@ def test_a_failure_that_is_not_listed_is_told_with_its_error(
     assert said.endswith("2 are not as listed\n")
 
 
+@pytest.mark.slow
 def test_some_tests_can_be_chosen(source: Path, page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main([str(source), "--page", str(page), "--only", "test_readers", "--tests", "skipped or switch"]) == 0
     assert "1 passed, 0 failed" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_module_that_cannot_be_run_is_told(
     source: Path, page: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

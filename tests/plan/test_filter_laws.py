@@ -6,15 +6,16 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
 from petastore.testing import plan_laws
 from petastore.testing.filter_laws import PrunedRows, check_pruning, pruned_rows
 from petastore.testing.training import shards_of
+from tests.tier import examples
 
-few = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 
 
 @few
@@ -23,7 +24,7 @@ def test_pruning_contradicts_no_row(drawn: PrunedRows) -> None:
     check_pruning(drawn.verdict(), drawn.inventory.rows, drawn.kept)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(pruned_rows(), plan_laws.orders(), st.sampled_from(plan_laws.RANKS), st.sampled_from(Tail))
 def test_rows_that_match_come_once_to_any_number_of_ranks(
     drawn: PrunedRows, order: Order, ranks: int, tail: Tail
@@ -48,8 +49,7 @@ def test_the_law_finds_a_verdict_that_is_wrong(drawn: PrunedRows, side: str, dat
     ends = np.cumsum(drawn.inventory.rows)
     kept = np.array([part.sum() for part in np.split(drawn.kept, ends[:-1])])
     wrong = np.flatnonzero(kept > 0 if side == "none" else kept < drawn.inventory.rows)
-    if len(wrong) == 0:
-        return
+    assume(len(wrong))
     verdict = drawn.verdict()
     marks = getattr(verdict, side).copy()
     marks[data.draw(st.sampled_from(wrong.tolist()))] = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
@@ -19,6 +19,7 @@ from petastore.plan.mixture.mixture import Batching, Mixture, Stop
 from petastore.testing import mixture_laws, plan_laws
 from petastore.testing.plan_laws import RANKS
 from petastore.testing.training import shards_of
+from tests.tier import sized
 
 GLOBAL_BATCH = 1680
 """Each number of ranks divides it."""
@@ -29,10 +30,14 @@ ranks = st.sampled_from(RANKS)
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
-def some(examples: int) -> Callable[[Test], Test]:
-    """So many examples in every run of the tests; `make laws` draws many times as many, and others each time."""
+def some(full: int) -> Callable[[Test], Test]:
+    """Draw `full` examples in `make test-all`, a quarter in `make test`, and many times as many in `make laws`."""
     times = int(os.environ.get("PETASTORE_LAWS", "1"))
-    drawn = settings(max_examples=times * examples, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+    drawn = settings(
+        max_examples=times * sized(full=full, quick=max(2, full // 4)),
+        suppress_health_check=[HealthCheck.too_slow],
+        deadline=None,
+    )
     return cast("Callable[[Test], Test]", drawn)
 
 
@@ -67,11 +72,23 @@ def largest(tail: Tail, kept: float | None = None, *, epochs: int = 2) -> Plan:
     return Plan(inventory, ReadRequest(("id",), SHUFFLED, Shard(), epochs, tail), selection)
 
 
-every_tail = pytest.mark.parametrize("tail", Tail, ids=lambda tail: tail.value)
+def slow_but(quick: Tail, cases: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Mark the cases with other tails as slow: the largest plans take seconds each."""
+    return [pytest.param(*case, marks=() if quick in case else pytest.mark.slow) for case in cases]
+
+
 # Each tail, and half of them under a filter; Hypothesis tries them in every combination.
-tails_and_filters = pytest.mark.parametrize(
-    ("tail", "kept"), [(Tail.EVEN, None), (Tail.DROP, 0.1), (Tail.PAD, 0.1), (Tail.WRAP, None)], ids=str
-)
+TAILS_AND_FILTERS = [(Tail.EVEN, None), (Tail.DROP, 0.1), (Tail.PAD, 0.1), (Tail.WRAP, None)]
+
+
+@st.composite
+def shared(
+    draw: Any, mixtures: st.SearchStrategy[Mixture], counts: int = 1, ranks: Sequence[int] = RANKS
+) -> tuple[Mixture, list[int]]:
+    """Mixtures, and some numbers of ranks among which each batch can be shared."""
+    mixture = draw(mixtures)
+    fitting = [count for count in ranks if count <= min(mixture.rows_per_source)]
+    return mixture, [draw(st.sampled_from(fitting)) for _ in range(counts)]
 
 
 @some(12)
@@ -83,7 +100,7 @@ def test_every_row_comes_once_and_ranks_step_together(plan: Plan, count: int, st
         plan_laws.check_every_row_once(shards_of(plan, count), batch_size)
 
 
-@tails_and_filters
+@pytest.mark.parametrize(("tail", "kept"), slow_but(Tail.DROP, TAILS_AND_FILTERS), ids=str)
 def test_80_ranks_share_5000_row_groups(tail: Tail, kept: float | None) -> None:
     plan = largest(tail, kept, epochs=1)
     for count, batch_size in [(80, 21), (7, 64)]:
@@ -97,7 +114,7 @@ def test_global_batches_are_the_same_sets_for_any_number_of_ranks(plan: Plan, gl
     plan_laws.check_same_batches_for_any_ranks(plan, global_batch=global_batch, ranks=RANKS)
 
 
-@tails_and_filters
+@pytest.mark.parametrize(("tail", "kept"), slow_but(Tail.EVEN, TAILS_AND_FILTERS), ids=str)
 def test_global_batches_of_5000_row_groups_are_the_same_sets_for_any_number_of_ranks(
     tail: Tail, kept: float | None
 ) -> None:
@@ -113,7 +130,8 @@ def test_what_follows_a_state_is_what_would_have_followed(plan: Plan, count: int
 
 
 @pytest.mark.parametrize(
-    ("count", "steps", "tail"), [(1, 30, Tail.EVEN), (3, 12, Tail.PAD), (16, 6, Tail.DROP), (80, 2, Tail.WRAP)]
+    ("count", "steps", "tail"),
+    slow_but(Tail.PAD, [(1, 30, Tail.EVEN), (3, 12, Tail.PAD), (16, 6, Tail.DROP), (80, 2, Tail.WRAP)]),
 )
 def test_what_follows_a_state_of_5000_row_groups_is_what_would_have_followed(
     count: int, steps: int, tail: Tail
@@ -141,30 +159,33 @@ def test_ranks_and_batch_size_may_change_after_any_batch(
         plan_laws.check_going_on_with_others_after_every_batch(plan, parts[0], parts[1])
 
 
-@every_tail
+@pytest.mark.parametrize("tail", slow_but(Tail.WRAP, [(tail,) for tail in Tail]), ids=lambda tail: tail.value)
 def test_ranks_and_batch_size_may_change_after_any_batch_of_5000_row_groups(tail: Tail) -> None:
     plan_laws.check_going_on_with_others_after_every_batch(largest(tail, 0.1), (80, 6), (7, 100))
     plan_laws.check_going_on_with_others_after_every_batch(largest(tail, 0.1, epochs=1), (3, 300), (80, 11))
 
 
 @some(8)
-@given(mixture_laws.uneven_mixtures(epochs=1), ranks, st.integers(1, 20))
-def test_mixtures_step_together_and_share_every_source(mixture: Mixture, count: int, steps: int) -> None:
+@given(shared(mixture_laws.uneven_mixtures(epochs=1)), st.integers(1, 20))
+def test_mixtures_step_together_and_share_every_source(drawn: tuple[Mixture, list[int]], steps: int) -> None:
+    mixture, (count,) = drawn
     batch_size = batch_of(mixture, count, steps=steps)
-    if min(mixture.rows_per_source) >= count:
-        mixture_laws.check_steps_and_shares(mixture, count, batch_size)
-        if mixture.request.tail is Tail.EVEN:
-            mixture_laws.check_every_source_row_once(mixture, count, batch_size)
+    mixture_laws.check_steps_and_shares(mixture, count, batch_size)
+    if mixture.request.tail is Tail.EVEN:
+        mixture_laws.check_every_source_row_once(mixture, count, batch_size)
 
 
 @pytest.mark.parametrize(
     ("batching", "tail", "kept"),
-    [
-        ("mixed", Tail.EVEN, None),
-        ("per_source", Tail.EVEN, 0.1),
-        ("mixed", Tail.WRAP, 0.1),
-        ("per_source", Tail.PAD, 0.1),
-    ],
+    slow_but(
+        Tail.PAD,
+        [
+            ("mixed", Tail.EVEN, None),
+            ("per_source", Tail.EVEN, 0.1),
+            ("mixed", Tail.WRAP, 0.1),
+            ("per_source", Tail.PAD, 0.1),
+        ],
+    ),
 )
 def test_80_ranks_share_a_mixture_of_5000_row_groups_with_few_others(
     batching: Batching, tail: Tail, kept: float | None
@@ -190,12 +211,12 @@ def test_global_batches_of_mixtures_are_the_same_sets_for_any_number_of_ranks(mi
 
 
 @some(5)
-@given(mixture_laws.uneven_mixtures(max_sources=4, max_groups=50), ranks, st.integers(1, 4))
+@given(shared(mixture_laws.uneven_mixtures(max_sources=4, max_groups=50)), st.integers(1, 4))
 def test_what_follows_a_state_of_a_mixture_is_what_would_have_followed(
-    mixture: Mixture, count: int, steps: int
+    drawn: tuple[Mixture, list[int]], steps: int
 ) -> None:
-    if min(mixture.rows_per_source) >= count:
-        plan_laws.check_going_on_after_every_batch(mixture, count, batch_of(mixture, count, steps=steps))
+    mixture, (count,) = drawn
+    plan_laws.check_going_on_after_every_batch(mixture, count, batch_of(mixture, count, steps=steps))
 
 
 @some(8)
@@ -214,18 +235,19 @@ def test_ranks_and_batch_sizes_of_mixtures_may_change_again_and_again(
 
 @some(6)
 @given(
-    mixture_laws.uneven_mixtures(max_sources=3, max_groups=50, stops=("first_exhausted", "all_exhausted", "cycle")),
-    ranks,
-    ranks,
+    shared(
+        mixture_laws.uneven_mixtures(max_sources=3, max_groups=50, stops=("first_exhausted", "all_exhausted", "cycle")),
+        counts=2,
+    ),
     st.integers(1, 4),
 )
 def test_ranks_and_batch_size_of_mixtures_may_change_after_any_batch(
-    mixture: Mixture, first: int, then: int, steps: int
+    drawn: tuple[Mixture, list[int]], steps: int
 ) -> None:
+    mixture, counts = drawn
     most = None if mixture.epochs else 6
-    if min(mixture.rows_per_source) >= max(first, then):
-        parts = [(count, batch_of(mixture, count, steps=steps)) for count in (first, then)]
-        plan_laws.check_going_on_with_others_after_every_batch(mixture, parts[0], parts[1], most=most)
+    parts = [(count, batch_of(mixture, count, steps=steps)) for count in counts]
+    plan_laws.check_going_on_with_others_after_every_batch(mixture, parts[0], parts[1], most=most)
 
 
 @some(30)
@@ -238,25 +260,31 @@ def test_a_mixture_of_one_source_is_the_plan_of_that_source(
 
 
 @some(8)
-@given(mixture_laws.mixtures_of_one(), st.sampled_from([1, 2, 3, 8]), st.sampled_from([1, 2, 5, 8]), st.integers(1, 6))
+@given(
+    shared(mixture_laws.mixtures_of_one(stops=("first_exhausted", "all_exhausted")), counts=2, ranks=[1, 2, 3, 5, 8]),
+    st.integers(1, 6),
+)
 def test_a_mixture_of_one_source_goes_on_as_the_plan_of_that_source(
-    mixture: Mixture, first: int, then: int, steps: int
+    drawn: tuple[Mixture, list[int]], steps: int
 ) -> None:
-    if mixture.stop != "cycle" and mixture.num_rows >= max(first, then):
-        parts = [(count, batch_of(mixture, count, steps=steps)) for count in (first, then)]
-        mixture_laws.check_going_on_with_one_source(mixture, parts[0], parts[1], most=4)
+    mixture, counts = drawn
+    parts = [(count, batch_of(mixture, count, steps=steps)) for count in counts]
+    mixture_laws.check_going_on_with_one_source(mixture, parts[0], parts[1], most=4)
 
 
 def plans_of_every_kind() -> list[Plan | Mixture]:
     """Plans of which two interpreters must think alike; whatever a hash of text may get into is here."""
     random = np.random.RandomState(0)
-    made: list[Plan | Mixture] = [dataclasses.replace(largest(tail, share)) for tail in Tail for share in (None, 0.1)]
+    tails = list(Tail)[: sized(full=len(Tail), quick=1)]
+    made: list[Plan | Mixture] = [largest(tail, share) for tail in tails for share in (None, 0.1)]
+    smaller = []
     for seed in range(12):
         inventory = plan_laws.uneven_inventory(int(random.randint(20, 300)), seed=seed)
         order = dataclasses.replace(SHUFFLED, seed=-seed, lanes=seed + 1, shuffle_rows=seed % 3 > 0)
         asked = ReadRequest(("id", "label"), order, tail=Tail.PAD, chosen=frozenset({"seed", "lanes", "block_rows"}))
-        made.append(Plan(inventory, asked, plan_laws.selection_of(inventory, seed=seed, kept=0.5)))
-    sources = [plan for plan in made[8:] if isinstance(plan, Plan) and plan.num_rows > 100]
+        smaller.append(Plan(inventory, asked, plan_laws.selection_of(inventory, seed=seed, kept=0.5)))
+    made += smaller
+    sources = [plan for plan in smaller if plan.num_rows > 100]
     weights = range(1, len(sources) + 1)
     stops: list[Stop] = ["first_exhausted", "all_exhausted"]
     ways = itertools.product(get_args(Batching), stops)

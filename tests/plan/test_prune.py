@@ -16,6 +16,7 @@ from petastore.expressions import ColumnStatistics, Expression, bind, col
 from petastore.plan.prune import Verdict, prune
 from petastore.schema import UnischemaField
 from petastore.testing.filter_laws import FilteredRows, filtered_rows
+from tests.tier import examples
 
 
 def in_domain(value: Any) -> Any:
@@ -53,7 +54,7 @@ def collected(of_groups: list[dict[str, Any]]) -> ColumnStatistics:
 
 
 @given(st.data(), filtered_rows(max_rows=12))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_verdict_contradicts_a_row(data: st.DataObject, drawn: FilteredRows) -> None:
     total = len(drawn.kept)
     borders = sorted(data.draw(st.lists(st.integers(0, total), max_size=4)))

@@ -1,6 +1,8 @@
-"""Readers that are killed while they fill a cache: `python -m tests.readers.killed_with_a_cache FOLDER URL...`.
+"""Readers killed while they fill a cache: `python -m tests.readers.killed_with_a_cache FOLDER KILLS URL…`.
 
-Prints JSON: what was ever on disk at most, which readers that came afterwards had wrong rows, and what was left behind.
+Each is killed at a counted step: before a file of the cache is opened, renamed, removed or shortened, or in the middle
+of a write. Prints JSON: how many were killed, the most bytes that were on disk at any step, how many readers that came
+afterwards had wrong rows, and what was left behind.
 """
 
 from __future__ import annotations
@@ -8,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import mmap
 import os
-import random
 import signal
 import sys
-import time
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,67 @@ import petastore
 from petastore.testing.cache_laws import bytes_at_one_moment
 from tests.forked import forked
 
-KILLED = 50
 LIMIT = 600_000
 """Room for about half of what is read."""
+
+EPOCHS = 20
+"""More than any reader needs until it is killed."""
+
+EVENTS = frozenset(["open", "os.mkdir", "os.rename", "os.remove", "os.truncate"])
+"""Audit events of Python that may change a file."""
+
+
+class Steps:
+    """Counts the steps in which a process changes a cache, and kills it at one of them; children share the counters."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+        self._shared = np.frombuffer(mmap.mmap(-1, 16), np.int64)
+        self._lock = threading.RLock()
+        self._is_measuring = False
+        self._last = 0
+        self._pwrite = os.pwrite
+
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes that the cache had at any step of any process."""
+        return int(self._shared[0])
+
+    @property
+    def taken(self) -> int:
+        """Steps of the process that counted last."""
+        return int(self._shared[1])
+
+    def count(self, last: int) -> None:
+        """Count in this process from now on; it is killed at step `last`, or never if that is 0."""
+        self._last, self._shared[1] = last, 0
+        os.pwrite = self._write
+        sys.addaudithook(self._audited)
+
+    def measure(self) -> None:
+        """Look how many bytes the cache has."""
+        self._is_measuring = True
+        self._shared[0] = max(self._shared[0], bytes_at_one_moment(Path(self._folder)))
+        self._is_measuring = False
+
+    def _audited(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in EVENTS and not self._is_measuring:
+            is_cached = isinstance(arguments[0], int) or str(arguments[0]).startswith(self._folder)
+            if is_cached and self._is_last():
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def _write(self, file: int, data: Any, offset: int) -> int:
+        if self._is_last():
+            self._pwrite(file, memoryview(data)[: len(data) // 2], offset)
+            self.measure()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self._pwrite(file, data, offset)
+
+    def _is_last(self) -> bool:
+        with self._lock:
+            self.measure()
+            self._shared[1] += 1
+            return bool(self._shared[1] == self._last)
 
 
 def opened(folder: Path, urls: Sequence[str], seed: int, **asked: Any) -> Any:
@@ -33,10 +93,10 @@ def opened(folder: Path, urls: Sequence[str], seed: int, **asked: Any) -> Any:
     return petastore.make_batch_reader(urls, seed=seed, reader_pool_type="dummy", **kept, **asked)
 
 
-def fill(folder: Path, urls: Sequence[str], seed: int, told: int) -> None:
-    """Reads for ever, and says so for the first time when it begins."""
-    with opened(folder, urls, seed, num_epochs=None, shuffle_rows=True) as reader:
-        os.write(told, b"1")
+def fill(folder: Path, urls: Sequence[str], seed: int, steps: Steps, last: int) -> None:
+    """Read until killed, or one epoch where nobody is."""
+    steps.count(last)
+    with opened(folder, urls, seed, num_epochs=EPOCHS if last else 1, shuffle_rows=True) as reader:
         for _ in reader:
             pass
 
@@ -67,29 +127,24 @@ def load_what_readers_load(folder: Path, urls: Sequence[str]) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-def main(folder: Path, urls: Sequence[str]) -> None:
-    """Kills, and looks."""
+def main(folder: Path, kills: int, urls: Sequence[str]) -> None:
+    """Kill readers at steps all over the first epoch, and look."""
     load_what_readers_load(folder, urls)
-    chance = random.Random(9)  # noqa: S311 - moments
-    most = wrong = 0
-    for moment in range(KILLED):
-        told = os.pipe()
-        child = forked(lambda moment=moment, end=told[1]: fill(folder, urls, moment, end))  # type: ignore[misc]
-        os.close(told[1])
-        os.read(told[0], 1)
-        until = time.monotonic() + chance.random() * 0.3
-        while time.monotonic() < until:
-            most = max(most, bytes_at_one_moment(folder))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(told[0])
-        most = max(most, bytes_at_one_moment(folder))
-        child = forked(lambda moment=moment: verify(folder, urls, moment))  # type: ignore[misc]
-        wrong += os.waitpid(child, 0)[1] != 0
-        most = max(most, bytes_at_one_moment(folder))
+    steps = Steps(folder)
+    assert os.waitpid(forked(lambda: fill(folder, urls, 0, steps, 0)), 0)[1] == 0
+    of_an_epoch = steps.taken
+    killed = wrong = 0
+    for number in range(kills):
+        last = 1 + number * of_an_epoch // kills
+        status = os.waitpid(forked(lambda n=number, last=last: fill(folder, urls, n, steps, last)), 0)[1]  # type: ignore[misc]
+        killed += os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+        steps.measure()
+        wrong += os.waitpid(forked(lambda n=number: verify(folder, urls, n)), 0)[1] != 0  # type: ignore[misc]
+        steps.measure()
     left = [str(path) for name in ("writing", "futures") for path in (folder / "petastore-cache-1" / name).iterdir()]
-    print(json.dumps({"killed": KILLED, "wrong": wrong, "most": most, "limit": LIMIT, "left": left}))
+    counts = {"killed": killed, "wrong": wrong, "most": steps.most_bytes, "limit": LIMIT, "steps": of_an_epoch}
+    print(json.dumps({**counts, "left": left}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

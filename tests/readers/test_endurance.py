@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,9 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
-from tests.pace import patience
+from tests.pace import LONG
+from tests.tier import IS_FULL, sized
+from tests.warm_interpreters import WarmInterpreter
 
 SCHEMA = Unischema(
     "mixed",
@@ -55,6 +56,7 @@ def batches_of(reader):
 EPOCHS = """
 import ctypes, gc
 import pyarrow
+from tests.readers import memory_counters
 
 def give_back_what_is_unused():
     gc.collect()
@@ -65,21 +67,25 @@ def give_back_what_is_unused():
 def resident(process):
     return 1024 * int(re.search(r"VmRSS:\\s+(\\d+)", open(f"/proc/{process}/status").read()).group(1))
 
-sizes = []
+memory_counters.count_mappings()
+taken = {"blocks": [], "arrow": [], "mapped": [], "resident": []}
 with make_reader(url, seed=5, num_epochs=1, **options) as reader:
     for epoch in range(times):
         rows = [len(batch["id"]) for batch in batches_of(reader)]
-        assert (len(rows), sum(rows)) == (reader.steps_per_epoch(64), 3000), rows
+        assert (len(rows), sum(rows)) == (reader.steps_per_epoch(64), int(sys.argv[4])), rows
         reader.reset()
         give_back_what_is_unused()
-        sizes.append(sum(map(resident, [os.getpid(), *children()])))
-print(json.dumps(sizes))
+        taken["blocks"].append(sys.getallocatedblocks())
+        taken["arrow"].append(pyarrow.total_allocated_bytes())
+        taken["mapped"].append(memory_counters.mapped_bytes())
+        taken["resident"].append(sum(map(resident, [os.getpid(), *children()])))
+print(json.dumps(taken))
 """
 
 CYCLES = """
 def held():
     return {"threads": threading.active_count(), "files": len(os.listdir("/proc/self/fd")), "children": children(),
-            "shared memory": [name for name in os.listdir("/dev/shm") if name.startswith(("petastore", "psm_"))]}
+            "shared memory": [line for line in open("/proc/self/maps") if "memfd:" in line or "/dev/shm/" in line]}
 
 def cycle(number):
     open_reader = make_batch_reader if number % 2 and pool == "thread" else make_reader
@@ -92,17 +98,25 @@ cycle(1)
 before = held()
 for number in range(times):
     cycle(number)
-print(json.dumps([before, held()]))
+after = held()
+print(json.dumps([before, after]))
 """
 
 
 TIMES = int(os.environ.get("PETASTORE_ENDURANCE", "0"))
 """How many times as long as usual, by `make endurance`, which also tries what takes long; 0 is neither."""
 
+ROWS = 3000 if IS_FULL or TIMES else 1000
+EPOCHS_READ = 100 * max(TIMES, 1) if IS_FULL or TIMES else 20
+
 MOST_CLIMBED = 8 * 2**20
 """Bytes. What allocators keep for later goes up and down by 15 MiB; once they gave it back, the rest does by 4 MiB."""
 
+MOST_BLOCKS = 20 * EPOCHS_READ
+"""Python objects, about: fewer than one a batch of each epoch, so that no batch is kept."""
+
 SLOW = ["process,torch"] if TIMES else []
+WAYS_TO_READ = ["thread,plain", "thread,torch", "process,plain", *SLOW]
 
 
 @pytest.fixture(scope="module")
@@ -118,35 +132,42 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
             "image": image,
             "free": None if number % 7 == 0 else np.zeros(number % 50, np.uint8),
         }
-        for number in range(3000)
+        for number in range(ROWS)
     )
     petastore.write_dataset(str(folder / "mixed"), SCHEMA, rows, rows_per_row_group=100)
     return str(folder / "mixed")
 
 
-def said_by(program: str, url: str, way: str, times: int) -> Any:
-    run = subprocess.run(
-        [sys.executable, "-c", WAYS + program, url, way, str(times)],
-        cwd=Path(__file__).parents[2],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=None if TIMES else patience(110),
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+@pytest.fixture
+def printed(warm_python: WarmInterpreter, warm_torch: WarmInterpreter, url: str) -> Callable[..., Any]:
+    """What a program prints as JSON, that is run in a process of its own."""
+
+    def printed(program: str, way: str, times: int) -> Any:
+        interpreter = warm_torch if way.endswith("torch") else warm_python
+        ran = interpreter.run(WAYS + program, url, way, times, ROWS, timeout=LONG * max(TIMES, 1))
+        assert ran.returncode == 0, ran.stderr
+        return json.loads(ran.stdout)
+
+    return printed
 
 
-@pytest.mark.parametrize("way", ["thread,plain", "thread,torch", "process,plain", *SLOW])
-def test_memory_stays_flat_over_a_hundred_epochs(url: str, way: str) -> None:
-    sizes = said_by(EPOCHS, url, way, 100 * max(TIMES, 1))
-    early, late = statistics.median(sizes[5:25]), statistics.median(sizes[-20:])
-    assert late - early < MOST_CLIMBED, f"{early / 2**20:,.0f} MiB in the first epochs, {late / 2**20:,.0f} in the last"
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("way", WAYS_TO_READ)
+def test_memory_stays_flat_over_many_epochs(printed: Callable[..., Any], way: str) -> None:
+    """By counters; in `make test-all` by resident memory of the program and its workers, too."""
+    taken = printed(EPOCHS, way, EPOCHS_READ)
+    assert {len(values) for values in taken.values()} == {EPOCHS_READ}
+    assert max(taken["blocks"][-5:]) - max(taken["blocks"][5:10]) < MOST_BLOCKS
+    assert max(taken["arrow"][-5:]) <= max(taken["arrow"][:-5])
+    assert max(taken["mapped"][-5:]) <= max(taken["mapped"][:-5])
+    if IS_FULL or TIMES:
+        early, late = (statistics.median(taken["resident"][part]) for part in (slice(5, 25), slice(-20, None)))
+        assert late - early < MOST_CLIMBED, f"{early / 2**20:,.0f} MiB in early epochs, {late / 2**20:,.0f} at last"
 
 
-@pytest.mark.parametrize("way", ["thread,plain", "thread,torch", "process,plain", *SLOW])
-def test_readers_leave_nothing_behind(url: str, way: str) -> None:
+@pytest.mark.parametrize("way", WAYS_TO_READ)
+def test_readers_leave_nothing_behind(printed: Callable[..., Any], way: str) -> None:
     # Each reader of a process pool starts processes of its own, which takes a while.
-    usual = 6 if way.startswith("process") else 100
-    before, after = said_by(CYCLES, url, way, 100 * TIMES or usual)
+    usual = sized(full=6, quick=3) if way.startswith("process") else sized(full=100, quick=20)
+    before, after = printed(CYCLES, way, 100 * TIMES or usual)
     assert after == before

@@ -17,9 +17,7 @@ from petastore.errors import RequestError
 from petastore.plan.report.cost import StorageAsk
 from petastore.readers.fetches import fetches_of
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
-
-__all__ = ["proxy", "served"]
+from tests.servers.fixtures import Served
 
 GROUPS = 16
 CHUNK = 80_000

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from petastore import Unischema, UnischemaField, write_dataset
+from tests.tier import sized
 
 ROWS = 600
-FORKS = 50
+FORKS = sized(full=50, quick=15)
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +25,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return folder
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("run", range(4))
-def test_children_stop_readers_of_their_parent_and_read_again(url: str, repository: Path, run: int) -> None:
-    """In a program of its own, beside one that spins: what a test run has in memory does not matter here."""
-    command = [sys.executable, "-m", "tests.readers.forking", url, str(ROWS), str(FORKS), "spin" if run else "alone"]
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("run", ["alone", *(pytest.param(f"spin {run}", marks=pytest.mark.slow) for run in range(3))])
+def test_forked_children_stop_inherited_readers_and_read_again(url: str, repository: Path, run: str) -> None:
+    """In a program of its own, and with one that spins: what a test run has in memory does not matter here."""
+    command = [sys.executable, "-m", "tests.readers.forking", url, str(ROWS), str(FORKS), run.split()[0]]
     done = subprocess.run(command, cwd=repository, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == (f"{FORKS} forks\n", 0), done.stderr

@@ -11,10 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,10 +23,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import petastore
+from tests.warm_interpreters import ForkedProgram, WarmInterpreter
 
 ROWS = 1009
 KEPT = 443
-RANK = Path(__file__).with_name("rank_to_kill.py")
+RANK = "import json, sys\nfrom tests.readers.rank_to_kill import main\nmain(json.loads(sys.argv[1]))"
 
 OF_RANK_0 = ["given", "gathered", "written aside", "committed"]
 OF_OTHERS = ["given", "sent"]
@@ -49,6 +47,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 class Training:
     """A training that is cut up: what stays the same, and where its checkpoints are."""
 
+    interpreter: WarmInterpreter
     url: str
     directory: Path
     reader: dict[str, Any]
@@ -69,7 +68,7 @@ class Training:
         return {**facts, "rank": rank, "ranks": ranks, "batch_size": batch_size, "hold": None}
 
 
-def start(training: Training, ranks: int, batch_size: int, held: tuple[int, int, str] | None) -> Any:
+def start(training: Training, ranks: int, batch_size: int, held: tuple[int, int, str] | None) -> list[ForkedProgram]:
     """Starts all ranks; `held` is a rank, a step and the moment at which it waits to be killed."""
     pairs = [socket.socketpair() for _ in range(ranks - 1)]
     processes = []
@@ -78,23 +77,13 @@ def start(training: Training, ranks: int, batch_size: int, held: tuple[int, int,
         job = training.job(rank, ranks, batch_size) | {"sockets": [end.fileno() for end in ends]}
         if held is not None and held[0] == rank:
             job["hold"] = held[1:]
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, str(RANK), json.dumps(job)],
-                pass_fds=job["sockets"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            )
-        )
+        processes.append(training.interpreter.start(RANK, json.dumps(job), pass_fds=job["sockets"]))
     for end in itertools.chain(*pairs):
         end.close()
     return processes
 
 
-def end(processes: list[subprocess.Popen[str]]) -> None:
+def end(processes: list[ForkedProgram]) -> None:
     """Kills what is left, and waits until nothing is."""
     for process in processes:
         process.kill()
@@ -108,7 +97,6 @@ def run_until_killed(training: Training, ranks: int, batch_size: int, held: tupl
     with ExitStack() as stack:
         stack.callback(end, processes)
         victim = processes[held[0]]
-        assert victim.stdout is not None
         said = victim.stdout.readline()
         if said != f"held at step {held[1]}, {held[2]}\n":
             raise AssertionError(f"{held} came to {said!r}: {victim.communicate()}")
@@ -155,11 +143,11 @@ def ids(steps: list[list[list[int]]]) -> list[int]:
 SHUFFLED: dict[str, Any] = {"shuffle_rows": True, "seed": 7, "lanes": 12, "workers_count": 2}
 
 
-def test_four_then_three_then_five_ranks_see_every_row_once_and_the_batches_of_a_training_that_never_stopped(
-    url: str, tmp_path: Path
+def test_killed_ranks_resume_as_fewer_and_more_with_the_same_batches(
+    url: str, tmp_path: Path, warm_python: WarmInterpreter
 ) -> None:
     """Global batches have 60 rows for 4, 3 and 5 ranks, so each step is what one rank alone would have had."""
-    training = Training(url, tmp_path, {**SHUFFLED, "tail": "even"})
+    training = Training(warm_python, url, tmp_path, {**SHUFFLED, "tail": "even"})
     run_and_kill(training, [(4, 15, 2), (3, 20, 1), (5, 12, 0)], seed=0)
     steps = training.steps()
     assert sorted(ids(steps)) == list(range(ROWS))
@@ -168,9 +156,11 @@ def test_four_then_three_then_five_ranks_see_every_row_once_and_the_batches_of_a
     assert [sorted(ids([step])) for step in steps] == uninterrupted
 
 
-def test_rows_under_a_filter_come_once_though_ranks_and_global_batches_change(url: str, tmp_path: Path) -> None:
+def test_filtered_rows_come_once_when_ranks_and_batch_sizes_change(
+    url: str, tmp_path: Path, warm_python: WarmInterpreter
+) -> None:
     """8, 9 and 7 rows a rank: 32, 27 and 35 rows a step, over two epochs."""
-    training = Training(url, tmp_path, {**SHUFFLED, "tail": "even", "num_epochs": 2}, filtered=True)
+    training = Training(warm_python, url, tmp_path, {**SHUFFLED, "tail": "even", "num_epochs": 2}, filtered=True)
     run_and_kill(training, [(4, 8, 1), (3, 9, 1), (5, 7, 0)], seed=6)
     kept = pq.read_table(url, filters=[("kept", "==", "yes")])["id"].to_pylist()
     assert len(kept) == KEPT

@@ -89,4 +89,6 @@ def test_windows_of_several_readers_are_still_read_by_a_weighted_sampling_reader
     readers = [petastore.make_reader(url, NGram({0: ["id"], 1: ["id"]}, 1, "id")) for url in urls]
     with WeightedSamplingReader(readers, [1, 1]) as reader:
         assert type(reader) is WeightedSamplingReader
-        assert all(window[1].id == window[0].id + 1 for window in reader)
+        windows = list(reader)
+        assert len(windows) == len(reader) > 0
+        assert {window[1].id - window[0].id for window in windows} == {1}

@@ -26,7 +26,7 @@ from petastore.readers.loaded.loading import Asked
 from petastore.readers.pipeline import Load, Pipeline
 from petastore.work import InlinePool, Pool, ThreadPool
 from petastore.work.futures import after
-from tests.pace import patience
+from tests.pace import LONG
 
 POOLS: list[Callable[[], Pool]] = [InlinePool, lambda: ThreadPool(1), lambda: ThreadPool(4)]
 every_pool = pytest.mark.parametrize("make_pool", POOLS, ids=["inline", "one thread", "four threads"])
@@ -149,7 +149,7 @@ def test_a_span_that_was_handed_over_is_not_kept(make_pool: Callable[[], Pool]) 
 
     def fetch(group: int) -> int:
         if pool.workers:
-            go_on.wait(60)
+            go_on.wait(LONG)
         return group
 
     def waiting_for_it() -> Iterator[Span]:
@@ -209,7 +209,7 @@ def test_leaving_early_starts_no_further_task() -> None:
     def fetch(group: int) -> int:
         fetched.append(group)
         started.set()
-        go_on.wait(10)
+        go_on.wait(LONG)
         return group
 
     def consume() -> None:
@@ -219,11 +219,11 @@ def test_leaving_early_starts_no_further_task() -> None:
     line = pipeline(ThreadPool(1), fetch=fetch)
     waiter = threading.Thread(target=consume)
     waiter.start()
-    assert started.wait(10)
+    assert started.wait(LONG)
     line.close()
     go_on.set()
     line.join()
-    waiter.join(10)
+    waiter.join(LONG)
     assert fetched == [0]
 
 
@@ -233,7 +233,7 @@ def test_closing_from_another_thread_wakes_who_waits() -> None:
 
     def fetch(group: int) -> int:
         started.set()
-        go_on.wait(20)
+        go_on.wait(LONG)
         return group
 
     def consume() -> None:
@@ -245,9 +245,9 @@ def test_closing_from_another_thread_wakes_who_waits() -> None:
     line = pipeline(ThreadPool(2), fetch=fetch)
     consumer = threading.Thread(target=consume)
     consumer.start()
-    assert started.wait(10)
+    assert started.wait(LONG)
     line.close()
-    consumer.join(10)  # while the task still runs
+    consumer.join(LONG)  # while the task still runs
     assert [type(problem) for problem in raised] == [ReaderClosedError]
     go_on.set()
     line.join()
@@ -271,16 +271,12 @@ def test_an_interpreter_ends_with_a_reader_half_way() -> None:
         "next(line)\n"
         "print('half way')\n"
     )
-    said = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=patience(60)
-    )
+    said = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=LONG)
     assert (said.stdout, said.stderr) == ("half way\n", "")
 
 
 def ends(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=patience(60)
-    )
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=LONG)
 
 
 @pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
@@ -313,7 +309,7 @@ def test_of_several_row_groups_that_fail_the_first_is_told(make_pool: Callable[[
 
     def fetch(group: int) -> int:
         if group == 0:
-            assert pool.workers < 2 or second_failed.wait(10)
+            assert pool.workers < 2 or second_failed.wait(LONG)
             raise ZeroDivisionError("row group 0")
         second_failed.set()
         raise ZeroDivisionError(f"row group {group}")

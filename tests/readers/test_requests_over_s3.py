@@ -66,21 +66,28 @@ class Bucket:
 
 
 @pytest.fixture(scope="module")
-def moto() -> Iterator[int]:
-    """A server of this module's own: others look at signatures."""
-    with child_server("tests.servers.moto_server") as port:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that has a folder for each bucket."""
+    root = tmp_path_factory.mktemp("s3")
+    (root / "data").mkdir()
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[int]:
+    """The port of a fast S3 server of this module's own."""
+    with child_server("tests.servers.s3_server", str(root)) as port:
         yield port
 
 
 @pytest.fixture
-def bucket(moto: int) -> Iterator[Bucket]:
+def bucket(server: int) -> Iterator[Bucket]:
     s3 = boto3.client(
-        "s3", endpoint_url=f"http://127.0.0.1:{moto}", region_name="us-east-1",
+        "s3", endpoint_url=f"http://127.0.0.1:{server}", region_name="us-east-1",
         aws_access_key_id=KEYS["key"], aws_secret_access_key=KEYS["secret"],
     )  # fmt: skip
-    s3.create_bucket(Bucket="data")
-    with FaultProxy(moto) as proxy:
-        yield Bucket(s3, moto, proxy)
+    with FaultProxy(server) as proxy:
+        yield Bucket(s3, server, proxy)
     s3.close()
 
 
@@ -173,14 +180,14 @@ def test_a_file_that_changed_after_the_commit_is_refused_and_both_versions_are_n
 
 
 def test_a_file_that_changes_while_it_is_read_is_never_mixed(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Else all of it may be there before it changes.
-    monkeypatch.setattr("petastore.readers.execution.row_execution.MOST_BYTES_AHEAD", 1)
     name = uuid.uuid4().hex
     table = pa.table({"id": np.arange(100_000)})
     options: dict[str, Any] = {"row_group_size": 10_000, "use_dictionary": False, "write_statistics": False}
     bucket.put(f"{name}/a.parquet", table, **options)
     bucket.commit(name)
-    with bucket.reader(name, reader_pool_type="dummy", shuffle_row_groups=False) as reader:
+    # A budget: without one, all of it may be fetched ahead before it changes.
+    asked: dict[str, Any] = {"shuffle_row_groups": False, "memory_budget": 10**9}
+    with bucket.reader(name, reader_pool_type="dummy", **asked) as reader:
         first = next(reader).id.tolist()
         bucket.put(f"{name}/a.parquet", pa.table({"id": np.arange(100_000) + 7}), **options)  # with the same footer
         with pytest.raises(DatasetChangedError, match="was rewritten"):
@@ -190,14 +197,14 @@ def test_a_file_that_changes_while_it_is_read_is_never_mixed(bucket: Bucket, mon
 
 @pytest.mark.parametrize("damage", ["missing", "short", "another", "noise"])
 def test_footers_that_are_not_those_of_the_manifest_are_passed_over(
-    damage: str, bucket: Bucket, tmp_path: Path
+    damage: str, bucket: Bucket, root: Path, tmp_path: Path
 ) -> None:
     name = put_few(bucket)
     bucket.commit(name)
     key = f"{name}/{FOOTERS}"
     whole = bucket.s3.get_object(Bucket="data", Key=key)["Body"].read()
     if damage == "missing":
-        bucket.s3.delete_object(Bucket="data", Key=key)
+        (root / "data" / key).unlink()
     else:
         others = {"short": whole[:100], "another": whole[:-9] + whole[9:] + bytes(9), "noise": bytes(len(whole))}
         bucket.s3.put_object(Bucket="data", Key=key, Body=others[damage])

@@ -11,8 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,12 @@ import pytest
 import petastore
 from petastore import Unischema, UnischemaField, make_batch_reader, make_reader, open_dataset, write_dataset
 from petastore.errors import ReaderClosedError, StorageTimeoutError
-from tests.pace import patience
+from tests.pace import LONG
 from tests.readers.hanging import HangingFileSystem
 
 ROWS = 400
-AT_ONCE_S = 0.2
-"""How soon `stop` wakes who waits; on an idle machine."""
+LIMITS_S = (0.3, 3.0, 30.0)
+"""Values of `storage_timeout`: the next one is tried where the machine was too busy for the one before."""
 
 
 @pytest.fixture(scope="module")
@@ -57,77 +56,101 @@ def storage() -> Iterator[HangingFileSystem]:
     filesystem.answer.set()
 
 
+def timeout_of(run: Callable[[HangingFileSystem, float], object]) -> StorageTimeoutError:
+    """Return the error with which some reading of a storage that hangs ends.
+
+    On a busy machine a request that is answered may take as long as the time limit: then the limit is raised.
+    """
+    for limit_s in LIMITS_S:
+        storage = HangingFileSystem()
+        try:
+            with pytest.raises(StorageTimeoutError, match="storage_timeout=") as caught:
+                run(storage, limit_s)
+        finally:
+            storage.answer.set()
+        assert f"did not answer within {limit_s:g} s" in str(caught.value)
+        if storage.hangs.is_set():
+            return caught.value
+    raise AssertionError(f"no request came to the one that hangs within {LIMITS_S[-1]:g} s")
+
+
 @pytest.mark.parametrize("at", ["look", "open", "read"])
 @pytest.mark.parametrize("after", range(3))
-def test_opening_ends_when_time_is_up(plain: str, storage: HangingFileSystem, at: str, after: int) -> None:
-    storage.at, storage.left = at, after
-    began = time.monotonic()
-    with pytest.raises(StorageTimeoutError, match=r"did not answer within 0\.3 s.*storage_timeout="):
-        open_dataset(plain, filesystem=storage, storage_timeout=0.3)
-    assert storage.hangs.is_set()
-    assert time.monotonic() - began < 10
+def test_opening_ends_when_time_is_up(plain: str, at: str, after: int) -> None:
+    def run(storage: HangingFileSystem, limit_s: float) -> None:
+        storage.at, storage.left = at, after
+        open_dataset(plain, filesystem=storage, storage_timeout=limit_s)
+
+    timeout_of(run)
 
 
 @pytest.mark.parametrize("at", ["open", "read"])
 @pytest.mark.parametrize("pool", ["thread", "process", "dummy"])
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])
-def test_reading_ends_when_time_is_up(url: str, storage: HangingFileSystem, at: str, pool: str, make: Any) -> None:
-    with make(url, reader_pool_type=pool, filesystem=storage, storage_timeout=0.5) as reader:
-        storage.at, storage.left = at, 5
-        with pytest.raises(StorageTimeoutError) as caught:
+def test_reading_ends_when_time_is_up(url: str, at: str, pool: str, make: Any) -> None:
+    def run(storage: HangingFileSystem, limit_s: float) -> None:
+        with make(url, reader_pool_type=pool, filesystem=storage, storage_timeout=limit_s) as reader:
+            storage.at, storage.left = at, 5
             list(reader)
-    assert isinstance(caught.value, TimeoutError)
-    assert "numbers" in str(caught.value)
+
+    problem = timeout_of(run)
+    assert isinstance(problem, TimeoutError)
+    assert "numbers" in str(problem)
 
 
-def test_a_filter_ends_when_time_is_up(url: str, storage: HangingFileSystem) -> None:
-    storage.at, storage.left = "read", 4
-    with pytest.raises(StorageTimeoutError):
+def test_a_filter_ends_when_time_is_up(url: str) -> None:
+    def run(storage: HangingFileSystem, limit_s: float) -> None:
+        storage.at, storage.left = "read", 4
         make_reader(
             url,
             filesystem=storage,
-            storage_timeout=0.5,
+            storage_timeout=limit_s,
             predicate=lambda row: row["wave"][0] > 3,
             selection_cache=False,
         )
 
+    timeout_of(run)
+
 
 @pytest.mark.parametrize("batched", [False, True])
 def test_stop_wakes_who_waits_while_storage_hangs(url: str, storage: HangingFileSystem, batched: bool) -> None:
+    """It wakes it, and the reader ends, before storage answers: nothing else would end the request."""
     make = make_batch_reader if batched else make_reader
-    woken: list[float] = []
-    reader = make(url, filesystem=storage)
+    reader = make(url, filesystem=storage, storage_timeout=None)
     storage.at, storage.left = "read", 5
 
     def consume() -> None:
         with contextlib.suppress(ReaderClosedError):
             for _ in reader:
                 pass
-        woken.append(time.monotonic())
 
     consumer = threading.Thread(target=consume)
     consumer.start()
-    assert storage.hangs.wait(60)
-    stopped = time.monotonic()
+    assert storage.hangs.wait(LONG)
     reader.stop()
-    consumer.join()
-    assert woken[0] - stopped < AT_ONCE_S * 10  # the machine may be busy; the task takes for ever
+    consumer.join(LONG)
+    assert not consumer.is_alive()
     reader.join()
-    assert time.monotonic() - stopped < 20
+    assert not storage.answer.is_set()
 
 
-def test_what_is_answered_late_is_of_no_consequence(url: str, storage: HangingFileSystem) -> None:
+def test_answers_that_come_late_are_of_no_consequence(url: str) -> None:
     before = set(threading.enumerate())
-    with make_reader(url, filesystem=storage, storage_timeout=0.3) as reader:
-        storage.at = "read"
-        with pytest.raises(StorageTimeoutError):
-            next(reader)
-    storage.at = None
-    with make_reader(url, filesystem=storage, storage_timeout=30) as reader:
-        assert sorted(int(row.id) for row in reader) == list(range(ROWS))
-    storage.answer.set()
+
+    def run(storage: HangingFileSystem, limit_s: float) -> None:
+        try:
+            with make_reader(url, filesystem=storage, storage_timeout=limit_s) as reader:
+                storage.at = "read"
+                next(reader)
+        finally:
+            storage.at = None
+            # While the request still hangs.
+            with make_reader(url, filesystem=storage, storage_timeout=None) as reader:
+                assert sorted(int(row.id) for row in reader) == list(range(ROWS))
+
+    timeout_of(run)
     for thread in set(threading.enumerate()) - before:
-        thread.join(60)
+        thread.join(LONG)
     assert set(threading.enumerate()) <= before
 
 
@@ -149,7 +172,7 @@ storage = HangingFileSystem()
 if after < 0:
     storage.at = at
 threading.Thread(target=lambda: (storage.hangs.wait(), print("hangs", flush=True)), daemon=True).start()
-with petastore.make_reader(url, reader_pool_type=pool, filesystem=storage) as reader:
+with petastore.make_reader(url, reader_pool_type=pool, filesystem=storage, storage_timeout=None) as reader:
     storage.at, storage.left = at, after
     for row in reader:
         pass
@@ -175,11 +198,9 @@ def test_one_ctrl_c_ends_the_program(url: str, repository: Path, at: str, after:
         try:
             assert program.stdout is not None
             assert program.stdout.readline() == "hangs\n"
-            began = time.monotonic()
             program.send_signal(signal.SIGINT)
-            _, said = program.communicate(timeout=patience(60))
+            _, said = program.communicate(timeout=LONG)
         finally:
             program.kill()
     assert said.rstrip().endswith("KeyboardInterrupt"), said
     assert program.returncode == -signal.SIGINT
-    assert time.monotonic() - began < 30

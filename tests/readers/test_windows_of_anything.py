@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import petastore
 from petastore import NGram
+from tests.tier import examples
 from tests.windows_by_hand import windows_by_hand
 
 SCHEMA = pa.schema([pa.field("time", pa.int64(), nullable=False), pa.field("kept", pa.bool_()), ("name", pa.string())])
@@ -44,7 +45,7 @@ def write(folder: Path, files: list[list[list[tuple[int, bool]]]], begin_anew: b
 
 
 @pytest.mark.filterwarnings("ignore:none of the:UserWarning")
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     files=FILES,
     begin_anew=st.booleans(),

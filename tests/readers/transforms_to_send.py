@@ -118,6 +118,23 @@ def sleeps(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+def scaled(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"picture": (row["picture"] / 255).astype(np.float32)[np.newaxis]}
+
+
+def text_from_row_five(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {"id": float(row["id"]) if row["id"] < 5 else "five"}
+
+
+def meets_another_worker(row: dict[str, Any]) -> dict[str, Any]:
+    """Comes back once two workers have begun; files say that they did."""
+    mark = Path(os.environ["PETASTORE_TEST_MARK"])
+    mark.with_suffix(f".{os.getpid()}").touch()
+    while len(list(mark.parent.glob(f"{mark.name}.*"))) < 2:
+        time.sleep(0.001)
+    return {"id": row["id"], "pid": os.getpid()}
+
+
 class Adds:
     """A function with a value of its own."""
 

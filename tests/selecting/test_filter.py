@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 import petastore
 from petastore import Unischema, UnischemaField, col, make_batch_reader, make_reader, open_dataset, select_rows
@@ -26,6 +26,7 @@ from petastore.plan.request import TailWord
 from petastore.readers import Workers
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.testing.filter_laws import FilteredRows, filtered_rows
+from tests.tier import examples
 
 SCHEMA = Unischema(
     "frames",
@@ -134,7 +135,7 @@ def test_exactly_the_rows_that_match_are_read(url: str, filters: Any, test: Any)
 
 @pytest.mark.filterwarnings("ignore:none of the:UserWarning")
 @given(filtered_rows(max_rows=20))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_whatever_is_written_is_filtered_as_row_by_row(
     tmp_path_factory: pytest.TempPathFactory, drawn: FilteredRows
 ) -> None:
@@ -142,8 +143,7 @@ def test_whatever_is_written_is_filtered_as_row_by_row(
     schema = Unischema("drawn", [UnischemaField("row", "int64"), *drawn.fields])
     names = list(drawn.columns)
     values = list(zip(*drawn.columns.values(), strict=True))
-    if not values:
-        return
+    assume(values)
     rows = [{"row": number, **dict(zip(names, row, strict=True))} for number, row in enumerate(values)]
     petastore.write_dataset(folder / "data", schema, rows, rows_per_row_group=3)
     dataset = open_dataset(str(folder / "data"))

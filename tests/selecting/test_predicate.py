@@ -30,6 +30,7 @@ from petastore.predicates import (
     in_reduce,
     in_set,
 )
+from tests.tier import examples
 
 SCHEMA = Unischema(
     "frames",
@@ -157,7 +158,7 @@ def test_shards_divide_the_rows_that_a_predicate_includes(url: str, name: str) -
 
 
 @pytest.mark.filterwarnings("ignore:none of the:UserWarning")
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(names=st.lists(st.sampled_from(sorted(PREDICATES)), min_size=1, max_size=3), seed=st.integers(0, 9))
 def test_predicates_that_are_joined_include_what_all_include_cached_or_not(
     url: str, tmp_path_factory: pytest.TempPathFactory, names: list[str], seed: int

@@ -20,6 +20,7 @@ from petastore.expressions import And, Comparison, Expression, Membership, Not, 
 from petastore.schema import UnischemaField
 from petastore.selecting.truth import true_rows
 from petastore.testing.filter_laws import FilteredRows, filtered_rows
+from tests.tier import examples
 
 
 def evaluated(expression: Expression, columns: dict[str, Any], fields: dict[str, UnischemaField]) -> list[bool]:
@@ -32,7 +33,7 @@ def cells_of(drawn: FilteredRows) -> dict[str, Any]:
 
 
 @given(filtered_rows())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_columns_are_filtered_as_row_by_row(drawn: FilteredRows) -> None:
     fields = {field.name: field for field in drawn.fields}
     assert evaluated(drawn.expression, cells_of(drawn), fields) == drawn.kept
@@ -63,7 +64,7 @@ def arrow_expression(expression: Expression) -> Any:
 
 # Arrow has no exact order of integers and floats, and refuses literals out of range: text compares like with like.
 @given(filtered_rows(dtypes=[np.str_]))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_text_is_filtered_as_arrow_does(drawn: FilteredRows) -> None:
     cells = cells_of(drawn)
     table = pa.table({"row": pa.array(range(len(drawn.kept))), **cells})

@@ -1,6 +1,6 @@
 """Microsoft's azurite on loopback: `python -m tests.servers.azure_server`.
 
-It prints its port, and ends when standard input does. `make setup` installs it into the environment: Node.js comes with
+It prints its port, and ends when standard input does. `make test-all` installs it; Node.js comes with
 a package of PyPI, azurite with one of npm.
 """
 

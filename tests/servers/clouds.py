@@ -152,7 +152,7 @@ def _azure(folder: Path) -> Iterator[Cloud]:
     from azure.storage.blob import BlobServiceClient
 
     if not AZURITE.is_file():
-        pytest.fail(f"there is no azurite at {AZURITE}: `make setup` installs it", pytrace=False)
+        pytest.fail(f"there is no azurite at {AZURITE}: `make test-all` installs it", pytrace=False)
     with child_server("tests.servers.azure_server") as port:
         place = f"DefaultEndpointsProtocol=http;BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1;"
         right = f"{place}AccountName=devstoreaccount1;AccountKey={_AZURES_KEY};"
@@ -173,5 +173,6 @@ def without_credentials_around(patch: pytest.MonkeyPatch, folder: Path) -> None:
     for name in [name for name in os.environ if name.startswith(("AWS_", "AZURE_", "GOOGLE_"))]:
         patch.delenv(name)
     patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    patch.setenv("AWS_MAX_ATTEMPTS", "1")
     patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
     patch.setenv("AWS_CONFIG_FILE", str(folder / "config"))

@@ -92,7 +92,7 @@ class Counted:
 
     requests: int = 0
     bytes: int = 0
-    """Of bodies of answers."""
+    """Of bodies of answers that began, counted before their heads are sent."""
 
     faults: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     """How often each fault was made."""
@@ -179,22 +179,11 @@ class FaultProxy(Listener):
             if not self._has_time():
                 self.counted.faults["throttled"] += 1
                 return "throttled"
+            if faults.first and self._asked[key] == 1:
+                self.counted.faults[faults.first] += 1
+                return faults.first
         chance = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big") / 2**48
-        if faults.first and self._asked[key] == 1:
-            self.counted.faults[faults.first] += 1
-            return faults.first
-        for name in (
-            "throttled",
-            "failed",
-            "reset",
-            "truncated",
-            "cut",
-            "flipped",
-            "wrong_etag",
-            "hangs",
-            "delayed",
-            "dropped",
-        ):
+        for name in _BY_CHANCE:
             chance -= getattr(faults, name)
             if chance < 0:
                 with self._counting:
@@ -246,6 +235,8 @@ class FaultProxy(Listener):
             sent = length // 2
         if fault == "truncated":
             raw = raw.replace(f"Content-Length: {length}".encode(), f"Content-Length: {sent}".encode())
+        with self._counting:  # before the head is sent: a client that reads no body finds its request counted
+            self.counted.bytes += sent
         connection.sendall(raw)
         behind = self._pass(server, connection, sent, behind, flipped=fault == "flipped")
         if fault == "reset":
@@ -276,8 +267,6 @@ class FaultProxy(Listener):
                 buffer[place - length + left] ^= 1
                 flipped = False
             self._wait_for_room(got)
-            with self._counting:  # before it is sent: whoever has an answer finds it counted
-                self.counted.bytes += got
             connection.sendall(view[:got])
             left -= got
         return behind

@@ -1,4 +1,4 @@
-"""Servers of others, which cannot be told to take any free port: which one is free, and when they answer on it."""
+"""Start servers of others, which cannot take any free port: find one, and wait until they listen on it."""
 
 from __future__ import annotations
 
@@ -8,42 +8,71 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 __all__ = ["serving_until_input_ends"]
 
 _LONGEST_START_S = 120.0
+_MOST_STARTS = 5
+_LISTENING = "0A"
+"""State of a socket in `/proc/net/tcp`."""
 
 
 @contextlib.contextmanager
 def _started(command: Callable[[int], Sequence[str]]) -> Iterator[int]:
-    """The port of a program that was told one, once it answers there."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-    with subprocess.Popen(command(port), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
-        try:
-            _wait_for(port, process)
-            yield port
-        finally:
-            process.terminate()
+    """Start a program with a free port, and yield the port once the program listens on it.
+
+    Another program may take the port first: then the program ends, and is started with another one.
+    """
+    for attempt in range(_MOST_STARTS):
+        with socket.socket() as bound:
+            bound.bind(("127.0.0.1", 0))
+            port: int = bound.getsockname()[1]
+        with subprocess.Popen(command(port), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
             try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
+                if _listens(process, port):
+                    yield port
+                    return
+                if process.poll() is None or attempt == _MOST_STARTS - 1:
+                    raise RuntimeError(f"the server does not listen; its status is {process.poll()}")
+            finally:
+                process.terminate()
+                try:
+                    process.wait(5)
+                except subprocess.TimeoutExpired:
+                    process.kill()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Asks until somebody answers: such a program says nothing when it is ready."""
+def _listens(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until a program listens on a port; return False where it has ended or takes too long."""
     end = time.monotonic() + _LONGEST_START_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"the server does not answer; its status is {process.poll()}") from None
-            time.sleep(0.02)
-        else:
-            return
+    while process.poll() is None and time.monotonic() < end:
+        if not _sockets_of(process.pid).isdisjoint(_listening_sockets(port)):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _listening_sockets(port: int) -> set[str]:
+    """Return the sockets that listen on a port, as `/proc/PID/fd` names them."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(FileNotFoundError):
+            for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
+                words = line.split()
+                if words[3] == _LISTENING and int(words[1].rpartition(":")[2], 16) == port:
+                    found.add(f"socket:[{words[9]}]")
+    return found
+
+
+def _sockets_of(pid: int) -> set[str]:
+    """Return what a process has open."""
+    found = set()
+    with contextlib.suppress(FileNotFoundError):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found.add(str(descriptor.readlink()))
+    return found
 
 
 @contextlib.contextmanager

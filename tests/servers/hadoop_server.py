@@ -1,12 +1,13 @@
 """HDFS on loopback, a name node and a data node: `python -m tests.servers.hadoop_server FOLDER`.
 
-It prints the name node's port when a file can be written, and ends when standard input does. `make setup` installs it.
+It prints the name node's port when a file can be written, and ends with standard input. `make test-all` installs it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +62,8 @@ def _java(folder: Path, *arguments: str) -> list[str]:
 
 def _prepare(folder: Path, port: int) -> None:
     """The configuration of both nodes, and an empty file system."""
+    for part in ("web", "name", "data"):  # of a start with a port that was taken
+        shutil.rmtree(folder / part, ignore_errors=True)
     for name in ("hdfs", "datanode"):  # pages for people, which are not in the jars
         (folder / "web" / "webapps" / name).mkdir(parents=True)
     anywhere = ("dfs.namenode.http-address", "dfs.datanode.address", "dfs.datanode.ipc.address")

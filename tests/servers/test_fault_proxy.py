@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
+from tests.servers.fixtures import Served
 
-__all__ = ["proxy", "served"]
 pytestmark = pytest.mark.server
 DATA = bytes(range(256)) * 400
 
@@ -30,7 +29,7 @@ def only(fault: str) -> Faults:
 
 
 def get(proxy: FaultProxy, first: int, last: int, **fields: str) -> tuple[int, bytes, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=60)
     try:
         connection.request("GET", "/some.bin", headers={"Range": f"bytes={first}-{last}", **fields})
         answer = connection.getresponse()

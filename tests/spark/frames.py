@@ -1,13 +1,9 @@
-"""What becomes of DataFrames on one Spark session of the kind named on the command line; facts go into a JSON file.
-
-Run by `test_frames.py`, for the same reason as `scenario.py`: `python -m tests.spark.frames KIND FOLDER`.
-"""
+"""Steps of converting DataFrames to batches and back on a Spark session; `test_frames.py` checks the facts."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import datetime as dt
-import json
 import os
 import pickle
 import shutil
@@ -37,7 +33,7 @@ from petastore.spark import (
     register_delete_dir_handler,
     rows_to_dataframe,
 )
-from tests.spark.scenario import SCHEMA, problem_of, row_of, session_of
+from tests.spark.scenario import SCHEMA, problem_of, row_of
 
 ROWS = 24
 CRASHED = "20260102030405-appid-crashed-0b0c5f10-3a52-4a77-9a1e-0d6a1c1f2b3c"
@@ -355,7 +351,8 @@ class Frames:
     def a_job_that_fails(self) -> dict[str, Any]:
         """Leaves nothing behind, and the next one of the same plan tries again."""
         before = set(self.parent.iterdir())
-        frame = self.spark.range(3).selectExpr("raise_error('the user''s own problem') as x", "id")
+        # One partition: a second task that still runs would write into the directory that was just removed.
+        frame = self.spark.range(0, 3, 1, 1).selectExpr("raise_error('the user''s own problem') as x", "id")
         problems = [problem_of(lambda: make_spark_converter(frame)) for _ in range(2)]
         return {
             "raised": ["the user's own problem" in problem for problem in problems],
@@ -385,17 +382,16 @@ class Frames:
         yield from (self.vectors, self.decoded, self.as_rdd, self.copies)
 
 
-if __name__ == "__main__":
-    session = session_of("connect-without-java" if sys.argv[1] == "connect" else sys.argv[1])
-    frames = Frames(sys.argv[1], session, Path(sys.argv[2]))
-    facts = {"session": type(session).__module__, **{step.__name__: step() for step in frames.steps()}}
-    kept = make_spark_converter(session.range(9))
+def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
+    """Run the steps, then keep a converter that lives until the process ends."""
+    frames = Frames(kind, spark, folder)
+    facts = {"session": type(spark).__module__, **{step.__name__: step() for step in frames.steps()}}
+    kept = make_spark_converter(spark.range(9))
     facts["kept until the end"] = kept.cache_dir_url.removeprefix("file://")
     assert Path(facts["kept until the end"]).exists()
     child = os.fork()
     if child == 0:
-        sys.exit(0)  # ends as Python ends, and removes nothing
+        sys.exit(0)  # ends as Python ends, and must remove nothing
     os.waitpid(child, 0)
     facts["a fork removes nothing"] = Path(facts["kept until the end"]).exists()
-    session.stop()
-    Path(sys.argv[2], "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    return facts

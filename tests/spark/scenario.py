@@ -1,15 +1,9 @@
-"""One Spark session, of the kind named on the command line, does everything; what it saw goes into a JSON file.
-
-Classic and Connect sessions cannot live in one process, so each kind runs this as a script of its own
-(`python -m tests.spark.scenario KIND FOLDER`), and `test_session.py` looks at what it left.
-"""
+"""Steps of writing that every kind of Spark session takes; `test_session.py` checks what they left."""
 
 from __future__ import annotations
 
 import datetime as dt
-import json
 import logging
-import sys
 import threading
 import time
 import warnings
@@ -27,10 +21,8 @@ from petastore.errors import PetastoreError
 from petastore.indexing import SingleFieldIndexer, get_row_group_indexes
 from petastore.schema import Unischema, UnischemaField
 from petastore.spark import (
-    connect_session,
     dict_to_spark_row,
     encode_dataframe,
-    local_session,
     materialize_dataset,
     rows_to_dataframe,
 )
@@ -177,19 +169,6 @@ def slow_ids(spark: Any) -> Any:
             yield batch
 
     return spark.range(0, 20, 1, 4).mapInArrow(wait, "id long")
-
-
-def session_of(kind: str) -> Any:
-    if kind == "connect":
-        from pyspark.sql import SparkSession
-
-        from petastore.spark.java import use_java
-
-        use_java()
-        return SparkSession.builder.remote("local[2]").getOrCreate()
-    if kind == "local-cluster":
-        return local_session(master="local-cluster[2,1,1024]", **{"spark.task.maxFailures": "1"})
-    return connect_session("local[2]") if kind == "connect-without-java" else local_session()
 
 
 def problem_of(action: Callable[[], Any]) -> str:
@@ -414,19 +393,12 @@ class Scenario:
         steps = [self.write_everything, self.append_rows]
         if kind in ("classic", "local-cluster"):
             steps += [self.map_rows]
-        if kind != "connect-without-java":
-            steps += [self.raise_inside, self.take_turns, self.write_at_once]
+        steps += [self.raise_inside, self.take_turns, self.write_at_once]
         if kind in ("classic", "connect"):
             steps += [self.small_blocks, self.tell_and_index, self.hive_partitions, self.bad_values, self.refusals]
         return {"session": type(self.spark).__module__, **{step.__name__: step() for step in steps}}
 
 
-if __name__ == "__main__":
-    session = session_of(sys.argv[1])
-    facts = Scenario(session, Path(sys.argv[2])).run(sys.argv[1])
-    session.stop()
-    if sys.argv[1] == "connect-without-java":
-        again = [connect_session("local[1]") for _ in range(2)]
-        facts["sessions of one process"] = [session.range(3).count() for session in again]
-        again[0].stop()
-    Path(sys.argv[2], "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
+    """Run the steps of a kind of session."""
+    return Scenario(spark, folder).run(kind)

@@ -1,4 +1,4 @@
-"""A tensor is the same cell whether it comes as nested arrays, as one flat array or as bytes."""
+"""Batches of raw columns, as Spark hands them over, are encoded by the schema; what does not fit is named."""
 
 from __future__ import annotations
 
@@ -8,87 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as arrays
 
-from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
-from petastore.codecs.registry import codec_of
+from petastore.codecs import CompressedImageCodec, NdarrayCodec, ScalarCodec
 from petastore.errors import EncodeError
 from petastore.schema import Unischema, UnischemaField
-from petastore.spark.columns import encode_batch, encode_cells
-
-DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64"]
-CODECS = [None, NdarrayCodec(), CompressedNdarrayCodec()]
-
-
-def spark_leaves(values: Any) -> Any:
-    """Elements as Spark can hold them: it has no unsigned numbers and no halves."""
-    if values.dtype == np.float16:
-        return values.astype(np.float32)
-    return values.astype(np.int64) if values.dtype.kind == "u" else values
-
-
-def forms(values: list[Any]) -> dict[str, pa.Array]:
-    """The three forms in which Spark may hand over the same tensors; None stays None."""
-    nested = [None if value is None else spark_leaves(value).tolist() for value in values]
-    flat = [None if value is None else spark_leaves(value).reshape(-1) for value in values]
-    little = [None if value is None else value.astype(value.dtype.newbyteorder("<")).tobytes() for value in values]
-    leaf = pa.from_numpy_dtype(next((one.dtype for one in flat if one is not None), np.dtype(np.int64)))
-    lists = leaf
-    for _ in range(next((value.ndim for value in values if value is not None), 1)):
-        lists = pa.list_(lists)
-    return {
-        "nested": pa.array(nested, lists),
-        "flat": pa.array(flat, pa.list_(leaf)),
-        "bytes": pa.array(little, pa.binary()),
-    }
-
-
-@st.composite
-def tensors(draw: st.DrawFn, *, free: bool) -> tuple[UnischemaField, list[Any]]:
-    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
-    shape = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
-    declared: list[int | None] = list(shape)
-    axis = draw(st.integers(0, len(shape) - 1))
-    if free:
-        declared[axis] = None
-    values: list[Any] = []
-    for missing in draw(st.lists(st.booleans(), min_size=1, max_size=5)):
-        # Nested arrays cannot say the sizes below an empty list, so a free one is at least 1 unless it is first.
-        own = [*shape]
-        own[axis] = draw(st.integers(0 if axis == 0 else 1, 3)) if free else shape[axis]
-        elements = {"allow_nan": False} if dtype.kind == "f" else {}
-        value = draw(arrays.arrays(dtype, tuple(own), elements=elements))
-        values.append(None if missing else value)
-    field = UnischemaField("t", dtype, tuple(declared), draw(st.sampled_from(CODECS)), nullable=True)
-    return field, values
-
-
-@given(tensors(free=False))
-def test_a_fixed_tensor_is_the_same_cell_in_every_form(drawn: tuple[UnischemaField, list[Any]]) -> None:
-    field, values = drawn
-    expected = codec_of(field).encode_column(values, field)
-    for form, column in forms(values).items():
-        assert encode_cells(column, field).equals(expected), form
-
-
-@given(tensors(free=True))
-def test_a_tensor_with_a_free_dimension_is_the_same_cell_in_every_form(
-    drawn: tuple[UnischemaField, list[Any]],
-) -> None:
-    field, values = drawn
-    expected = codec_of(field).encode_column(values, field)
-    for form, column in forms(values).items():
-        assert encode_cells(column, field).equals(expected), form
-
-
-def test_a_sliced_batch_is_encoded_from_its_own_rows() -> None:
-    field = UnischemaField("t", np.uint8, (2, 2), NdarrayCodec(), nullable=True)
-    values = [np.full((2, 2), number, np.uint8) for number in range(6)]
-    for form, column in forms([*values[:3], None, *values[3:]]).items():
-        expected = codec_of(field).encode_column([values[2], None, values[3]], field)
-        assert encode_cells(column.slice(2, 3), field).equals(expected), form
+from petastore.spark.columns import encode_batch
 
 
 @pytest.mark.parametrize(
@@ -120,16 +44,24 @@ def test_what_does_not_fit_is_refused_with_its_row(field: UnischemaField, column
     assert part in str(caught.value)
 
 
+@pytest.mark.parametrize("stored", [pa.binary(), pa.large_binary()])
+def test_image_files_are_cells_as_they_are(stored: pa.DataType) -> None:
+    field = UnischemaField("image", np.uint8, (None, None, 3), CompressedImageCodec("png"), nullable=True)
+    schema = Unischema("photos", [field])
+    assert field.codec is not None
+    file = field.codec.encode(field, np.zeros((4, 5, 3), np.uint8))
+    assert encode_batch(pa.record_batch({"image": pa.array([file, None], stored)}), schema)["image"].to_pylist() == [
+        file, None,
+    ]  # fmt: skip
+    structs = pa.array([{"bytes": file, "path": None}], pa.struct({"bytes": stored, "path": pa.string()}))
+    assert encode_batch(pa.record_batch({"image": structs}), schema)["image"].to_pylist() == [file]
+    with pytest.raises(EncodeError, match="give nested arrays, or the bytes of a file"):
+        encode_batch(pa.record_batch({"image": pa.array([b"abc"], stored)}), schema)
+
+
 def test_columns_come_in_any_order_and_a_nullable_one_may_be_left_out() -> None:
     schema = Unischema(
         "s", [UnischemaField("a", "int8"), UnischemaField("b", "int8", nullable=True), UnischemaField("c", "int8")]
     )
     batch = pa.record_batch({"c": [3], "a": [1]})
     assert encode_batch(batch, schema).to_pylist() == [{"a": 1, "b": None, "c": 3}]
-
-
-def test_an_empty_batch_gives_no_cells() -> None:
-    field = UnischemaField("t", np.uint8, (2, None), NdarrayCodec())
-    assert len(encode_cells(pa.array([], pa.list_(pa.list_(pa.int16()))), field)) == 0
-    assert len(encode_cells(pa.array([], pa.binary()), field)) == 0
-    assert len(encode_cells(pa.array([], pa.list_(pa.int16())), field)) == 0

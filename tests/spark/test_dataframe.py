@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pyspark.sql import types
 
-from petastore.codecs import NdarrayCodec, VectorCodec
+from petastore.codecs import CompressedImageCodec, NdarrayCodec, VectorCodec
 from petastore.errors import RequestError
 from petastore.schema import Unischema, UnischemaField
 from petastore.spark.dataframe import check_columns, inferred_schema
@@ -45,6 +45,15 @@ def struct_of(**columns: Any) -> types.StructType:
 )
 def test_columns_that_can_be_rows_of_the_schema_pass(columns: dict[str, Any]) -> None:
     check_columns(struct_of(**columns), SCHEMA)
+
+
+def test_image_files_pass_where_images_are_declared() -> None:
+    schema = Unischema("photos", [UnischemaField("image", np.uint8, (None, None, 3), CompressedImageCodec("jpeg"))])
+    files = types.StructType().add("bytes", types.BinaryType()).add("path", types.StringType())
+    check_columns(struct_of(image=types.BinaryType()), schema)
+    check_columns(struct_of(image=files), schema)
+    with pytest.raises(RequestError, match="column 'image' is string"):
+        check_columns(struct_of(image=types.StringType()), schema)
 
 
 @pytest.mark.parametrize(

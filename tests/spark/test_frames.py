@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +12,15 @@ import pytest
 import petastore
 from petastore.spark.caching.leases import is_directory_name
 from tests.spark.frames import ROWS, same, vector_of
-from tests.spark.programs import Left, Programs, running
+from tests.spark.programs import Left, SparkPrograms, kinds
 from tests.spark.scenario import SCHEMA, row_of
 
-KINDS = ["classic", "connect"]
-SECONDS = 300
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
-    """What each kind of session left; two run at once."""
-    with running("tests.spark.frames", KINDS, tmp_path_factory, repository, seconds=SECONDS) as programs:
-        yield programs
-
-
-@pytest.fixture(params=KINDS)
-def left(request: pytest.FixtureRequest, programs: Programs) -> Left:
-    return programs[request.param].result()
+@pytest.fixture(params=kinds("classic", "connect"))
+def left(request: pytest.FixtureRequest, spark_programs: SparkPrograms) -> Left:
+    return spark_programs.left(request.param, "frames")
 
 
 @pytest.fixture
@@ -42,11 +31,6 @@ def folder(left: Left) -> Path:
 @pytest.fixture
 def facts(left: Left) -> Any:
     return left.facts
-
-
-def test_the_sessions_are_of_both_kinds(programs: Programs) -> None:
-    found = {kind: programs[kind].result().facts["session"] for kind in KINDS}
-    assert found == {"classic": "pyspark.sql.session", "connect": "pyspark.sql.connect.session"}
 
 
 def test_a_converter_needs_a_parent_directory_and_says_which_key_names_it(facts: Any) -> None:
@@ -189,8 +173,8 @@ def test_what_a_dataframe_has_no_type_for_is_refused(facts: Any) -> None:
     assert re.search("RequestError: .* takes a Spark session first", facts["decoded"]["arguments"])
 
 
-def test_an_rdd_has_the_rows_as_named_tuples(programs: Programs) -> None:
-    rdd = programs["classic"].result().facts["as_rdd"]
+def test_an_rdd_has_the_rows_as_named_tuples(spark_programs: SparkPrograms) -> None:
+    rdd = spark_programs.left("classic", "frames").facts["as_rdd"]
     assert rdd["names"] == ["everything_view", ["id", "i32", "maybe.text", "matrix", "ragged"]]
     assert rdd["ids"] == list(range(ROWS))
     assert all(rdd["same"])
@@ -198,8 +182,9 @@ def test_an_rdd_has_the_rows_as_named_tuples(programs: Programs) -> None:
     assert rdd["types"] == ["int32", "float32"]
 
 
-def test_connect_has_no_rdds_and_the_error_names_what_it_has(programs: Programs) -> None:
-    refused = programs["connect"].result().facts["as_rdd"]["refused"]
+@pytest.mark.slow
+def test_connect_has_no_rdds_and_the_error_names_what_it_has(spark_programs: SparkPrograms) -> None:
+    refused = spark_programs.left("connect", "frames").facts["as_rdd"]["refused"]
     assert refused.startswith("RequestError: Spark Connect has no RDDs; petastore.spark.dataset_as_dataframe")
 
 

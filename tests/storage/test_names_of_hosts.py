@@ -12,9 +12,8 @@ import pytest
 
 import petastore
 from petastore.errors import StorageConnectionError
-from tests.servers.fixtures import MOTO_KEYS, Served, served
+from tests.servers.fixtures import MOTO_KEYS, Served
 
-__all__ = ["served"]
 pytestmark = [
     pytest.mark.server,
     pytest.mark.leaves_running("fsspec keeps its web session, and clients of clouds theirs"),

@@ -27,9 +27,9 @@ from petastore.errors import (
 )
 from petastore.schema import Unischema, UnischemaField
 from petastore.writers.generate import generate_metadata
-from tests.servers.fixtures import MOTO_KEYS, moto
+from tests.pace import patience
+from tests.servers.fixtures import MOTO_KEYS
 
-__all__ = ["moto"]
 pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec and obstore keep their threads and sessions")]
 
 SCHEMA = Unischema("numbers", [UnischemaField("id", "int64"), UnischemaField("noise", "int64")])
@@ -118,7 +118,7 @@ def stored(moto: int) -> Iterator[Stored]:
     made.client.close()
 
 
-@pytest.fixture(params=["by obstore", "by fsspec"])
+@pytest.fixture(params=["by obstore", pytest.param("by fsspec", marks=pytest.mark.slow)])
 def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for ranges; listings are s3fs's in any case, which keeps them for ever."""
     if request.param == "by fsspec":
@@ -178,7 +178,7 @@ def test_files_beside_the_manifest_are_not_read_are_said_and_can_be_taken_in(sto
     assert stored.ids() == from_(0) + from_(10_000_000, ROWS // 3)
 
 
-@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("cached", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_who_reads_while_all_is_rewritten_never_sees_rows_of_both(stored: Stored, tmp_path: Path, cached: bool) -> None:
     kept = {"cache_type": "local-disk", "cache_location": tmp_path, "cache_size_limit": 1 << 26} if cached else {}
     with stored.reader(**kept) as reader:
@@ -192,7 +192,7 @@ def test_who_reads_while_all_is_rewritten_never_sees_rows_of_both(stored: Stored
     assert stored.ids(**kept) == from_(5_000_000)
 
 
-@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize("cached", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_files_that_are_newer_than_the_manifest_are_refused_by_name(
     stored: Stored, tmp_path: Path, cached: bool
 ) -> None:
@@ -205,6 +205,7 @@ def test_files_that_are_newer_than_the_manifest_are_refused_by_name(
     assert "`petastore generate-metadata` lists the new one" in str(told.value)
 
 
+@pytest.mark.slow
 def test_a_manifest_that_is_made_anew_knows_the_newer_files(stored: Stored) -> None:
     changed = stored.files[1]
     table = stored.table(changed)
@@ -229,6 +230,7 @@ def test_writers_that_append_at_once_in_one_process_all_add_their_rows(stored: S
     assert stored.ids() == from_(0, ROWS + 900)
 
 
+@pytest.mark.slow
 def test_of_writers_in_two_processes_each_adds_all_its_rows_or_none(stored: Stored) -> None:
     script = (
         "import sys; from tests.storage.test_upkeep import Stored, ROWS; made = Stored.__new__(Stored);"
@@ -236,7 +238,7 @@ def test_of_writers_in_two_processes_each_adds_all_its_rows_or_none(stored: Stor
         "made.write(ROWS + 300 * int(sys.argv[1]), 'append', 300)"
     )
     writers = [subprocess.Popen([sys.executable, "-c", script, str(number)]) for number in range(2)]
-    ended = [writer.wait(100) for writer in writers]
+    ended = [writer.wait(patience(60)) for writer in writers]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of files that no manifest lists
         found = stored.ids()
@@ -245,6 +247,7 @@ def test_of_writers_in_two_processes_each_adds_all_its_rows_or_none(stored: Stor
     assert found in possible
 
 
+@pytest.mark.slow
 def test_of_two_first_writers_one_is_refused_and_the_dataset_is_the_others(stored: Stored) -> None:
     stored.url = f"s3://{stored.bucket}/fresh"
 

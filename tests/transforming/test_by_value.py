@@ -31,7 +31,14 @@ lock = threading.Lock()
 large = np.arange(1_000_000)
 
 
-@pytest.fixture(scope="module", params=WAYS)
+QUICK = ("a script", "exec, as notebooks do")
+"""Ways in `make test`; each is a program of its own."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[way if way in QUICK else pytest.param(way, marks=pytest.mark.slow) for way in WAYS],
+)
 def told(request: pytest.FixtureRequest, repository: Path) -> dict[str, list[str]]:
     with PROGRAM.open() as program:
         command = [sys.executable, *WAYS[request.param]]
@@ -41,10 +48,9 @@ def told(request: pytest.FixtureRequest, repository: Path) -> dict[str, list[str
     return said
 
 
-@pytest.mark.parametrize("what", of_main())
-def test_what_is_of_the_main_module_does_there_what_it_does_here(told: dict[str, list[str]], what: str) -> None:
-    here, there = told[what]
-    assert there == here
+def test_functions_and_classes_of_main_do_in_a_worker_what_they_do_here(told: dict[str, list[str]]) -> None:
+    assert set(told) == set(of_main())
+    assert {what: there for what, (_, there) in told.items()} == {what: here for what, (here, _) in told.items()}
 
 
 def arrive(thing: Any) -> Any:

@@ -17,6 +17,7 @@ from petastore.schema import Unischema, UnischemaField
 from petastore.transforming.first_row import is_described, settled
 from petastore.transforming.transform import TransformSpec
 from petastore.work.workers import PoolType
+from tests.readers import transforms_to_send as sent
 
 SCHEMA = Unischema(
     "pictures",
@@ -36,10 +37,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-def scaled(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"picture": (row["picture"] / 255).astype(np.float32)[np.newaxis]}
-
-
 def scaled_columns(columns: dict[str, Any]) -> dict[str, Any]:
     return columns | {"picture": (columns["picture"] / 255).astype(np.float32)[:, np.newaxis]}
 
@@ -48,15 +45,11 @@ def scaled_frame(frame: Any) -> Any:
     return frame.assign(picture=[(value / 255).astype(np.float32)[np.newaxis] for value in frame["picture"]])
 
 
-def refuses_rows_from_five(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"id": float(row["id"]) if row["id"] < 5 else "five"}
-
-
 @pytest.mark.parametrize(
     ("spec", "pool"),
     [
-        (TransformSpec(scaled, takes="row"), "thread"),
-        (TransformSpec(scaled, takes="row"), "process"),
+        (TransformSpec(sent.scaled, takes="row"), "thread"),
+        (TransformSpec(sent.scaled, takes="row"), "process"),
         (TransformSpec(scaled_columns, takes="columns"), "dummy"),
         (TransformSpec(scaled_frame, takes="dataframe"), "thread"),
     ],
@@ -101,7 +94,7 @@ def test_a_number_of_pythons_own_is_as_wide_as_its_field(url: str) -> None:
 
 @pytest.mark.parametrize("pool", ["thread", "process"])
 def test_what_contradicts_the_first_row_is_an_error_that_names_the_row(url: str, pool: PoolType) -> None:
-    spec = TransformSpec(refuses_rows_from_five)
+    spec = TransformSpec(sent.text_from_row_five)
     with petastore.make_reader(url, ["id"], pool, transform_spec=spec, shuffle_row_groups=False) as reader:
         assert reader.schema["id"].dtype == np.float64
         with pytest.raises(TransformError, match=r"gave 'id' as .*float64.*id=5"):
@@ -148,13 +141,13 @@ def test_a_function_that_fails_with_the_first_row_tells_so_when_it_is_read(url: 
 
 def test_a_dataset_without_rows_leaves_the_schema_as_it_is(tmp_path: Path) -> None:
     petastore.write_dataset(str(tmp_path / "none"), SCHEMA, [])
-    with petastore.make_reader(str(tmp_path / "none"), transform_spec=TransformSpec(scaled)) as reader:
+    with petastore.make_reader(str(tmp_path / "none"), transform_spec=TransformSpec(sent.scaled)) as reader:
         assert reader.schema["picture"].dtype == np.uint8
         assert list(reader) == []
 
 
 def test_windows_mixtures_and_rows_by_number_are_settled_alike(url: str) -> None:
-    spec = TransformSpec(scaled)
+    spec = TransformSpec(sent.scaled)
     window = petastore.NGram({0: ["id", "picture"], 1: ["picture"]}, delta_threshold=1, timestamp_field="id")
     with petastore.make_reader(url, window, transform_spec=spec) as reader:
         assert next(reader)[1].picture.shape == (1, 4, 4)
@@ -179,3 +172,66 @@ def test_a_value_that_tells_nothing_leaves_its_field_as_it_was() -> None:
     before = Unischema("s", [UnischemaField("x", np.float32, nullable=True)])
     spec = settled(TransformSpec(dict), before, '{"x": null}')
     assert spec.edit_fields == (UnischemaField("x", np.float32, nullable=True),)
+
+
+@pytest.mark.parametrize("pool", ["thread", "process"])
+def test_first_row_describes_columns_that_the_function_adds(url: str, pool: PoolType) -> None:
+    def more(row: dict[str, Any]) -> dict[str, Any]:
+        return row | {"half": row["id"] / 2, "name": f"n{row['id']}", "pair": np.full(2, row["id"], np.int16)}
+
+    with petastore.make_reader(
+        url, ["id"], transform_spec=TransformSpec(more), reader_pool_type=pool, workers_count=1
+    ) as reader:
+        assert [(field.name, field.numpy_dtype, field.shape) for field in reader.schema] == [
+            ("id", np.int64, ()),
+            ("half", np.float64, ()),
+            ("name", np.str_, ()),
+            ("pair", np.int16, (2,)),
+        ]
+        row = next(reader)
+    assert (row.half, row.name, row.pair.tolist()) == (row.id / 2, f"n{row.id}", [row.id, row.id])
+
+
+@pytest.mark.parametrize("takes", ["row", "columns", "dataframe"])
+def test_added_column_is_kept_or_named_in_an_error(url: str, takes: Any) -> None:
+    def add(columns: Any) -> Any:
+        return columns.assign(more=columns["id"] + 1) if takes == "dataframe" else columns | {"more": columns["id"] + 1}
+
+    with petastore.make_batch_reader(url, ["id"], transform_spec=TransformSpec(add, takes=takes)) as reader:
+        assert all((batch.more == batch.id + 1).all() for batch in reader)
+    for described in ([], [("id", np.int64, (), False)]):
+        spec = TransformSpec(add, described, takes=takes)
+        with (
+            petastore.make_batch_reader(url, ["id"], transform_spec=spec) as reader,
+            pytest.raises(TransformError, match=r"returned the column 'more', which .* describe it in edit_fields"),
+        ):
+            next(reader)
+    for left_out in ({"removed_fields": ["more"]}, {"selected_fields": ["id"]}):
+        spec = TransformSpec(add, takes=takes, **left_out)
+        with petastore.make_batch_reader(url, ["id"], transform_spec=spec) as reader:
+            assert reader.schema.fields.keys() == {"id"}
+            assert next(reader)._fields == ("id",)
+
+
+def test_added_column_of_unknown_type_is_named_in_an_error(url: str) -> None:
+    with (
+        petastore.make_reader(url, ["id"], transform_spec=lambda row: row | {"more": None}) as reader,
+        pytest.raises(TransformError, match=r"returned the column 'more'.* edit_fields as \('more', dtype"),
+    ):
+        next(reader)
+
+
+def test_transform_spec_may_be_a_function(url: str) -> None:
+    with petastore.make_reader(url, ["id"], transform_spec=lambda row: {"id": -row["id"]}) as reader:
+        assert sorted(row.id for row in reader) == list(range(-19, 1))
+    with petastore.make_batch_reader(url, ["id"], transform_spec=lambda frame: -frame) as reader:
+        assert sorted(number for batch in reader for number in batch.id) == list(range(-19, 1))
+    for functions in (lambda row: {"id": -row["id"]}, [None, lambda row: {"id": -row["id"]}]):
+        with petastore.make_mixed_reader([url, url], [1, 1], schema_fields=["id"], transform_spec=functions) as reader:
+            assert min(row.id for row in reader) < 0
+    assert MapDataset(url, ["id"], transform_spec=lambda row: {"id": -row["id"]})[3]["id"] == -3
+    windows = petastore.NGram({0: ["id"], 1: ["id"]}, 1, "id")
+    with petastore.make_reader(url, windows, transform_spec=lambda row: {"id": -row["id"]}) as reader:
+        assert all(window[0].id - window[1].id == 1 for window in reader)
+    with pytest.raises(petastore.errors.RequestError, match=r"^transform_spec must be a TransformSpec or a function"):
+        petastore.make_reader(url, transform_spec="negative")  # type: ignore[arg-type]

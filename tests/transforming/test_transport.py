@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from petastore.transforming.transport import Arena, Channel, anonymous_file
+from tests.pace import LONG
+from tests.tier import examples
 
 DTYPES = hnp.scalar_dtypes() | st.just(np.dtype("M8[us]")) | st.just(np.dtype("m8[ns]"))
 
@@ -34,7 +36,7 @@ def shared_here() -> int:
     return Path("/proc/self/maps").read_text(encoding="utf-8").count("/memfd:petastore")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     arrays=st.lists(hnp.arrays(DTYPES, hnp.array_shapes(min_dims=1, max_dims=3, max_side=40, min_side=0)), max_size=4),
     words=st.lists(st.none() | st.text()),
@@ -157,7 +159,7 @@ def test_hanging_up_wakes_who_waits(channels: tuple[Channel, Channel]) -> None:
     waiter = threading.Thread(target=waits)
     waiter.start()
     here.hang_up()
-    waiter.join(10)
+    waiter.join(LONG)
     assert len(woken) == 1
     here.hang_up()
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.work.futures import after, settle, together
+from tests.pace import LONG
 
 
 @given(st.permutations(range(4)), st.sets(st.integers(0, 3)))
@@ -42,7 +43,7 @@ def test_the_future_is_there_with_the_last_task_whichever_that_is(order: list[in
 
 
 def test_of_several_failures_the_first_in_the_order_of_tasks_is_told() -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=LONG)
 
     def fails(number: int) -> None:
         both.wait()
@@ -50,7 +51,7 @@ def test_of_several_failures_the_first_in_the_order_of_tasks_is_told() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         tasks = [functools.partial(fails, number) for number in range(2)]
-        assert together(tasks, lambda: None, pool.submit).exception(30).args == (0,)  # type: ignore[union-attr]
+        assert together(tasks, lambda: None, pool.submit).exception(LONG).args == (0,)  # type: ignore[union-attr]
 
 
 def test_a_finish_that_fails_fails_the_future() -> None:
@@ -64,7 +65,7 @@ def test_many_threads_end_one_job_once() -> None:
     ended = itertools.count()
     with ThreadPoolExecutor(8) as pool:
         futures = [together([lambda: None] * 5, lambda: next(ended), pool.submit) for _ in range(200)]
-        assert sorted(future.result(30) for future in futures) == list(range(200))
+        assert sorted(future.result(LONG) for future in futures) == list(range(200))
 
 
 @given(st.permutations(range(4)), st.sets(st.integers(0, 3)))

@@ -10,6 +10,7 @@ import pytest
 
 from petastore.testing.pool_laws import PoolLaws
 from petastore.work import InlinePool, Pool
+from tests.pace import LONG
 
 
 class TestInlinePool(PoolLaws):
@@ -28,7 +29,7 @@ def test_the_future_of_a_task_that_gives_a_future_is_of_what_that_gives() -> Non
     made = InlinePool().submit(lambda: inner, priority=0)
     assert not made.done()
     inner.set_result(7)
-    assert made.result(10) == 7
+    assert made.result(LONG) == 7
 
 
 @pytest.mark.parametrize("is_passed_on", [False, True])

@@ -6,6 +6,7 @@ import threading
 
 from petastore.testing.pool_laws import PoolLaws
 from petastore.work import Pool, ProcessPool
+from tests.pace import LONG
 
 
 class TestProcessPool(PoolLaws):
@@ -21,11 +22,11 @@ def test_a_process_pool_forgets_calls_when_it_is_closed_and_those_of_its_last_ta
 
     def task() -> None:
         started.set()
-        go_on.wait(10)
+        go_on.wait(LONG)
         forgot.append("task")
 
     pool.submit(task, priority=0)
-    assert started.wait(10)
+    assert started.wait(LONG)
     pool.close()
     go_on.set()
     pool.join()

@@ -13,7 +13,7 @@ from petastore.errors import AbandonedThreadWarning
 from petastore.storage.requests.under_way import waiting_for
 from petastore.testing.pool_laws import PoolLaws
 from petastore.work import Pool, ThreadPool
-from tests.pace import patience
+from tests.pace import LONG
 
 
 def threads_of_petastore() -> list[str]:
@@ -40,17 +40,17 @@ def test_no_more_tasks_run_at_a_time_than_there_are_workers() -> None:
             running[0] += 1
             most[0] = max(most[0], running[0])
         if meets:
-            all_run.wait(10)
-        go_on.wait(10)
+            all_run.wait(LONG)
+        go_on.wait(LONG)
         with lock:
             running[0] -= 1
 
     futures = [pool.submit(lambda: task(meets=True), priority=0) for _ in range(3)]
     futures += [pool.submit(lambda: task(meets=False), priority=1) for _ in range(9)]
-    all_run.wait(10)  # three do run at a time …
+    all_run.wait(LONG)  # three do run at a time …
     go_on.set()
     for future in futures:
-        future.result(10)
+        future.result(LONG)
     assert most[0] == 3  # … and never a fourth
     pool.close()
     pool.join()
@@ -63,14 +63,14 @@ def test_waiting_tasks_run_in_the_order_of_their_priority() -> None:
 
     def holds() -> None:
         started.set()
-        go_on.wait(10)
+        go_on.wait(LONG)
 
     pool.submit(holds, priority=0)
-    assert started.wait(10)
+    assert started.wait(LONG)
     futures = [pool.submit(functools.partial(order.append, number), priority=number) for number in (5, 1, 3, 1)]
     go_on.set()
     for future in futures:
-        future.result(10)
+        future.result(LONG)
     assert order == [1, 1, 3, 5]
     pool.close()
     pool.join()
@@ -79,11 +79,11 @@ def test_waiting_tasks_run_in_the_order_of_their_priority() -> None:
 def test_pools_share_threads_and_the_last_one_ends_them() -> None:
     first, second = ThreadPool(2), ThreadPool(2)
     for pool in (first, second, first, second):
-        pool.submit(lambda: None, priority=0).result(10)
+        pool.submit(lambda: None, priority=0).result(LONG)
     assert 1 <= len(threads_of_petastore()) <= 4
     first.close()
     first.join()
-    assert second.submit(lambda: 7, priority=0).result(10) == 7
+    assert second.submit(lambda: 7, priority=0).result(LONG) == 7
     second.close()
     second.join()
     assert threads_of_petastore() == []
@@ -99,13 +99,13 @@ def test_who_joins_again_does_not_wait_for_a_thread_that_was_left_behind() -> No
 
     pool = ThreadPool(1)
     pool.submit(ask, priority=0)
-    assert began.wait(60)
+    assert began.wait(LONG)
     pool.close()
     with pytest.warns(AbandonedThreadWarning, match=r"a thread .* left behind.*read part-0\.parquet"):
         pool.join()
     pool.join()  # a warning would be an error
     answer.set()
-    deadline = time.monotonic() + patience(60)
+    deadline = time.monotonic() + LONG
     while threads_of_petastore() and time.monotonic() < deadline:
         threading.Event().wait(0.001)
     assert threads_of_petastore() == []
@@ -116,6 +116,6 @@ def test_the_future_of_a_task_that_gives_a_future_is_of_what_that_gives() -> Non
     inner: Future[int] = Future()
     made = pool.submit(lambda: inner, priority=0)
     inner.set_result(7)
-    assert made.result(10) == 7
+    assert made.result(LONG) == 7
     pool.close()
     pool.join()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import uuid
+from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +25,7 @@ from petastore.schema import Unischema, UnischemaField
 from petastore.writers import columns as module
 from petastore.writers.columns import columns_of, encode_columns, infer_schema
 from petastore.writers.encode import encode_chunks
+from tests.arrow_values import of_arrow, of_petastore
 
 COLUMNS: dict[str, Any] = {
     "id": np.arange(5),
@@ -148,7 +154,129 @@ def test_a_schema_of_ones_own_encodes_the_columns(tmp_path: Path) -> None:
     images = np.random.RandomState(1).randint(0, 256, (3, 8, 8, 3)).astype(np.uint8)
     petastore.write_dataset(tmp_path / "x", schema, {"id": np.arange(3, dtype=np.int32), "image": images})
     with petastore.make_reader(str(tmp_path / "x"), shuffle_row_groups=False) as reader:
-        assert all(np.array_equal(row.image, images[row.id]) for row in reader)
+        read = {int(row.id): row.image for row in reader}
+    assert sorted(read) == [0, 1, 2]
+    assert all(np.array_equal(image, images[number]) for number, image in read.items())
+
+
+BITS = pa.array([{"at": 1, "took": 2}, None], pa.struct({"at": pa.timestamp("us", "UTC"), "took": pa.duration("ms")}))
+READABLE: dict[str, pa.Array] = {
+    "struct": pa.array([{"a": 1, "b": "x"}, {"a": None, "b": "y"}]),
+    "struct of times": BITS,
+    "list of structs": pa.array([[{"a": 1}, None], []]),
+    "map": pa.array([[("k", 1), ("l", None)], None], pa.map_(pa.string(), pa.int64())),
+    "list of lists": pa.array([[[1, 2], [3, 4]], [[5, 6]]]),
+    "all null": pa.nulls(2),
+    "list of nulls": pa.array([[None], []], pa.list_(pa.null())),
+    "categories": pa.array(["a", None]).dictionary_encode(),
+    "categories in a struct": pa.array(
+        [{"c": "a"}, {"c": "b"}], pa.struct({"c": pa.dictionary(pa.int8(), pa.string())})
+    ),
+    "large text": pa.array(["a", "b"], pa.large_string()),
+    "text view": pa.array(["a", "b"], pa.string_view()),
+    "fixed bytes": pa.array([b"ab", None], pa.binary(2)),
+    "fixed list": pa.array([[1, 2], None], pa.list_(pa.float32(), 2)),
+    "large list": pa.array([["a"], []], pa.large_list(pa.string())),
+    "tensor": pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(12, dtype=np.int16).reshape(2, 2, 3)),
+    "duration": pa.array([1, None], pa.duration("s")),
+    "time of day": pa.array([1, None], pa.time64("ns")),
+    "day": pa.array([1, None], pa.date32()),
+    "wide decimal": pa.array([Decimal("1.5"), None], pa.decimal128(30, 2)),
+    "half": pa.array(np.array([1.5, -2], np.float16)),
+    "unsigned": pa.array([2**64 - 1, None], pa.uint64()),
+}
+
+
+def rows_of(url: Path) -> list[Any]:
+    with petastore.make_reader(str(url), shuffle_row_groups=False) as reader:
+        return [row.x for row in reader]
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_what_make_reader_reads_write_dataset_writes(tmp_path: Path, name: str) -> None:
+    """The same values, whether the table, its chunks, or the values that the reader gave are written."""
+    table = pa.table({"x": READABLE[name]})
+    (tmp_path / "plain").mkdir()
+    pq.write_table(table, tmp_path / "plain" / "0.parquet")
+    expected, schema = rows_of(tmp_path / "plain"), petastore.open_dataset(tmp_path / "plain").schema
+    assert of_petastore(expected) == of_arrow(table["x"])
+    petastore.write_dataset(tmp_path / "table", table)
+    petastore.write_dataset(tmp_path / "chunks", pa.concat_tables([table.slice(0, 1), table.slice(1)]))
+    petastore.write_dataset(tmp_path / "rows", schema, [{"x": value} for value in expected])
+    petastore.write_dataset(tmp_path / "columns", schema, {"x": expected})
+    for written in ("table", "chunks", "rows", "columns"):
+        assert equal(rows_of(tmp_path / written), expected), written
+
+
+def equal(found: list[Any], expected: list[Any]) -> bool:
+    """Values are equal, whatever digits decimals are written with."""
+    if all(value is None or isinstance(value, Decimal) for value in expected):
+        return found == expected
+    return bool(of_petastore(found) == of_petastore(expected))
+
+
+@pytest.mark.parametrize("values", [[[1, None], [2], None], [[[1], [2, 3]], []], [{"a": 1}, {"b": [None]}], [None]])
+def test_lists_that_are_not_arrays_come_back_as_objects(tmp_path: Path, values: list[Any]) -> None:
+    petastore.write_dataset(tmp_path / "dict", {"x": values})
+    petastore.write_dataset(tmp_path / "frame", pd.DataFrame({"x": pd.Series(values, dtype=object)}))
+    expected = pa.array(values).to_pylist()
+    assert rows_of(tmp_path / "dict") == rows_of(tmp_path / "frame") == expected
+
+
+def test_wide_decimals_keep_their_digits(tmp_path: Path) -> None:
+    numbers = pa.table({"x": [Decimal("1234567890123456789012345678.25")], "y": [Decimal(10) ** 60 + 1]})
+    petastore.write_dataset(tmp_path / "x", numbers)
+    with petastore.make_reader(str(tmp_path / "x")) as reader:
+        assert [tuple(row) for row in reader] == [tuple(numbers.to_pylist()[0].values())]
+
+
+def test_rows_of_a_reader_are_written_under_its_schema(tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    pq.write_table(pa.table({"x": BITS, "n": [1, 2]}), tmp_path / "plain" / "0.parquet")
+    with petastore.make_reader(str(tmp_path / "plain"), shuffle_row_groups=False) as reader:
+        petastore.write_dataset(tmp_path / "again", reader.schema, reader)
+    assert of_petastore(rows_of(tmp_path / "again")) == of_arrow(BITS)
+
+
+def test_uuids_are_16_bytes(tmp_path: Path) -> None:
+    ids = [uuid.UUID(int=number) for number in range(3)]
+    expected = [one.bytes for one in ids]
+    petastore.write_dataset(tmp_path / "frame", pd.DataFrame({"x": ids}))
+    petastore.write_dataset(tmp_path / "dict", {"x": [*ids, None]})
+    schema = Unischema("ids", [UnischemaField("x", bytes)])
+    petastore.write_dataset(tmp_path / "rows", schema, [{"x": one} for one in ids])
+    assert rows_of(tmp_path / "frame") == rows_of(tmp_path / "rows") == expected
+    assert rows_of(tmp_path / "dict") == [*expected, None]
+
+
+class HuggingFaceDataset:
+    """Has what a `datasets.Dataset` has: a table in `data`, and indices that pick rows of it."""
+
+    def __init__(self, table: pa.Table, indices: list[int] | None) -> None:
+        self.data = SimpleNamespace(table=table)
+        self.features = table.schema
+        self._indices = None if indices is None else pa.table({"indices": pa.array(indices, pa.uint64())})
+
+    def __len__(self) -> int:
+        return len(self.data.table if self._indices is None else self._indices)
+
+    def with_format(self, name: str) -> HuggingFaceDataset:
+        assert name == "arrow"
+        return self
+
+    def iter(self, batch_size: int) -> Iterator[pa.Table]:
+        table = self.data.table if self._indices is None else self.data.table.take(self._indices["indices"])
+        return (table.slice(start, batch_size) for start in range(0, len(table), batch_size))
+
+
+def test_a_hugging_face_dataset_is_written_in_the_order_of_its_indices(tmp_path: Path) -> None:
+    table = pa.table({"x": [10, 11, None, 13], "word": ["a", "b", "c", None]})
+    petastore.write_dataset(tmp_path / "all", HuggingFaceDataset(table, None))
+    petastore.write_dataset(tmp_path / "some", HuggingFaceDataset(table, [3, 0]))
+    assert rows_of(tmp_path / "all") == [10, 11, None, 13]
+    assert rows_of(tmp_path / "some") == [13, 10]
+    schema = petastore.open_dataset(tmp_path / "some").schema
+    assert (schema["x"].nullable, schema["word"].nullable) == (False, True)  # by the rows that are picked
 
 
 def test_large_columns_are_encoded_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,8 +297,8 @@ def test_large_columns_are_encoded_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
         ({1: [1]}, RequestError, "names of columns are texts, but one is 1"),
         ({"a": [object()]}, SchemaError, r"column 'a' .*\(object\)"),
         ({"a": [1, "x"]}, SchemaError, r"column 'a' .*\(int, str\)"),
-        ({"a": [None, None]}, SchemaError, "column 'a' has no values"),
-        (pa.table({"a": pa.nulls(2)}), SchemaError, "column 'a' has no values"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), RequestError, "must differ, got 'a' twice"),
+        (pa.table([[1], [2]], names=["a", "a"]), RequestError, "must differ, got 'a' twice"),
         ([{"a": 1}], RequestError, "inferred from .*, but a list was given"),
     ],
 )
@@ -183,7 +311,7 @@ def test_a_value_that_does_not_fit_is_named_by_column_and_row() -> None:
     schema = Unischema("x", [UnischemaField("n", np.int8), UnischemaField("d", "datetime64[D]", nullable=True)])
     with pytest.raises(EncodeError, match="column 'n', row 2"):
         stored({"n": [1, 2, 1000]}, schema)
-    with pytest.raises(EncodeError, match="column 'n', row 1: the value is None"):
+    with pytest.raises(EncodeError, match="column 'n', row 1: the value is null"):
         stored(pa.table({"n": pa.array([1, None], pa.int8())}), schema)
     with pytest.raises(EncodeError, match=r"column 'm': .*no such field"):
         stored({"n": [1], "m": [1]}, schema)

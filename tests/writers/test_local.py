@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
@@ -307,10 +308,37 @@ def test_appending_another_schema_says_the_difference_at_once(
     assert next(given) == {"id": 10}  # not one was asked for
     with pytest.raises(SchemaError, match="it is called 'numbers', these 'other'"):
         write_dataset(url, Unischema("other", SCHEMA), [], mode="append")
-    two = [UnischemaField("a", "int8"), UnischemaField("b", "int8")]
-    write_dataset(url, Unischema("two", two), [], mode="overwrite")
-    with pytest.raises(SchemaError, match="another order"):
-        write_dataset(url, Unischema("two", two[::-1]), [], mode="append")
+
+
+def test_append_accepts_another_field_order_and_fewer_nullable_fields(url: str) -> None:
+    stored_so = Unischema("two", [UnischemaField("a", "int8", nullable=True), UnischemaField("b", "str")])
+    all_there = Unischema("two", [UnischemaField("b", "str"), UnischemaField("a", "int8")])
+    write_dataset(url, stored_so, [{"a": None, "b": "x"}])
+    write_dataset(url, all_there, [{"a": 2, "b": "y"}], mode="append")
+    write_dataset(url, all_there, {"b": ["z"], "a": np.array([3], np.int8)}, mode="append")
+    with pytest.raises(EncodeError, match="column 'a', row 0: the value is None"):
+        write_dataset(url, all_there, [{"a": None, "b": "no"}], mode="append")
+    assert open_dataset(url).schema == stored_so
+    assert stored(url) == [{"a": None, "b": "x"}, {"a": 2, "b": "y"}, {"a": 3, "b": "z"}]
+
+
+def test_append_without_a_schema_writes_columns_under_that_of_the_dataset(url: str) -> None:
+    write_dataset(url, pd.DataFrame({"n": [1, 2], "s": ["a", None], "x": [None, None], "e": [[1], []]}))
+    schema = open_dataset(url).schema
+    write_dataset(url, pd.DataFrame({"e": [[2]], "s": ["b"], "n": [3.0]}), mode="append")  # a nullable column left out
+    write_dataset(url, pa.table({"n": [4], "s": pa.nulls(1), "x": pa.nulls(1), "e": [[3]]}), mode="append")
+    assert open_dataset(url).schema == schema
+    assert [row["n"] for row in stored(url)] == [1, 2, 3, 4]
+    assert [row["s"] for row in stored(url)] == ["a", None, "b", None]
+    for frame, said in [
+        (pd.DataFrame({"n": [1.5], "s": ["a"], "e": [[1]]}), "column 'n', row 0"),
+        (pd.DataFrame({"n": [None], "s": ["a"], "e": [[1]]}), "column 'n', row 0: the value is null"),
+        (pd.DataFrame({"n": [1], "s": ["a"], "x": [7], "e": [[1]]}), "column 'x', row 0: the column has the type null"),
+        (pd.DataFrame({"n": [1], "s": ["a"], "e": [[1]], "more": [1]}), "column 'more': .*no such field"),
+    ]:
+        with pytest.raises(EncodeError, match=said):
+            write_dataset(url, frame, mode="append")
+    assert len(stored(url)) == 4
 
 
 def test_files_without_a_schema_are_not_appended_to(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def main() -> None:
         if latest.exists():
             accelerator.load_state(latest.read_text())
         journal.resumed(steps.taken)
-        for epoch in range(steps.taken // len(loader), EPOCHS):
+        for epoch in range(steps.taken // reader.steps_per_epoch(16), EPOCHS):
             loader.set_epoch(epoch)
             for batch in loader:
                 step = steps.taken + 1
@@ -60,7 +60,7 @@ def main() -> None:
                 optimizer.step()
                 steps.taken = step
                 journal.perhaps_die(step, "step")
-                if step % (len(loader) if asked.every_epoch else 2) == 0:
+                if step % (reader.steps_per_epoch(16) if asked.every_epoch else 2) == 0:
                     folder = asked.folder / f"step-{step}"
                     accelerator.save_state(str(folder))
                     accelerator.wait_for_everyone()

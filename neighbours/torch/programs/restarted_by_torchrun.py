@@ -88,7 +88,7 @@ def main() -> None:
         journal.resumed(step)
         for batch in loader:
             step += 1
-            epoch = (step - 1) * EPOCHS // len(loader)
+            epoch = (step - 1) // reader.steps_per_epoch(16)
             journal.trained(step, epoch, batch["id"].tolist(), loader.state_dict())
             journal.perhaps_die(step, "forward")
             optimizer.zero_grad()

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Unpack
 
+from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions, Made
 from petastore.callers import frames_inside_petastore
 from petastore.errors import RequestError
@@ -67,6 +68,9 @@ class ElasticDataLoader(DataLoader[Made]):
         self._is_told_of_empty = False
 
     def __iter__(self) -> Iterator[Made]:  # type: ignore[override]
+        return RaisesAfterErrors(self._resharded())
+
+    def _resharded(self) -> Iterator[Made]:
         import horovod.torch as hvd
 
         # A reader that was moved on purpose is gone on with; else a loop begins a new pass.

@@ -100,14 +100,16 @@ class DataLoader:
         self._passes = Passes(reader)
 
     def __len__(self) -> int:
-        """Batches of one whole `for`, all epochs; the same in every process.
+        """Return the number of batches of the `for` under way, or of the next one; the same in every process.
+
+        A `for` gives all epochs; after `load_state_dict`, the batches that are left.
 
         Raises:
             TypeError: The reader is endless.
         """
         if self.reader.num_epochs is None:
             raise TypeError("a reader with num_epochs=None is endless; reader.steps_per_epoch(batch_size) is an epoch")
-        return self.reader.steps_per_epoch(self.batch_size) * self.reader.num_epochs
+        return self._passes.steps(self.batch_size) or 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return self._passes.start_ahead(self.batch_size, self._begin)

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.runs import Run
 from petastore.adapters.tensorflow.tensor_column import TensorColumn
 from petastore.errors import DecodeError
@@ -81,7 +82,8 @@ class Crossing:
 
         def one_pass() -> Iterator[int]:
             number = next(self._numbers)
-            self._under_way[number] = arrays = self._arrays(runs())
+            arrays = self._arrays(runs())
+            self._under_way[number] = RaisesAfterErrors(arrays)
             try:
                 yield number
             finally:  # TensorFlow comes here when nobody can ask for more

@@ -14,6 +14,7 @@ from petastore.adapters.passes import Passes
 from petastore.adapters.ragged import Padded, forms_of, refuse_ragged_windows
 from petastore.adapters.received import forgotten, received_of
 from petastore.adapters.runs import Run, runs_of
+from petastore.adapters.stored_nulls import refuse_stored_nulls
 from petastore.adapters.tensorflow.columns import columns_of_field
 from petastore.adapters.tensorflow.crossing import Crossing, written_for_graphs
 from petastore.adapters.tensorflow.quick_iterator import iterated_quickly
@@ -127,6 +128,7 @@ def dataset_of_fields(
             "shapes of their own"
         )
     filled = nulls_of_reader(nulls, reader)
+    refuse_stored_nulls(reader, filled)
     columns = [
         column
         for field in handed
@@ -161,7 +163,7 @@ def _batches(reader: Any, passes: Passes, batch_size: int, columns: list[TensorC
     crossing = Crossing(columns, reader.stacked_columns)
     # What a batch has in columns that are not dense depends on all of its rows.
     are_dense = all(column.is_dense for column in columns)
-    most, cut = (_BATCHES_A_CALL, _cut) if are_dense else (1, lambda _, run: tf.data.Dataset.from_tensors(run))
+    most, cut = (_BATCHES_A_CALL, cut_run) if are_dense else (1, lambda _, run: tf.data.Dataset.from_tensors(run))
     return whole_passes(
         lambda runs: crossing.dataset(runs, cut),
         lambda: runs_of(received_of(reader).noted(passes.start(batch_size)), most=most),
@@ -175,7 +177,7 @@ def _of_pass(reader: Any, elements: int) -> int | None:
     return None if reader.num_epochs is None else elements * reader.num_epochs
 
 
-def _cut(sizes: Any, columns: Any) -> Any:
+def cut_run(sizes: Any, columns: Any) -> Any:
     """The batches of a run; one without rows is a run of its own, of which `rebatch` makes nothing."""
     run = tf.data.Dataset.from_tensors(columns)
     without_rows = tf.cast(sizes[0] == 0, tf.int64)

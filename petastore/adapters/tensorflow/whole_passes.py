@@ -58,4 +58,4 @@ class _Passes:
             if given == self._elements:
                 next(runs, None)  # nobody asks again, and the reader is to know that it is at the end
             yield run
-        self._ended_early = given < self._elements
+        self._ended_early = 0 < given < self._elements  # without elements, `repeat` has ended by itself

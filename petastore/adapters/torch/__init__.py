@@ -17,6 +17,7 @@ try:
 except ImportError:
     raise MissingExtraError("petastore.adapters.torch", package="torch", extra="torch") from None
 
+from petastore.adapters.nulls import Fill
 from petastore.adapters.ragged import Padded
 from petastore.adapters.torch.batched import BatchedDataLoader, InMemBatchedDataLoader
 from petastore.adapters.torch.block_sampler import BlockSampler
@@ -29,6 +30,7 @@ __all__ = [
     "BatchedDataLoader",
     "BlockSampler",
     "DataLoader",
+    "Fill",
     "InMemBatchedDataLoader",
     "MapDataset",
     "Padded",

@@ -14,9 +14,12 @@ from typing import Any, Self, Unpack
 import numpy as np
 import torch
 
+from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.nulls import Nulls, nulls_of_reader
+from petastore.adapters.stored_nulls import refuse_stored_nulls
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions
 from petastore.adapters.torch.ragged import ragged_columns
+from petastore.adapters.torch.shared_state import LOADED_LATE
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
@@ -67,8 +70,8 @@ class BatchedDataLoader(DataLoader[dict[str, Any]]):
         self.transform_fn = _worth_calling(transform_fn)
         """The function that was given; None where it would change nothing."""
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:  # type: ignore[override]
-        batches = super().__iter__()
+    def _batches_of_a_pass(self) -> Iterator[dict[str, Any]]:
+        batches = super()._batches_of_a_pass()
         if self.transform_fn is None:
             return batches
         return (_through(self.transform_fn, batch) for batch in batches)
@@ -128,7 +131,9 @@ class InMemBatchedDataLoader:
         self._shuffle = bool(shuffle)
         refuse_dtypes(reader)
         _refuse_more_rows(reader, size, rows_capacity)
-        make = BatchTensors(ragged_columns(reader, "auto"), nulls_of_reader(nulls, reader))
+        filled = nulls_of_reader(nulls, reader)
+        refuse_stored_nulls(reader, filled)
+        make = BatchTensors(ragged_columns(reader, "auto", by_batch=True), filled)
         self._asked = {"seed": self._seed, "shuffle": self._shuffle, "batch_size": size, "reader": reader.state_dict()}
         batches = itertools.islice(reader.batches(size), int(reader.steps_per_epoch(size)))
         function = _worth_calling(transform_fn)
@@ -140,8 +145,9 @@ class InMemBatchedDataLoader:
             name: _joined([columns[name] for _, columns in read])
             for name in dict.fromkeys(name for _, columns in read for name in columns)
         }
-        self._next = Cursor()  # before the next batch; its positions are batches
+        self._next = self._begin = Cursor()  # before the next batch, and before its `for`; positions are batches
         self._goes_on = False
+        self._loads = 0  # states that were loaded
 
     @property
     def _steps(self) -> int:
@@ -149,25 +155,35 @@ class InMemBatchedDataLoader:
         return len(self._borders) - 1
 
     def __len__(self) -> int:
-        """Batches of one `for`; the same on every rank.
+        """Return the number of batches of the `for` under way, or of the next one; the same on every rank.
+
+        A `for` gives all epochs; after `load_state_dict`, the batches that are left.
 
         Raises:
             TypeError: `num_epochs` is None.
         """
         if self._num_epochs is None:
             raise TypeError("a loader with num_epochs=None is endless and has no length; count steps yourself")
-        return self._steps * self._num_epochs
+        is_resumed = self._goes_on or not self._next.is_at_end(self._num_epochs)
+        begin = (self._next if self._goes_on else self._begin) if is_resumed else Cursor()
+        return self._steps * (begin.first_epoch + self._num_epochs - begin.epoch) - begin.position
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        return RaisesAfterErrors(self._batches())
+
+    def _batches(self) -> Iterator[dict[str, Any]]:
         if not self._goes_on:
             self._next = self._next.next_pass()
-        self._goes_on = False
+        self._goes_on, self._begin, loads = False, self._next, self._loads
         first, begin = self._next.first_epoch, self._next
         epochs = itertools.count() if self._num_epochs is None else range(first + self._num_epochs)
         for epoch in itertools.islice(epochs, begin.epoch, None):
             if not self._steps:
                 return
-            yield from self._epoch(first, epoch, begin.position if epoch == begin.epoch else 0)
+            for batch in self._epoch(first, epoch, begin.position if epoch == begin.epoch else 0):
+                yield batch
+                if loads != self._loads:
+                    raise RequestError(LOADED_LATE)
 
     def _epoch(self, first_epoch: int, epoch: int, batch: int) -> Iterator[dict[str, Any]]:
         """What an epoch has from a batch on."""
@@ -198,6 +214,7 @@ class InMemBatchedDataLoader:
         first_epoch, epoch, batch = (whole_number(state.get(name), name=name, least=0) for name in _PLACE)
         self._next = Cursor(epoch, batch, first_epoch)
         self._goes_on = True
+        self._loads += 1
 
     def __enter__(self) -> Self:
         return self

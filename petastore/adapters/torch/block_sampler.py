@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.utils.data
 
+from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.told_epochs import ToldEpochs
 from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.map_dataset import MapDataset
@@ -19,6 +20,8 @@ from petastore.adapters.torch.sampling_pass import (
     told,
     worker_plan,
 )
+from petastore.adapters.torch.shared_state import LOADED_LATE
+from petastore.callers import is_called_by_lightning
 from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import Shard, Tail, TailWord, whole_number
@@ -116,13 +119,22 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         )
         if self.batch_size is None:
             refuse_unequal_rows(self._plan)
+        self._requested_plan = self._plan  # a state that is loaded changes the order of the other one
         self._steps = self._plan.steps_per_epoch(self._size)
         self._pass = Pass(Cursor())
+        self._loads = 0  # states that were loaded
         self._epochs = ToldEpochs()
 
     def __len__(self) -> int:
-        """Batches of an epoch on this rank, the same on every rank; rows where it gives rows."""
-        return self._steps
+        """Return the number of batches of the pass under way, or of the next one; of rows where it gives rows.
+
+        It is the same on every rank. After `load_state_dict` these are the batches that are left. Lightning always gets
+        the length of an epoch: it counts a resumed epoch from its first batch.
+        """
+        this = self._pass
+        if this.is_over or is_called_by_lightning():
+            return self._steps
+        return (self._plan.steps_left(self._size, this.begin) or 0) - this.first
 
     def __iter__(self) -> Iterator[Any]:
         if self._plan.request.shard.count > 1:
@@ -131,17 +143,25 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
             # The epoch under way if nothing of it was taken, else the next one.
             self._pass = Pass(Cursor.of_epoch(self._pass.begin.epoch + (self._pass.given > 0)))
         self._pass.is_loaded = False
-        return self._batches(self._pass)
+        return RaisesAfterErrors(self._batches(self._pass, self._loads))
 
-    def _batches(self, this_pass: Pass) -> Iterator[Any]:
+    def _batches(self, this_pass: Pass, loads: int) -> Iterator[Any]:
+        if loads != self._loads:  # since `iter()`, and no batch was taken yet
+            loads, this_pass = self._loads, self._pass
+            this_pass.is_loaded = False
         for numbers in numbered_batches(
             self._plan, self._size, workers=self._workers, begin=this_pass.begin, given=this_pass.given
         ):
+            if loads != self._loads:
+                raise RequestError(LOADED_LATE)
             this_pass.given += 1
             if self.batch_size is None:
                 yield from numbers
             else:
                 yield numbers
+        if loads != self._loads:
+            raise RequestError(LOADED_LATE)
+        this_pass.is_over = True
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is this epoch, from its first row; or goes on from where a state was loaded.
@@ -180,8 +200,9 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
             RequestError: The state is of other data, another order, or of other workers; the difference is named.
         """
         self._plan, begin, given = resume_place(
-            self._plan, state, batch_size=self._size, workers=self._workers, worker=None
+            self._requested_plan, state, batch_size=self._size, workers=self._workers, worker=None
         )
         if begin != begin.pass_ends(1):  # it may be of a reader, whose passes may have several epochs
             begin = dataclasses.replace(begin, first_epoch=begin.epoch)
-        self._pass = Pass(begin, given, is_loaded=True)
+        self._pass = Pass(begin, given, given, is_loaded=True)
+        self._loads += 1

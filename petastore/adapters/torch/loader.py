@@ -13,9 +13,11 @@ import torch
 import torch.utils.data
 from typing_extensions import TypeVar  # torch brings it; of Python's own, defaults came later
 
+from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.asked_of_keras import refuse_what_keras_would_shard
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
+from petastore.adapters.stored_nulls import refuse_stored_nulls
 from petastore.adapters.torch.accelerated import device_of_accelerate, noted_by_accelerate, refuse_an_unsharded_loader
 from petastore.adapters.torch.device import Carrier, device_of
 from petastore.adapters.torch.ragged import TorchForm, ragged_columns
@@ -23,6 +25,7 @@ from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import decimal_friendly_collate, rows_as_dicts
 from petastore.adapters.torch.shuffling_queue import shuffle_as_a_queue_would
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
+from petastore.callers import is_called_by_lightning
 from petastore.dataset import Dataset
 from petastore.errors import NotPicklableError, RequestError
 from petastore.plan.request import Tail
@@ -122,17 +125,18 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
             `shuffle_rows=True` of `make_reader` does, by its seed and in memory of its own choice.
         ragged: What becomes of shapes with None, as one form for all such columns of numbers and times, or a dict from
             column name to form. `"list"`: a list of tensors. `"dense"`: one tensor (rows, *shape); batches whose cells
-            differ in shape are an error. `"auto"`: a list; but of lists without a codec, as plain Parquet has them, one
-            tensor (rows, length) where all of a batch have one length. `"padded"`: one tensor, filled up with zeros
-            (`Padded(v)`: with v), and a column `<name>_lengths` of int64 that says how much of each row is real:
-            (rows,) where one dimension is free, else (rows, free dimensions). `"nested"`: a `torch.nested` tensor, of
-            the jagged layout where one dimension is free, else of the strided one, which torch calls a prototype.
-            Dense, padded and nested ones refuse missing values, unless `nulls` puts something there.
+            differ in shape are an error. `"auto"`: a list; but of lists without a codec, as plain Parquet has them,
+            dense where the first 1,024 rows of the dataset have one length, in all batches. `"padded"`: one tensor,
+            filled up with zeros (`Padded(v)`: with v), and a column `<name>_lengths` of int64 that says how much of
+            each row is real: (rows,) where one dimension is free, else (rows, free dimensions). `"nested"`: a
+            `torch.nested` tensor, of the jagged layout where one dimension is free, else of the strided one, which
+            torch calls a prototype. Dense, padded and nested ones refuse missing values, unless `nulls` puts something
+            there.
         nulls: What stands where a value is missing: `"error"` refuses it in columns of numbers and times, naming the
             column (text and arrays in lists have None); `"mask"` puts 0, an empty text or an empty array there, and
             adds a column `<name>_valid`, a bool tensor (rows,), True where a value is there; a value stands there
-            itself. One of them for all nullable columns, or a dict by column name, where what is not named is
-            `"error"`. In windows each row of a window is asked for itself: (rows, length).
+            itself, text as `Fill(text)`. One of them for all nullable columns, or a dict by column name, where what is
+            not named is `"error"`. In windows each row of a window is asked for itself: (rows, length).
         device: Where tensors arrive: `"cuda"`, a `torch.device`, or a number of a CUDA device. The next batch is copied
             there, from page-locked memory and on a stream of its own, while the current one trains; use a batch on the
             stream that was current when it was received. Lists and text stay on the host. A second batch is kept in the
@@ -197,6 +201,8 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         filled = nulls_of_reader(nulls, reader)
         if filled and not whole_columns:
             raise RequestError("nulls= is about whole columns, and a collate_fn gets rows; leave one of them out")
+        if whole_columns:
+            refuse_stored_nulls(reader, filled)
         make: Callable[[Any], Any] = BatchTensors(forms, filled) if whole_columns else self._collated_rows
         self._passes, self._make = passes, make
         self._carrier = None if self.device is None else Carrier(self.device)
@@ -204,12 +210,17 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         self._is_accelerated = False
 
     def __len__(self) -> int:
-        """Batches of one whole `for`, all epochs, on this rank; the same on every rank.
+        """Return the number of batches of the `for` under way, or of the next one; the same on every rank.
+
+        A `for` gives all epochs; after `load_state_dict`, the batches that are left. Lightning always gets the length
+        of a whole `for`: it counts a resumed epoch from its first batch.
 
         Raises:
             TypeError: The reader is endless.
         """
-        return self.reader.steps_per_epoch(int(self.batch_size or 1)) * epochs_of(self.reader.num_epochs)
+        size = int(self.batch_size or 1)
+        whole = self.reader.steps_per_epoch(size) * epochs_of(self.reader.num_epochs)
+        return whole if is_called_by_lightning() else self._passes.steps(size) or 0
 
     def __repr__(self) -> str:
         return f"DataLoader({self.reader!r}, batch_size={self.batch_size})"
@@ -218,7 +229,9 @@ class DataLoader(torch.utils.data.DataLoader[Made]):
         warn_of_ranks_since(self._ranks_known, self.reader.plan.request.shard)
         refuse_what_keras_would_shard(self.reader, self.batch_size)
         batches = self._batches_of_a_pass()
-        return noted_by_accelerate(batches, lambda: self._passes.is_over) if self._is_accelerated else batches
+        if self._is_accelerated:
+            batches = noted_by_accelerate(batches, lambda: self._passes.is_over)
+        return RaisesAfterErrors(batches)
 
     def _batches_of_a_pass(self) -> Iterator[Made]:
         batch_size = int(self.batch_size or 1)
@@ -339,6 +352,9 @@ class _Rows(torch.utils.data.IterableDataset[Any]):
         return int(self._reader.plan.rows_per_epoch(self._batch_size)) * epochs_of(self._reader.num_epochs)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        return RaisesAfterErrors(self._rows())
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
         if torch.utils.data.get_worker_info() is not None:
             raise RequestError(f"num_workers is not 0: {_WORKERS_BELONG_TO_THE_READER}")
         shard = self._reader.plan.request.shard

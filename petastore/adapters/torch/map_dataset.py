@@ -35,7 +35,7 @@ from petastore.readers.by_number.random_access import DEFAULT_CACHE_BYTES, Rando
 from petastore.readers.loaded.recent_row_groups import CacheInfo
 from petastore.schema.unischema import Unischema
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
-from petastore.transforming.transform import TransformSpec
+from petastore.transforming.transform import AnyTransform
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
 __all__ = ["MapDataset", "selected_rows"]
@@ -109,7 +109,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
         decode: Mapping[str, ImageDecode] | None = None,
-        transform_spec: TransformSpec | None = None,
+        transform_spec: AnyTransform | None = None,
         selection: Selection | None = None,
         filters: Filters | None = None,
         predicate: Predicate | None = None,

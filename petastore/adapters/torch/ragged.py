@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
@@ -14,8 +15,12 @@ from petastore.adapters.columns import padded, ragged_cells, stacked
 from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field, refuse_ragged_windows
 from petastore.adapters.torch.tensors import shareable, tensor_or_list
 from petastore.schema.field import UnischemaField
+from petastore.storage.row_groups.asked_columns import Part
 
 __all__ = ["RaggedColumn", "TorchForm", "TorchRaggedWord", "ragged_columns"]
+
+_SAMPLED_ROWS = 1024
+"""Rows whose lengths tell whether lists without a declared length are all of one."""
 
 TorchRaggedWord: TypeAlias = Literal["auto", "list", "dense", "padded", "nested"]
 """What becomes of shapes with None, in a word; see `DataLoader`."""
@@ -24,12 +29,16 @@ TorchForm: TypeAlias = TorchRaggedWord | Padded
 """What becomes of a column whose shape has None."""
 
 
-def ragged_columns(reader: Any, ragged: TorchForm | Mapping[str, TorchForm]) -> dict[str, RaggedColumn]:
+def ragged_columns(
+    reader: Any, ragged: TorchForm | Mapping[str, TorchForm], *, by_batch: bool = False
+) -> dict[str, RaggedColumn]:
     """The columns of a reader for which a form was asked, and those that come in one unasked.
 
     Args:
-        reader: The reader, or whatever has its `schema`.
+        reader: The reader, or whatever has its `schema`, `dataset` and `transform`.
         ragged: A form, or a mapping from column name to form: see `DataLoader`.
+        by_batch: Whether each batch decides what `"auto"` makes of a plain list, or else the first rows of the dataset,
+            for all batches.
 
     Raises:
         RequestError: No such form or column, or a column that cannot have it.
@@ -39,7 +48,33 @@ def ragged_columns(reader: Any, ragged: TorchForm | Mapping[str, TorchForm]) -> 
     asked = {name: RaggedColumn(reader.schema[name], form) for name, form in forms.items()}
     if getattr(reader, "ngram", None) is not None:
         return asked
-    return {field.name: RaggedColumn(field, "auto") for field in reader.schema if _is_plain_list(field)} | asked
+    unasked = [field for field in reader.schema if _is_plain_list(field) and field.name not in asked]
+    dense = set() if by_batch else _lists_of_one_length(reader, [field.name for field in unasked])
+    forms_unasked: dict[str, Form] = {
+        field.name: "auto" if by_batch else "dense" if field.name in dense else "list" for field in unasked
+    }
+    settled = {field.name: RaggedColumn(field, forms_unasked[field.name], is_asked_for=False) for field in unasked}
+    return settled | asked
+
+
+def _lists_of_one_length(reader: Any, names: list[str]) -> set[str]:
+    """Return the columns of lists whose first rows all have one length, in each of the datasets that are read.
+
+    What a transform's function returns is not known before it is called: none of its columns is among them.
+    """
+    transform = reader.transform
+    if not names or (transform is not None and transform.func is not None):
+        return set()
+    lengths: dict[str, set[int | None]] = {name: set() for name in names}
+    for dataset in reader.dataset.datasets:
+        groups = np.flatnonzero(dataset.inventory.rows)
+        if len(groups):
+            rows = min(int(dataset.inventory.rows[groups[0]]), _SAMPLED_ROWS)
+            place = dataset.inventory.place_of(int(groups[0]))
+            for table in dataset.reading()(*place, [Part(tuple(names), first=rows)]):
+                for name in names:
+                    lengths[name] |= set(pc.list_value_length(table.column(name)).slice(0, rows).unique().to_pylist())
+    return {name for name, found in lengths.items() if len(found) == 1 and None not in found}
 
 
 def _is_plain_list(field: UnischemaField) -> bool:
@@ -63,10 +98,8 @@ class RaggedColumn:
     form: Form
     """`Padded`, or a word; `"auto"` is one tensor where all cells of a batch have one length, and else a list."""
 
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether somebody asked for the form."""
-        return self.form != "auto"
+    is_asked_for: bool = True
+    """Whether somebody asked for the form."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 import torch.utils.data
 
+from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.nulls import Nulls, nulls_of_reader
+from petastore.adapters.stored_nulls import refuse_stored_nulls
 from petastore.adapters.told_epochs import ToldEpochs
 from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.loader import epochs_of
@@ -20,8 +22,9 @@ from petastore.adapters.torch.ragged import TorchForm, ragged_columns
 from petastore.adapters.torch.ranks import ranks_known, warn_of_ranks_since
 from petastore.adapters.torch.rows import DecodedRows
 from petastore.adapters.torch.sampling_pass import Pass, refuse_unequal_rows, told, worker_plan
+from petastore.adapters.torch.shared_state import LOADED_LATE, SharedState
 from petastore.adapters.torch.tensors import BatchTensors, refuse_dtypes
-from petastore.callers import frames_inside_petastore
+from petastore.callers import frames_inside_petastore, is_called_by_lightning
 from petastore.codecs.images.image_hint import ImageDecode
 from petastore.dataset import Dataset
 from petastore.distributed.asked import asked_shard
@@ -58,7 +61,7 @@ from petastore.readers.asked import (
 from petastore.readers.by_number.reopen import reopened
 from petastore.readers.reader import Reader
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
-from petastore.transforming.transform import TransformSpec
+from petastore.transforming.transform import AnyTransform
 from petastore.work.thread import available_cpus
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
@@ -164,7 +167,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         shard_count: int | None = None,
         tail: TailWord | Tail = "even",
         decode: Mapping[str, ImageDecode] | None = None,
-        transform_spec: TransformSpec | None = None,
+        transform_spec: AnyTransform | None = None,
         ragged: TorchForm | Mapping[str, TorchForm] = "auto",
         nulls: Nulls = "error",
         selection: Selection | None = None,
@@ -190,7 +193,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._workers = Workers("thread", workers_count, max_cell_bytes=max_cell_bytes)
         self._threads = self._workers.count
         self._shuffle_memory = shuffle_memory
-        self._transform = transform_spec
+        self._transform: AnyTransform | None = transform_spec
         order = OrderAsk(seed, shuffle_row_groups, shuffle_rows, shuffle_memory, lanes, block_rows, reshuffle)
         ask = PlanAsk(schema_fields, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail))
         plan = self.dataset.planned(ask, selection)  # refuses what cannot be, before a filter reads anything
@@ -204,31 +207,52 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             self._transform = reader.transform  # with its fields known, so that no worker asks the first row again
             self.schema = reader.schema
             """The fields that come out, after selection and transform."""
-        self._ragged = ragged_columns(self, ragged)
+            self._ragged = ragged_columns(reader, ragged)
         if self.batch_size is None and any(form.is_asked_for for form in self._ragged.values()):
             raise RequestError("ragged= is about batches, and rows were asked for; give batch_size")
         self._nulls = nulls_of_reader(nulls, self)
         if self._nulls and self.batch_size is None:
             raise RequestError("nulls= is about batches, and rows were asked for; give batch_size")
-        self._pass: Pass | None = None
+        if self.batch_size is not None:  # rows have None
+            refuse_stored_nulls(self, self._nulls)
+        self._requested_plan = self.plan  # a state that is loaded changes the order of the other one
+        self._pass: Pass | None = None  # the newest one of this process, or one that was loaded
         self._epochs = ToldEpochs()
-        # Persistent workers are told by shared memory: nothing else reaches them.
-        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-        self._told = torch.tensor([_NEVER_BEGUN]).share_memory_()  # type: ignore[no-untyped-call]
+        self._shared = SharedState()
+        self._version = 0  # of the record in shared memory that this process knows
+        self._loops = 0  # that began in this process
+        self._own_loads = 0  # states that a worker process loaded for itself
         self._ranks_known = ranks_known()
+
+    @property
+    def transform(self) -> AnyTransform | None:
+        """The function that makes rows of what is stored; None leaves them as they are."""
+        return self._transform
 
     def _reader(self, dataset: Dataset, plan: Plan, *, threads: int) -> Reader:
         workers = dataclasses.replace(self._workers, count=threads)
         return Reader(dataset, plan, workers=workers, transform=self._transform)
 
     def __len__(self) -> int:
-        """Batches of one whole `for`, all epochs, on this rank; rows where it gives rows.
+        """Return the number of batches of the next `for`, all epochs, on this rank; of rows where it gives rows.
+
+        After `load_state_dict` these are the batches that are left, until that `for` ends. torch's DataLoader keeps the
+        number that `len(loader)` returned, so call `len` again before the next `for`. Lightning always gets the length
+        of a whole `for`: it counts a resumed epoch from its first batch.
 
         Raises:
             TypeError: It is endless.
         """
         each = self.plan.rows_per_epoch(1) if self.batch_size is None else self.plan.steps_per_epoch(self.batch_size)
-        return each * epochs_of(self.plan.request.epochs)
+        whole = each * epochs_of(self.plan.request.epochs)
+        this = self._newest_pass
+        if this is None or this.is_over or is_called_by_lightning():
+            return whole
+        if this.is_loaded and not self._is_waiting and self._shared.has_ended(self._version):
+            return whole
+        # torch warns in later loops, which are longer than the one that resumed: it asks for the length once.
+        warnings.filterwarnings("ignore", "Length of IterableDataset <petastore", UserWarning)
+        return self.plan.steps_left(self._size, this.begin) or 0
 
     def __iter__(self) -> Iterator[Any]:
         if torch.utils.data.get_worker_info() is None:
@@ -236,19 +260,53 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         if _this_worker().index == 0:
             warn_of_ranks_since(self._ranks_known, self.plan.request.shard)
             self._warn_of_one_order()
-        if self._pass is None or not self._pass.is_loaded:
-            self._pass = Pass(Cursor.of_epoch(int(self._epoch[0])))
-        self._pass.is_loaded = False
-        return self._stream(_this_worker(), self._pass)
+        self._loops += 1
+        loads = self._loads
+        return RaisesAfterErrors(self._stream(_this_worker(), self._begin(), loads))
+
+    def _begin(self) -> Pass:
+        """Begin a loop: where a state was loaded that no loop has taken, or else with the first row of an epoch."""
+        version, record = self._shared.read()
+        if version != self._version:  # the process that has the loader has loaded a state since
+            self._version = version
+            self._adopt(record)
+        this, info = self._pass, torch.utils.data.get_worker_info()
+        if this is None or not (this.is_loaded and this.is_own):
+            worker = None if info is None else info.id
+            seed = 0 if info is None else (info.seed - info.id + self._loops) % 2**62
+            takes = self._shared.begin(version, worker, seed)
+            if this is None or not (takes and this.is_loaded):
+                this = Pass(Cursor.of_epoch(self._shared.epoch))
+        self._pass = dataclasses.replace(this, is_loaded=False, is_own=False, is_resumed=this.is_loaded)
+        return self._pass
+
+    @property
+    def _loads(self) -> int:
+        """The number of states that were loaded, as far as this process knows."""
+        return self._shared.loads + self._own_loads
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether a state was loaded and no loop has taken it."""
+        this = self._pass
+        return this is not None and this.is_loaded and (this.is_own or not self._shared.is_taken(self._version))
+
+    @property
+    def _newest_pass(self) -> Pass | None:
+        """The pass that a loaded state begins, or the newest one; None where workers alone know it."""
+        this = self._pass
+        if this is None or not this.is_loaded or self._is_waiting or self._shared.is_newest(self._version):
+            return this
+        return None
 
     def _warn_of_one_order(self) -> None:
         """Where a second `for` gives the first one's order, and nobody asked for that."""
         order = self.plan.request.order
-        is_second = int(self._told[0]) == _BEGUN
-        if int(self._told[0]) == _NEVER_BEGUN:
-            self._told[0] = _BEGUN
+        is_second = self._shared.order_warning == _BEGUN
+        if self._shared.order_warning == _NEVER_BEGUN:
+            self._shared.order_warning = _BEGUN
         if is_second and (order.shuffle_rows or order.shuffle_row_groups):
-            self._told[0] = _TOLD  # it was, now
+            self._shared.order_warning = _TOLD  # it was, now
             warnings.warn(
                 "this for gives the rows in the same order as the last one, since nobody called set_epoch; call "
                 "dataset.set_epoch(epoch) before each for (in Lightning, on_train_epoch_start of the module is the "
@@ -257,7 +315,10 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
                 stacklevel=frames_inside_petastore() + 1,
             )
 
-    def _stream(self, worker: Shard, this_pass: Pass) -> Iterator[Any]:
+    def _stream(self, worker: Shard, this_pass: Pass, loads: int) -> Iterator[Any]:
+        if loads != self._loads:  # since `iter()`, and no batch was given yet
+            loads, this_pass = self._loads, self._begin()
+        this_pass.is_begun = True
         plan = self._plan_of(worker, this_pass.begin)
         dataset = self.dataset if torch.utils.data.get_worker_info() is None else reopened(self.dataset)
         threads = self._threads or max(available_cpus() // worker.count, 1)
@@ -265,11 +326,18 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             reader.load_state_dict(dump_state(plan, plan.place_after(this_pass.given, self._size)))
             tensors_of = BatchTensors(self._ragged, self._nulls)
             for batch in reader.batches(self._size):
+                if loads != self._loads:
+                    raise RequestError(LOADED_LATE)
                 this_pass.given += 1
                 if self.batch_size is None:
                     yield from DecodedRows(batch, batch.num_rows)
                 else:
                     yield tensors_of(batch)
+        if loads != self._loads:
+            raise RequestError(LOADED_LATE)
+        this_pass.is_over = True
+        if self._pass is this_pass:
+            self._shared.end_loop()
 
     def _plan_of(self, worker: Shard, begin: Cursor) -> WorkerPlan:
         plan = with_lanes_for_workers(self.plan, worker.count, shuffle_memory=self._shuffle_memory)
@@ -287,11 +355,19 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
             UserWarning: A state was loaded, and this is neither its epoch nor 0; see `DataLoader.set_epoch`.
         """
         refuse_dealing_out(self, self.plan.request.shard)
-        epoch, self._pass = told(self._epochs, self._pass, epoch)
-        self._told[0] = _TOLD
-        if self._pass is not None:
-            self._pass.is_told = True
-        self._epoch[0] = epoch
+        self._shared.order_warning = _TOLD
+        this = self._pass
+        if this is not None and not this.is_loaded and not this.is_begun:  # since `iter()`, as Lightning calls it
+            loaded = dataclasses.replace(this, is_loaded=this.is_resumed)
+            self._shared.epoch, loaded = told(self._epochs, loaded, epoch)
+            this.begin = Cursor.of_epoch(self._shared.epoch) if loaded is None else loaded.begin
+            this.given = 0 if loaded is None else loaded.given
+            return
+        waiting = this if self._is_waiting else None
+        epoch, self._pass = told(self._epochs, waiting, epoch)
+        if waiting is not None and not waiting.is_own:
+            self._publish(waiting.begin)
+        self._shared.epoch = epoch
 
     def state_dict(self) -> dict[str, Any]:
         """Where iteration *in this process* stands, as a new dict of JSON values; for torchdata's StatefulDataLoader.
@@ -299,7 +375,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         Raises:
             RequestError: It was not iterated in this process; worker processes are asked by StatefulDataLoader alone.
         """
-        if self._pass is None:
+        if self._pass is None or (self._pass.is_loaded and not self._is_waiting):
             raise RequestError(
                 "this dataset was not iterated in this process, so it does not know how far its workers are; use "
                 "state_after(batches, num_workers), or torchdata's StatefulDataLoader"
@@ -321,7 +397,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         """
         batches = whole_number(batches, name="batches", least=0)
         workers = max(whole_number(num_workers, name="num_workers", least=0), 1)
-        begin = self._pass.begin if self._pass is not None else Cursor.of_epoch(int(self._epoch[0]))
+        this = self._newest_pass
+        begin = this.begin if this is not None else Cursor.of_epoch(self._shared.epoch)
         state = dump_place(self._plan_of(Shard(0, workers), begin), batches, self._size, of_all=True)
         if state["format"] != dump_state(self.plan, begin)["format"]:
             raise RequestError(
@@ -331,23 +408,45 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next `for` goes on where the state was taken, and ends where that one would have ended.
+        """Resume with the next `for`: it continues after the state, and ends where that `for` would have ended.
 
-        With worker processes that are not persistent, each further `for` does so too, until `set_epoch` is called.
+        Workers take the state too, persistent ones as well; the `for` after it is a whole one. A `for` that has given
+        batches already raises an error: load the state before `iter(loader)`.
 
         Raises:
             RequestError: The state is of other data, another order, or of another worker; the difference is named.
         """
         worker = _this_worker()
         plan, begin, given = resume_place(
-            self.plan, state, batch_size=self._size, workers=worker.count, worker=worker.index
+            self._requested_plan, state, batch_size=self._size, workers=worker.count, worker=worker.index
         )
+        self._set_plan(plan)
+        is_own = torch.utils.data.get_worker_info() is not None
+        self._pass = Pass(begin, given, is_loaded=True, is_own=is_own)
+        self._shared.epoch = begin.first_epoch
+        self._shared.order_warning = _NEVER_BEGUN
+        if is_own:
+            self._own_loads += 1
+        else:
+            self._publish(begin)
+            self._shared.count_load()
+
+    def _set_plan(self, plan: Plan) -> None:
         # The lanes of the state are the order that is gone on with, whatever the number of workers.
         request = dataclasses.replace(plan.request, chosen=plan.request.chosen - {"lanes"})
         self.plan = dataclasses.replace(plan, request=request)
-        self._epoch[0] = begin.first_epoch
-        self._told[0] = _NEVER_BEGUN
-        self._pass = Pass(begin, given, is_loaded=True)
+
+    def _publish(self, begin: Cursor) -> None:
+        """Hand the state to worker processes: its order, and where the next loop begins."""
+        this = self._pass
+        record = {"state": dump_state(self.plan, begin if this is None else this.begin), "resumes": this is not None}
+        self._version = self._shared.publish(record)
+
+    def _adopt(self, record: Mapping[str, Any]) -> None:
+        """Take over a state that the process which has the loader has loaded."""
+        plan, begin, _ = resume_place(self._requested_plan, record["state"], batch_size=1, workers=1, worker=None)
+        self._set_plan(plan)
+        self._pass = Pass(begin, is_loaded=True) if record["resumes"] else None
 
 
 def _this_worker() -> Shard:

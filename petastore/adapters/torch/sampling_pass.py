@@ -25,10 +25,18 @@ class Pass:
     begin: Cursor
     given: int = 0
     """Batches since then: of the worker that this process is, or of all where they are made here."""
+    first: int = 0
+    """How many of these were made before the state that it comes from."""
     is_loaded: bool = False
     """Whether it comes from a state, and nobody has begun to iterate it."""
-    is_told: bool = False
-    """Whether a number of an epoch came since, where workers begin to iterate it and this process does not know."""
+    is_own: bool = False
+    """Whether a worker process loaded the state for itself."""
+    is_resumed: bool = False
+    """Whether a loop began with it where a state was loaded."""
+    is_begun: bool = False
+    """Whether the first batch was asked for."""
+    is_over: bool = False
+    """Whether this process has given its last batch."""
 
 
 def told(epochs: ToldEpochs, this_pass: Pass | None, number: int) -> tuple[int, Pass | None]:
@@ -36,8 +44,7 @@ def told(epochs: ToldEpochs, this_pass: Pass | None, number: int) -> tuple[int, 
     number = whole_number(number, name="epoch", least=0)
     if this_pass is None or not this_pass.is_loaded:
         return epochs.meant(number), None
-    loaded = None if this_pass.is_told else this_pass.begin
-    epoch = epochs.meant(number, loaded, given=this_pass.given)
+    epoch = epochs.meant(number, this_pass.begin, given=this_pass.given)
     begin = going_on(this_pass.begin, epoch)
     return epoch, None if begin is None else dataclasses.replace(this_pass, begin=begin)
 

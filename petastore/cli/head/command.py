@@ -24,29 +24,27 @@ __all__ = ["head"]
 
 
 def head(
-    url: Annotated[str, typer.Argument(help="A dataset: a directory or a file, as a path or a URL.", metavar="URL")],
-    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="How many rows.")] = 5,
-    columns: Annotated[
-        list[str] | None, typer.Option(help="Columns of this name, or that this expression matches; repeatable.")
-    ] = None,
-    no_images: Annotated[bool, typer.Option("--no-images", help="Show images as the arrays that they are.")] = False,
+    url: Annotated[str, typer.Argument(help="Dataset: path or URL of a directory or file.", metavar="URL")],
+    rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="Number of rows.")] = 5,
+    columns: Annotated[list[str] | None, typer.Option(help="Column name or regular expression; repeatable.")] = None,
+    no_images: Annotated[bool, typer.Option("--no-images", help="Show images as arrays.")] = False,
     save: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write each image of these rows there, as a PNG file.")
+        Path | None, typer.Option("--save-images", metavar="DIR", help="Write each image of these rows to DIR as PNG.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each row as a line of JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row.")] = False,
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
 ) -> None:
-    """Show the first rows of a dataset, images as thumbnails where the terminal has colours.
+    """Show the first rows of a dataset, with image thumbnails on a color terminal.
 
-    Little more is read than these rows of these columns.
+    Reads little more than these rows of these columns.
     """
     with errors_in_one_line(debug=debug):
-        from petastore.cli.head.first_rows import first_rows
         from petastore.cli.head.json_rows import rows_as_json
         from petastore.cli.head.render_rows import render_rows
         from petastore.cli.head.saved_images import SavedImages
         from petastore.dataset import open_dataset
+        from petastore.dataset.first_rows import first_rows
 
         dataset = open_dataset(url, storage_options=json_options(storage_options))
         fields = _fields(dataset, columns)

@@ -55,7 +55,7 @@ class SavedImages:
             self.folder.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         except OSError as problem:
-            raise RequestError(f"--save {self.folder}: {path.name} cannot be written there: {problem}") from None
+            raise RequestError(f"--save-images {self.folder}: {path.name} cannot be written there: {problem}") from None
         self.files[number, name] = path
 
     @property

@@ -20,7 +20,7 @@ from petastore.errors import DecodeError
 from petastore.schema.arrow import axes_in_storage, tensor_shape
 from petastore.schema.field import UnischemaField
 
-__all__ = ["decode_lists"]
+__all__ = ["are_arrays", "decode_lists"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -61,6 +61,23 @@ def decode_lists(cells: pa.Array, field: UnischemaField, out: NDArray[Any]) -> N
         raise
     if flat is None:
         _cut(decoded, found, field, out)
+
+
+def are_arrays(cells: pa.Array | pa.ChunkedArray, field: UnischemaField) -> bool:
+    """Whether every list of a column is an array: no value inside is missing, and all inner lists have one length.
+
+    Example:
+        >>> field = UnischemaField("x", "int64", (None, None))
+        >>> are_arrays(pa.array([[[1, 2], [3, 4]], None]), field), are_arrays(pa.array([[[1, 2], [3]]]), field)
+        (True, False)
+    """
+    try:
+        for chunk in cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]:
+            found = _rectangles(chunk.drop_null(), field, len(field.shape))
+            refuse_nulls(found.leaves, field, inside=True)
+    except DecodeError:
+        return False
+    return True
 
 
 def _flat_target(field: UnischemaField, out: NDArray[Any]) -> NDArray[Any] | None:

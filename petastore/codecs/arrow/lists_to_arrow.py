@@ -82,7 +82,10 @@ def _leaves(value: Any, field: UnischemaField) -> tuple[Any, tuple[int, ...]]:
             f"{describe(value)} cannot be written with shape {field.shape}: {problem}", column=field.name
         ) from None
     if any(leaf is None for leaf in leaves):
-        raise EncodeError("a list holds None; only whole values may be missing", column=field.name)
+        raise EncodeError(
+            "a list holds None; only whole values may be missing, unless the field has dtype object and ArrowCodec",
+            column=field.name,
+        )
     shape = shape_below_empty(shape, field.shape)
     if not field.fits(shape):
         raise EncodeError(f"a value of shape {shape} came, but {field.shape} is declared", column=field.name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+import uuid
 from decimal import Decimal
 from typing import Any
 
@@ -165,6 +166,8 @@ def _declared(value: Any, field: UnischemaField) -> Any:
             raise InexactError("text was declared")
         return str(value)
     if kind is np.bytes_:
+        if isinstance(value, uuid.UUID):
+            return value.bytes
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise InexactError("bytes were declared")
         return bytes(value)

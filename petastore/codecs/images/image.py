@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from petastore.codecs.declared import array_to_write
 from petastore.codecs.images.image_faces import ImageFaces
-from petastore.codecs.images.image_files import ImageError, image_bytes
+from petastore.codecs.images.image_files import ImageError, image_bytes, image_header
 from petastore.codecs.images.image_hint import WHOLE, ImageDecode
 from petastore.errors import EncodeError, SchemaError
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
 
-__all__ = ["CompressedImageCodec", "ImageFormat"]
+__all__ = ["CompressedImageCodec", "ImageFormat", "image_field"]
 
 ImageFormat: TypeAlias = Literal["png", ".png", "jpeg", "jpg", ".jpeg", ".jpg"]
 """What an image is stored as, in a word; capitals are understood, too."""
@@ -30,8 +30,9 @@ class CompressedImageCodec(ImageFaces):
     """An image of shape (height, width) or (height, width, 3) as a PNG or JPEG file.
 
     Thread-safe; encoding and decoding let go of the GIL. Three channels are red, green and blue, in the value and in
-    the file, so any program shows the true colours. PNG keeps every pixel, of `uint8` and `uint16`; JPEG is lossy,
-    `uint8` alone. Needs `pip install 'petastore[image]'`.
+    the file, so any program shows the true colours. Values are arrays, or the bytes of PNG and JPEG files, which are
+    stored as they are; gray and CMYK files are RGB where three channels are declared. PNG keeps every pixel, of `uint8`
+    and `uint16`; JPEG is lossy, `uint8` alone. Needs `pip install 'petastore[image]'`.
 
     Args:
         image_codec: `"png"`, or `"jpeg"` (also `"jpg"`).
@@ -94,10 +95,21 @@ class CompressedImageCodec(ImageFaces):
     def encode(self, field: UnischemaField, value: Any) -> bytes:
         """One image to the bytes of a file.
 
+        Args:
+            field: What was declared.
+            value: An array; or the bytes of a PNG or JPEG file, or a dict with them as `bytes`, or with the `path` of a
+                local file, as Hugging Face has images. Files are checked by their headers and stored unchanged.
+
         Raises:
             EncodeError: Another dtype or shape than declared, one or four channels as a third dimension, no pixel.
             MissingExtraError: No image library is installed.
         """
+        from petastore.codecs.images.image_given import check_file, image_file  # with what only writers need
+
+        file = image_file(value, field)
+        if file is not None:
+            check_file(np.frombuffer(file, np.uint8), field)
+            return file
         image = _image_to_write(field, value)
         try:
             return image_bytes(image, self.image_codec, self.quality)
@@ -121,3 +133,30 @@ def _image_to_write(field: UnischemaField, value: Any) -> NDArray[Any]:
     if 0 in image.shape:
         raise EncodeError(f"an image of shape {image.shape} came, which has no pixel", column=field.name)
     return image
+
+
+def image_field(name: str, values: Any) -> UnischemaField | None:
+    """The field of images that a column of structs of `bytes` and `path` holds; None where it holds other files.
+
+    Args:
+        name: Of the column.
+        values: Some of its values, as dicts, none of them missing.
+
+    Example:
+        >>> image_field("sound", [{"bytes": b"RIFF", "path": "a.wav"}]) is None
+        True
+    """
+    from petastore.codecs.images.image_given import image_file
+
+    unknown = UnischemaField(name, object)
+    try:
+        files = [image_file(value, unknown) for value in values]
+    except EncodeError:
+        return None
+    headers = [image_header(np.frombuffer(file or b"", np.uint8)) for file in files]
+    known = [header for header in headers if header is not None]
+    if not known or len(known) < len(headers):
+        return None
+    colors: tuple[int, ...] = (3,) if any(len(header.shape) == 3 for header in known) else ()
+    codec = CompressedImageCodec("png" if known[0].format == "png" else "jpeg")
+    return UnischemaField(name, known[0].dtype, (None, None, *colors), codec)

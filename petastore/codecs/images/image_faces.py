@@ -50,7 +50,7 @@ class ImageFaces(abc.ABC):
         """Many images to a binary column.
 
         Args:
-            values: An array `(rows, height, width[, 3])`, or a sequence of images; None becomes null.
+            values: An array `(rows, height, width[, 3])`, or a sequence of images or image files; None becomes null.
             field: What was declared.
 
         Raises:
@@ -58,6 +58,16 @@ class ImageFaces(abc.ABC):
             MissingExtraError: No image library is installed.
         """
         return encode_each(values, self.encode, pa.binary(), field)
+
+    def encode_arrow(self, values: pa.Array, field: UnischemaField) -> pa.Array | None:
+        """The image files in a column of bytes, or of structs of `bytes` and `path`; None where it holds pixels.
+
+        Raises:
+            EncodeError: A file is not PNG or JPEG, or not of the declared dtype and shape; `row` is set.
+        """
+        from petastore.codecs.images.image_given import image_cells  # with what only writers need
+
+        return image_cells(values, field)
 
     def decode(self, field: UnischemaField, cell: Any) -> Any:
         """The bytes of a file to an image that owns its memory, whatever format of those that can be read it is.

@@ -31,7 +31,10 @@ __all__ = [
     "decode_jpegs",
     "decoded_sizes",
     "each_image",
+    "exif_orientation",
     "image_bytes",
+    "image_header",
+    "is_image_file",
     "opencv",
     "pixel_bytes",
 ]
@@ -46,6 +49,15 @@ _PNG_AROUND = 12
 """Bytes of a chunk of a PNG besides its data: its length and kind before, its checksum behind."""
 
 _JPEG_SIGNATURE = b"\xff\xd8\xff"
+_ADOBE = frozenset([0xEE])
+"""Marker of the segment in which Adobe says that it has inverted the inks."""
+
+_EXIF = frozenset([0xE1])
+"""Marker of segments that may hold what a camera says."""
+
+_EXIF_START = b"Exif\x00\x00"
+_EXIF_ORIENTATION = 0x0112
+
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers of segments that say the size of a JPEG."""
 
@@ -60,6 +72,9 @@ _BLOCK_BYTES = 128
 
 _FEW_PIXELS = 2**20
 """Frequencies of so many pixels take 6 MB at most, and are not reckoned with."""
+
+_ROWS_OF_INK = 16
+"""Rows of a CMYK image that are converted at a time."""
 
 _LONGEST_START = 1024
 """Bytes of a JPEG before its size; with more there is a camera's note in them, which no other file has."""
@@ -77,7 +92,7 @@ class Header(NamedTuple):
     """What a file says about its pixels before they are decoded."""
 
     format: str
-    """`"png"` or `"jpeg"`."""
+    """`"png"`, `"jpeg"`, or `"CMYK jpeg"`, whose inks become red, green and blue."""
 
     shape: tuple[int, ...]
     """(height, width) or (height, width, 3)."""
@@ -142,6 +157,11 @@ def begins_as_jpeg(cell: NDArray[np.uint8]) -> bool:
     return cell[: len(_JPEG_SIGNATURE)].tobytes() == _JPEG_SIGNATURE
 
 
+def is_image_file(cell: NDArray[np.uint8]) -> bool:
+    """Whether bytes begin as those of a PNG or JPEG."""
+    return begins_as_jpeg(cell) or cell[: len(_PNG_SIGNATURE)].tobytes() == _PNG_SIGNATURE
+
+
 def common_header(cells: Sequence[NDArray[np.uint8]], field: UnischemaField) -> Header | None:
     """What all of some files say of themselves, once that is what the field declares; else None."""
     common = None
@@ -167,6 +187,14 @@ def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
     return _checked(_header(cell), field)
 
 
+def image_header(cell: NDArray[np.uint8]) -> Header | None:
+    """What a file says about its pixels; None where it is not an image that can be read."""
+    try:
+        return _header(cell)
+    except ImageError:
+        return None
+
+
 def decoded_sizes(cells: ByteCells, size_of: Callable[[Header], int]) -> NDArray[np.int64]:
     """Bytes that decoding files takes for pixels, by their headers, shape (cells,); 0 where it is refused before that.
 
@@ -185,7 +213,7 @@ def decoded_sizes(cells: ByteCells, size_of: Callable[[Header], int]) -> NDArray
             sizes[row] = known[id(header)][1]
         except ImageError:
             continue
-        if header.format == "jpeg" and header.shape[0] * header.shape[1] > _FEW_PIXELS:
+        if header.format != "png" and header.shape[0] * header.shape[1] > _FEW_PIXELS:
             sizes[row] = max(sizes[row], _coefficient_bytes(cell.data, header))
     return sizes
 
@@ -243,14 +271,16 @@ def _checked(header: Header, field: UnischemaField) -> Header:
     height, width = header.shape[:2]
     if height * width > MAX_PIXELS:
         raise ImageError(f"it has {height:,}×{width:,} pixels, more than {MAX_PIXELS:,}")
-    fits = header.shape == field.shape or field.fits(header.shape)
-    if not fits or header.dtype != field.numpy_dtype:
-        found = "×".join(map(str, header.shape))
+    is_gray_in_color = len(header.shape) == 2 and len(field.shape) == 3
+    found = _header_of(header.format, (height, width, 3), header.dtype) if is_gray_in_color else header
+    fits = found.shape == field.shape or field.fits(found.shape)
+    if not fits or found.dtype != field.numpy_dtype:
+        sides = "×".join(map(str, header.shape))
         raise ImageError(
-            f"the {header.format} is {found} of {header.dtype}, but the field declares {field.dtype_name} of shape "
+            f"the {header.format} is {sides} of {header.dtype}, but the field declares {field.dtype_name} of shape "
             f"{field.shape}"
         )
-    return header
+    return found
 
 
 def _png_header(cell: NDArray[np.uint8]) -> Header:
@@ -285,9 +315,11 @@ def _jpeg_header(cell: NDArray[np.uint8]) -> Header:
     if seen is not None and cell[: len(seen.start)].tobytes() == seen.start:
         return seen.header
     height, width, channels, stop = _jpeg_frame(cell.data)
-    if channels not in (1, 3):
-        raise ImageError(f"the jpeg is of {channels} channels (CMYK); encode it again as RGB")
-    header = _header_of("jpeg", (height, width) if channels == 1 else (height, width, 3), _UINT8)
+    if channels not in (1, 3, 4):
+        raise ImageError(f"the jpeg is of {channels} channels; encode it again as RGB")
+    header = _header_of(
+        "jpeg" if channels < 4 else "CMYK jpeg", (height, width) if channels == 1 else (height, width, 3), _UINT8
+    )
     if stop <= _LONGEST_START:
         _seen = _Seen(cell[:stop].tobytes(), header)
     return header
@@ -335,6 +367,8 @@ def decode_into(cell: NDArray[np.uint8], header: Header, out: NDArray[Any], *, s
     """
     if header.format == "jpeg":
         _decode_jpeg(cell, out, shrink)
+    elif header.format == "CMYK jpeg":
+        _decode_inks(cell, out)
     else:
         _decode_png(cell, out)
 
@@ -359,6 +393,55 @@ def _decode_jpeg(cell: NDArray[np.uint8], out: NDArray[Any], shrink: int) -> Non
         _simplejpeg().decode_jpeg(cell, buffer=out, **_jpeg_options(out.shape, shrink))
     except ValueError as problem:
         raise ImageError(f"the jpeg is damaged ({problem})") from None
+
+
+def _decode_inks(cell: NDArray[np.uint8], out: NDArray[Any]) -> None:
+    """A JPEG of cyan, magenta, yellow and black as red, green and blue, as Pillow converts it: without a profile."""
+    try:
+        inks = _simplejpeg().decode_jpeg(cell, colorspace="CMYK")
+    except ValueError as problem:
+        raise ImageError(f"the jpeg is damaged ({problem})") from None
+    try:
+        _segment(cell.data, _ADOBE)  # nearly all files: such inks are inverted, 255 is none
+    except ImageError:
+        np.invert(inks, out=inks)
+    for first in range(0, len(inks), _ROWS_OF_INK):  # what is 16 bits wide in between stays small
+        part = inks[first : first + _ROWS_OF_INK]
+        light = part[..., :3] * part[..., 3:].astype(np.uint16) + 128
+        out[first : first + _ROWS_OF_INK] = (light + (light >> 8)) >> 8
+
+
+def exif_orientation(cell: NDArray[np.uint8]) -> int:
+    """How a camera was held, from 1 (upright) to 8, as the EXIF data of a JPEG says; 1 where nothing says it."""
+    data = cell.data
+    at = 2
+    while begins_as_jpeg(cell):
+        try:
+            at = _segment(data, _EXIF, at)
+            length = data[at + 2] << 8 | data[at + 3]
+        except (ImageError, IndexError):
+            return 1
+        inside = bytes(data[at + 4 : at + 2 + length])
+        if inside.startswith(_EXIF_START):
+            return _orientation_in(inside[len(_EXIF_START) :])
+        at += 2 + length
+    return 1
+
+
+def _orientation_in(exif: bytes) -> int:
+    """The orientation in the first directory of EXIF data (TIFF 6.0, section 2)."""
+    order = {b"II": "<", b"MM": ">"}.get(exif[:2])
+    try:
+        if order is not None:
+            (first,) = struct.unpack_from(f"{order}I", exif, 4)
+            (entries,) = struct.unpack_from(f"{order}H", exif, first)
+            for entry in range(entries):
+                tag, _, _, value = struct.unpack_from(f"{order}HHIH", exif, first + 2 + 12 * entry)
+                if tag == _EXIF_ORIENTATION:
+                    return value if 1 <= value <= 8 else 1
+    except struct.error:
+        pass  # it ends before that
+    return 1
 
 
 def _jpeg_options(shape: tuple[int, ...], shrink: int) -> dict[str, Any]:

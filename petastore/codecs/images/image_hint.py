@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from petastore.codecs.images.image_files import MAX_PIXELS
 from petastore.errors import RequestError
 
-__all__ = ["WHOLE", "ImageDecode"]
+__all__ = ["WHOLE", "ImageDecode", "ImageMode"]
+
+ImageMode: TypeAlias = Literal["rgb", "gray"]
+"""Which colors come out."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ImageDecode:
     """What is wanted of the images of a column when they are read, given as `decode={"image": ImageDecode(…)}`.
 
-    The region is cut out first, then it is resized, then its colours are taken away. Columns whose images differ in
-    size come out in one shape with a size or a region, so that batches hold them as one array.
+    The region is cut out first, then it is resized, then its colors are added or taken away. Columns whose images
+    differ in size come out in one shape with a size or a region, so that batches hold them as one array.
 
     A JPEG is decoded at 1/2, 1/4 or 1/8 of its size where that is not below what is wanted, and the rest is resized:
     quicker, and not bit for bit what resizing the whole image gives: on photographs the two differ by 2 to 6 levels of
@@ -32,13 +35,17 @@ class ImageDecode:
             [left, left + width). An image that does not reach as far cannot be decoded.
         gray: Brightness alone, (height, width): the mean of red, green and blue weighted by 0.299, 0.587 and 0.114. A
             JPEG stores it as such, and its colours are not decoded.
+        mode: `"gray"` is `gray=True`. `"rgb"` gives (height, width, 3) for gray, color and CMYK files, also if a field
+            declares (height, width). A field that declares three channels reads gray and CMYK files as RGB without it.
+        exif_orientation: Whether images are turned upright as the EXIF data of JPEGs says, before the region is cut
+            out. Without it pixels come as they are stored.
 
     Raises:
-        RequestError: No such size or region.
+        RequestError: No such size, region or mode.
 
     Example:
         >>> ImageDecode(size=(128, 128))
-        ImageDecode(size=(128, 128), region=None, gray=False)
+        ImageDecode(size=(128, 128), region=None, gray=False, mode=None, exif_orientation=False)
         >>> ImageDecode(region=(0, -8, 64, 64))
         Traceback (most recent call last):
         petastore.errors.RequestError: ImageDecode takes a region (top, left, height, width) of whole numbers, the first
@@ -54,6 +61,12 @@ class ImageDecode:
     gray: bool = False
     """Whether colours are taken away."""
 
+    mode: ImageMode | None = None
+    """`"rgb"` or `"gray"`; None is what the field declares."""
+
+    exif_orientation: bool = False
+    """Whether images are turned as EXIF data says."""
+
     def __post_init__(self) -> None:
         size, region = _whole(self.size, (1, 1)), _whole(self.region, (0, 0, 1, 1))
         if size is not None and not size:
@@ -67,9 +80,17 @@ class ImageDecode:
             raise RequestError(f"ImageDecode takes a size of at most {MAX_PIXELS:,} pixels, not {self.size!r}")
         if not isinstance(self.gray, (bool, np.bool_)):
             raise RequestError(f"ImageDecode takes gray=True or gray=False, not {self.gray!r}")
+        if self.mode is not None and self.mode not in get_args(ImageMode):
+            raise RequestError(f"ImageDecode: mode must be 'rgb', 'gray' or None, got {self.mode!r}")
+        if self.gray and self.mode == "rgb":
+            raise RequestError("ImageDecode: mode must not be 'rgb' where gray=True. Give one of them")
+        if not isinstance(self.exif_orientation, (bool, np.bool_)):
+            raise RequestError(f"ImageDecode: exif_orientation must be True or False, got {self.exif_orientation!r}")
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "region", region)
-        object.__setattr__(self, "gray", bool(self.gray))
+        object.__setattr__(self, "gray", bool(self.gray) or self.mode == "gray")
+        object.__setattr__(self, "mode", "gray" if self.gray else self.mode)
+        object.__setattr__(self, "exif_orientation", bool(self.exif_orientation))
 
     def shape_of(self, stored: tuple[int | None, ...]) -> tuple[int | None, ...]:
         """The shape that comes out of images of a shape.
@@ -85,17 +106,28 @@ class ImageDecode:
             ((64, 64, 3), (480, None))
         """
         sides = stored[:2]
+        if self.exif_orientation and sides[0] != sides[1]:
+            sides = (None, None)  # the camera was held either way
+        return self.part_shape((*sides, *stored[2:]))
+
+    def part_shape(self, upright: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """The shape that comes out of images that have a shape once they are upright.
+
+        Raises:
+            RequestError: The region reaches beyond images of this shape.
+        """
+        sides = upright[:2]
         if self.region is not None:
             top, left, height, width = self.region
             for begin, length, side in zip((top, left), (height, width), sides, strict=True):
                 if side is not None and begin + length > side:
                     raise RequestError(
-                        f"the region {self.region} reaches beyond images of shape {stored}; a region is "
+                        f"the region {self.region} reaches beyond images of shape {upright}; a region is "
                         "(top, left, height, width)"
                     )
             sides = (height, width)
         sides = self.size or sides
-        return sides if self.gray or len(stored) == 2 else (*sides, 3)
+        return sides if self.gray or (len(upright) == 2 and self.mode is None) else (*sides, 3)
 
 
 def _whole(numbers: Any, least: tuple[int, ...]) -> tuple[Any, ...] | None:

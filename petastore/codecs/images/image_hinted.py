@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -103,4 +104,10 @@ class HintedImageCodec(ImageFaces):
         return self._writing.encode(field, value)
 
     def _reading(self, field: UnischemaField) -> tuple[UnischemaField, ImageDecode]:  # noqa: ARG002 - as it was bound
-        return self.stored, self.hint
+        return (_as_rgb(self.stored) if self.hint.mode == "rgb" else self.stored), self.hint
+
+
+@functools.lru_cache(maxsize=256)
+def _as_rgb(stored: UnischemaField) -> UnischemaField:
+    """The field as one of three channels, which files of every kind are read as."""
+    return dataclasses.replace(stored, shape=(*stored.shape[:2], 3))

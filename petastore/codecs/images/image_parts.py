@@ -24,6 +24,7 @@ from petastore.codecs.images.image_files import (
     decode_into,
     decode_jpegs,
     each_image,
+    exif_orientation,
     opencv,
     pixel_bytes,
 )
@@ -36,6 +37,9 @@ __all__ = ["part_bytes", "read_part", "read_parts_into"]
 _SHRINKS = (8, 4, 2)
 _LEAST_SIDE_TO_SHRINK = 16
 """Pixels; the sizes of smaller images round to the same at several scales."""
+
+_FLIPS = {2: (1, -1), 3: (-1, -1), 4: (-1, 1), 5: (1, 1), 6: (1, -1), 7: (-1, -1), 8: (-1, 1)}
+"""Of each orientation of EXIF: the steps along rows and columns, once the axes of 5 to 8 are swapped."""
 
 _LARGEST_STEP = 1.5
 """How many times smaller a side may become in one step of linear interpolation. It is then as close to an ideal filter
@@ -74,10 +78,10 @@ def _decoded_in_place(
     cells: Sequence[NDArray[np.uint8]], stored: UnischemaField, wanted: ImageDecode, out: NDArray[Any]
 ) -> bool:
     """Decodes images of one header straight to what is wanted; False where that is more work, or one is damaged."""
-    if not len(cells) or not begins_as_jpeg(cells[0]):
+    if not len(cells) or wanted.exif_orientation or not begins_as_jpeg(cells[0]):
         return False  # at once: whoever reads files one by one looks at all headers, too
     header = common_header(cells, stored)
-    if header is None:
+    if header is None or header.format != "jpeg":
         return False
     try:
         way = _way(header, wanted, out.shape[1:])
@@ -108,20 +112,35 @@ def read_part(
         MissingExtraError: The library is not installed.
     """
     header = checked_header(cell, stored)
+    turn = exif_orientation(cell) if wanted.exif_orientation else 1
+    upright = header if turn == 1 else _turned_header(header, turn)
     if out is None:
-        shape: Any = header.shape if wanted is WHOLE else wanted.shape_of(header.shape)
+        shape: Any = header.shape if wanted is WHOLE else wanted.part_shape(upright.shape)
         out = np.empty(shape, header.dtype)
     if wanted is WHOLE:  # most are, and the smallest of them are decoded in a few microseconds
         decode_into(cell, header, out)
         return out
-    way = _way(header, wanted, out.shape)
-    if way.is_all:
+    way = _way(upright, wanted, out.shape)
+    if way.is_all and turn == 1:
         decode_into(cell, header, out, shrink=way.shrink)
         return out
-    image = (between or _Between()).empty(way.decoded, header.dtype)
+    image = (between or _Between()).empty(way.decoded if turn == 1 else header.shape, header.dtype)
     decode_into(cell, header, image, shrink=way.shrink)
-    _finish(image[way.rows, way.columns], out)
+    _finish((image if turn == 1 else np.ascontiguousarray(_turned(image, turn)))[way.rows, way.columns], out)
     return out
+
+
+def _turned_header(header: Header, turn: int) -> Header:
+    """What a file would say of itself if its pixels were upright; it is decoded whole to get them so."""
+    height, width = header.shape[:2]
+    return Header("upright", (*((width, height) if turn > 4 else (height, width)), *header.shape[2:]), header.dtype)
+
+
+def _turned(image: NDArray[Any], turn: int) -> NDArray[Any]:
+    """An image turned upright from one of the eight orientations of EXIF, as a view."""
+    rows, columns = _FLIPS[turn]
+    upright = image.swapaxes(0, 1) if turn > 4 else image
+    return upright[::rows, ::columns]
 
 
 def part_bytes(header: Header, stored: UnischemaField, wanted: ImageDecode) -> int:
@@ -130,11 +149,13 @@ def part_bytes(header: Header, stored: UnischemaField, wanted: ImageDecode) -> i
     Raises:
         ImageError: It refuses such files.
     """
-    pixel_bytes(header, stored)
+    whole = pixel_bytes(header, stored)
     try:
-        shape: Any = wanted.shape_of(header.shape)
+        shape: Any = wanted.size if wanted.exif_orientation else wanted.part_shape(header.shape)
     except RequestError as problem:
         raise ImageError(str(problem)) from None
+    if wanted.exif_orientation:  # decoded whole, and turned
+        return max(2 * whole, math.prod(shape or ()) * 3 * header.dtype.itemsize)
     return max(math.prod(_way(header, wanted, shape).decoded), math.prod(shape)) * header.dtype.itemsize
 
 
@@ -210,7 +231,7 @@ def _finish(image: NDArray[Any], out: NDArray[Any]) -> None:
         how = cv2.INTER_AREA if max(steps) > _LARGEST_STEP else cv2.INTER_LINEAR
         resized = out if image.ndim == out.ndim else np.empty((*out.shape[:2], 3), out.dtype)
         cv2.resize(image, (out.shape[1], out.shape[0]), dst=resized, interpolation=how)
-    if resized.ndim != out.ndim:
+    if resized.ndim > out.ndim:
         cv2.cvtColor(resized, cv2.COLOR_RGB2GRAY, dst=out)
     elif resized is not out:
         np.copyto(out, resized)

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.codecs.images.image import CompressedImageCodec, ImageFormat
 from petastore.codecs.images.image_faces import ImageFaces
 from petastore.codecs.images.image_hint import WHOLE, ImageDecode
+from petastore.errors import EncodeError
 from petastore.schema.codec import JsonValue
 from petastore.schema.field import UnischemaField
 
@@ -72,9 +74,25 @@ class ReversedImageCodec(ImageFaces):
         """One image to the bytes of a file, channels reversed.
 
         Raises:
-            EncodeError: As `CompressedImageCodec.encode`.
+            EncodeError: As `CompressedImageCodec.encode`; or a file was given, whose channels are not reversed.
         """
+        from petastore.codecs.images.image_given import image_file
+
+        if image_file(value, field) is not None:
+            raise EncodeError("image files are stored by CompressedImageCodec alone; give an array", column=field.name)
         return self._plain.encode(field, _reversed(value))
+
+    def encode_arrow(self, values: pa.Array, field: UnischemaField) -> pa.Array | None:
+        """None for pixels.
+
+        Raises:
+            EncodeError: The column holds files, whose channels are not reversed.
+        """
+        from petastore.codecs.images.image_given import image_cells
+
+        if image_cells(values, field) is not None:
+            raise EncodeError("image files are stored by CompressedImageCodec alone; give arrays", column=field.name)
+        return None
 
     def decode(self, field: UnischemaField, cell: Any) -> Any:
         """The bytes of a file to an image that owns its memory.

@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from petastore.once import once
 from petastore.plan.batches.tail import EpochBatches, Share
 from petastore.plan.cursor import Cursor, MixedCursor
 from petastore.plan.order.grouped_rows import GroupedRows
+from petastore.plan.order.mix import mix
 from petastore.plan.order.order import EpochOrder
 from petastore.plan.order.visits import LaneVisits
 from petastore.plan.request import Order, Shard
@@ -31,8 +32,14 @@ from petastore.plan.selection import Selection
 
 __all__ = ["Batches", "EpochOfBatches", "Pace", "SharedBatches", "Source", "Span", "Walk", "each_once"]
 
+NumberedRows: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+"""Of some rows: the source of each, and how many rows that source gave before it."""
+
 _FEW = 64
 """So few numbers are sorted faster by Python."""
+
+# What a hash is for; `petastore.plan.order.order` and `petastore.plan.mixture.mixed_line` have others.
+_TRANSFORMS = 32
 
 _ROWS_AT_ONCE = 16_384
 """Rows that are found at once, where spans have fewer: what finding costs is mostly paid once a lane and source."""
@@ -84,6 +91,10 @@ class Span:
     """Where each batch is of one source of a mixture: rows of each source consumed after each batch, shape
     (batches, sources)."""
 
+    random_streams: Callable[[], NDArray[np.uint64]] = lambda: np.empty(0, dtype=np.uint64)
+    """Gives a hash of the seed and the epoch of each row, shape (rows,), batch after batch. In a mixture both are those
+    of its source: the random numbers of a transform follow from it and the row's place in the dataset."""
+
     @property
     def num_batches(self) -> int:
         """Batches in the span."""
@@ -124,6 +135,7 @@ class Span:
             read_orders=(),
             release=(),
             taken=None if self.taken is None else self.taken[first:stop],
+            random_streams=lambda: self.random_streams()[rows],
         )
 
     def cursor_after(self, batch: int) -> Cursor:
@@ -244,6 +256,10 @@ class Batches:
     """Rows of each source consumed before the first batch, and after each, where cursors have to say it, shape
     (batches + 1, sources)."""
 
+    numbered: Callable[[], NumberedRows] | None = None
+    """Gives the source of each row, and how many rows that source gave before it in this epoch, both of shape (rows,),
+    batch after batch; None where the only source gives one of its own epochs."""
+
 
 class EpochOfBatches(Protocol):
     """The batches of an epoch, which are taken in turn."""
@@ -266,6 +282,7 @@ class SharedBatches:
         finder: Says how the rows of a share are found, given also the positions consumed before its first batch and
             after each; a plan's are those of its order.
         given: As in `Batches`; a plan's only source gives every position.
+        numbered: What `Batches.numbered` gives for the rows at some positions; None as there.
     """
 
     def __init__(
@@ -276,12 +293,14 @@ class SharedBatches:
         first: int = 0,
         finder: Callable[[Share, NDArray[np.int64]], Callable[[Walk, int, range], GroupedRows]] | None = None,
         given: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
+        numbered: Callable[[NDArray[np.int64]], NumberedRows] | None = None,
     ) -> None:
         self._batches = batches
         self._shard = shard
         self._next = first
         self._finder = finder or _finder
         self._given = given or _all_of_one
+        self._numbered = numbered
         self.steps = batches.steps - first
         """Batches that each rank gets."""
 
@@ -290,7 +309,10 @@ class SharedBatches:
         first, self._next = self._next, self._next + count
         share = self._batches.share(self._shard, first, self._next)
         consumed = self._batches.consumed_after(range(first - 1, self._next))
-        return Batches(self._finder(share, consumed), share.offsets, share.valid, consumed, self._given)
+        of_positions = self._numbered
+        numbered = None if of_positions is None else functools.cache(lambda: of_positions(share.positions))
+        find = self._finder(share, consumed)
+        return Batches(find, share.offsets, share.valid, consumed, self._given, numbered=numbered)
 
 
 def _finder(share: Share, _: NDArray[np.int64]) -> Callable[[Walk, int, range], GroupedRows]:
@@ -494,7 +516,25 @@ class Walk:
             release=tuple(release),
             most_rows=self._most_rows,
             taken=None if batches.taken is None else batches.taken[after],
+            random_streams=functools.partial(
+                self._random_streams, batches.numbered, at.epoch, slice(*offsets[[0, -1]].tolist())
+            ),
         )
+
+    def _random_streams(
+        self, numbered: Callable[[], NumberedRows] | None, epoch: int, rows: slice
+    ) -> NDArray[np.uint64]:
+        """The hash of the seed and the epoch of each row; see `Span.random_streams`."""
+        if numbered is None:
+            return np.full(rows.stop - rows.start, self._random_stream(0, epoch), dtype=np.uint64)
+        sources, places = (of_rows[rows] for of_rows in numbered())
+        epochs = (places + epoch * self._given[sources]) // self._num_rows[sources]
+        pairs, which = np.unique(np.stack([sources, epochs]), axis=1, return_inverse=True)
+        streams = [self._random_stream(source, of_source) for source, of_source in pairs.T.tolist()]
+        return np.array(streams, dtype=np.uint64)[which.reshape(-1)]
+
+    def _random_stream(self, source: int, epoch: int) -> int:
+        return mix(_TRANSFORMS, self.sources[source].asked.seed, epoch)
 
     def _read_order(self, group: int) -> NDArray[np.int64] | None:
         """In what order the rows of a row group, which was just found to be needed, are come to."""

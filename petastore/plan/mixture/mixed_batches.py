@@ -61,7 +61,7 @@ def mixed_batches(
             return functools.partial(_of_runs, lanes, turns, share.rows, consumed)
         return functools.partial(_of_rows, _by_source(*line.at(share.positions)), share.offsets)
 
-    return SharedBatches(batches, shard, finder=finder, given=line.counts_at)
+    return SharedBatches(batches, shard, finder=finder, given=line.counts_at, numbered=line.at)
 
 
 class SourceBatches:
@@ -109,9 +109,8 @@ class SourceBatches:
             pieces.append((positions, valid))
         sizes = [len(positions) for positions, _ in pieces]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        parts = _by_source(
-            np.repeat(np.array(order, dtype=np.int16), sizes), np.concatenate([positions for positions, _ in pieces])
-        )
+        sources, places = np.repeat(np.array(order), sizes), np.concatenate([positions for positions, _ in pieces])
+        parts = _by_source(sources.astype(np.int16), places)
         return Batches(
             find=functools.partial(_of_rows, parts, offsets),
             offsets=offsets,
@@ -119,6 +118,7 @@ class SourceBatches:
             consumed=taken.sum(axis=1),
             given=lambda consumed: taken[np.searchsorted(taken.sum(axis=1), consumed)],
             taken=taken,
+            numbered=lambda: (sources, places),
         )
 
     def _shares(self, source: int, count: int) -> list[tuple[Any, Any, int]]:

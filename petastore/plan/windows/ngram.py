@@ -40,6 +40,9 @@ class NGram:
             begins with its first row, and each further one with the first row whose timestamp is later than the last
             one of the window before. A gap larger than `delta_threshold` begins a new sequence: what it cuts off before
             a window is whole is left out, and the row after it begins a window.
+        group_by: The scalar columns whose values name the series of a row, such as a sensor: one or several, never
+            missing. Windows are made of each series by itself, as if there were no other rows, across row groups and
+            files; inside a row group the rows of each series must be sorted. None makes all rows one series.
 
     Raises:
         RequestError: Something else was given.
@@ -49,6 +52,8 @@ class NGram:
         >>> ngram = NGram({-1: [lidar], 0: [lidar, steering]}, delta_threshold=100, timestamp_field="time")
         >>> ngram.length, ngram.get_field_names_at_timestep(0), ngram.get_field_names_at_timestep(7)
         (2, ['lidar', 'steering'], [])
+        >>> NGram({0: ["value"], 1: ["value"]}, 1, "time", group_by="sensor").group_by
+        ('sensor',)
     """
 
     def __init__(
@@ -57,6 +62,8 @@ class NGram:
         delta_threshold: Any,
         timestamp_field: UnischemaField | str,
         timestamp_overlap: bool = True,
+        *,
+        group_by: UnischemaField | str | Sequence[UnischemaField | str] | None = None,
     ) -> None:
         if not isinstance(timestamp_overlap, (bool, np.bool_)):
             raise RequestError(f"NGram takes timestamp_overlap=True or False, not {timestamp_overlap!r:.100}")
@@ -66,6 +73,7 @@ class NGram:
         self._delta_threshold = _checked_threshold(delta_threshold)
         self._timestamp_field = timestamp_field
         self._timestamp_overlap = bool(timestamp_overlap)
+        self._group_by = _checked_series(group_by)
 
     @property
     def fields(self) -> dict[int, list[UnischemaField | str]]:
@@ -97,6 +105,11 @@ class NGram:
         """Whether windows may share timestamps."""
         return self._timestamp_overlap
 
+    @property
+    def group_by(self) -> tuple[UnischemaField | str, ...]:
+        """The columns that name the series of a row, as they were given or resolved; () where all rows are one."""
+        return self._group_by
+
     def resolved(self, schema: Unischema) -> NGram:
         """The same with names and regular expressions replaced by the fields of a schema, in its order.
 
@@ -112,7 +125,24 @@ class NGram:
             offset: select_fields(schema, of_offset, among=f"schema {schema.name!r}") if of_offset else ()
             for offset, of_offset in self._fields.items()
         }
-        return NGram(fields, self._delta_threshold, self.timestamp_in(schema), self._timestamp_overlap)
+        series = self.series_in(schema)
+        return NGram(
+            fields, self._delta_threshold, self.timestamp_in(schema), self._timestamp_overlap, group_by=series or None
+        )
+
+    def series_in(self, schema: Unischema) -> tuple[UnischemaField, ...]:
+        """The fields of a schema that name the series of a row.
+
+        Raises:
+            RequestError: A name matches no field, or a field is not a scalar of numbers, text or times.
+        """
+        fields = select_fields(schema, self._group_by, among=f"schema {schema.name!r}") if self._group_by else ()
+        for field in fields:
+            if not field.is_scalar or field.numpy_dtype is np.object_:
+                raise RequestError(
+                    f"group_by must name scalar columns of numbers, text or times, got {field!r}. Name another column"
+                )
+        return tuple(fields)
 
     def timestamp_in(self, schema: Unischema) -> UnischemaField:
         """The field of a schema by which rows are sorted.
@@ -137,6 +167,7 @@ class NGram:
         resolved = self.resolved(schema)
         self._fields = _checked_fields(resolved.fields)
         self._timestamp_field = resolved.timestamp_field
+        self._group_by = resolved.group_by
 
     def get_field_names_at_timestep(self, timestep: int) -> list[str]:
         """Names of the fields at an offset; none where there is no such offset."""
@@ -201,17 +232,29 @@ class NGram:
         most = most_between(self._delta_threshold, field)
         if not data:
             return []
-        timestamps = comparable(np.array([row[field.name] for row in data], dtype=field.dtype))
-        wrong = first_unsorted(timestamps)
-        if wrong is not None:
-            raise RequestError(f"row {wrong:,} is earlier by {field.name!r} than the row before; sort the rows by it")
-        stretch = stretch_of(timestamps, most)
-        (flags,) = window_starts([stretch], most, length=self.length, overlap=self._timestamp_overlap)
         resolved = self.resolved(schema)
         names = {offset: resolved.get_field_names_at_timestep(offset) for offset in self.offsets}
+        keys = [key.name for key in self.series_in(schema)]
+        of_series: dict[tuple[Any, ...], list[int]] = {}
+        for number, row in enumerate(data):
+            of_series.setdefault(tuple(row[key] for key in keys), []).append(number)
+        starts: dict[int, list[int]] = {}
+        for rows in of_series.values():
+            timestamps = comparable(np.array([data[row][field.name] for row in rows], dtype=field.dtype))
+            wrong = first_unsorted(timestamps)
+            if wrong is not None:
+                raise RequestError(
+                    f"row {rows[wrong]:,} is earlier by {field.name!r} than the row before; sort the rows by it"
+                )
+            stretch = stretch_of(timestamps, most)
+            (flags,) = window_starts([stretch], most, length=self.length, overlap=self._timestamp_overlap)
+            starts |= {rows[first]: rows[first : first + self.length] for first in np.flatnonzero(flags).tolist()}
         return [
-            {offset: {name: data[first + place][name] for name in names[offset]} for place, offset in enumerate(names)}
-            for first in np.flatnonzero(flags).tolist()
+            {
+                offset: {name: data[row][name] for name in names[offset]}
+                for offset, row in zip(names, window, strict=True)
+            }
+            for _, window in sorted(starts.items())
         ]
 
     def asks_the_same(self, other: NGram) -> bool:
@@ -227,6 +270,7 @@ class NGram:
                 ngram.delta_threshold,
                 _name(ngram.timestamp_field),
                 ngram.timestamp_overlap,
+                [_name(field) for field in ngram.group_by],
             )
             for ngram in (self, other)
         )
@@ -234,7 +278,7 @@ class NGram:
 
     def _key(self) -> tuple[Any, ...]:
         fields = tuple((offset, frozenset(of_offset)) for offset, of_offset in self._fields.items())
-        return fields, self._delta_threshold, self._timestamp_field, self._timestamp_overlap
+        return fields, self._delta_threshold, self._timestamp_field, self._timestamp_overlap, self._group_by
 
     def __eq__(self, other: object) -> bool:
         return self._key() == other._key() if isinstance(other, NGram) else NotImplemented
@@ -251,17 +295,35 @@ class NGram:
         )
 
     def __copy__(self) -> Self:
-        return type(self)(self._fields, self._delta_threshold, self._timestamp_field, self._timestamp_overlap)
+        return type(self)(
+            self._fields,
+            self._delta_threshold,
+            self._timestamp_field,
+            self._timestamp_overlap,
+            group_by=self._group_by or None,
+        )
 
     def __repr__(self) -> str:
         names = {offset: self.get_field_names_at_timestep(offset) for offset in self._fields}
         by = _name(self._timestamp_field)
         overlap = "" if self._timestamp_overlap else ", timestamp_overlap=False"
-        return f"NGram({names}, delta_threshold={self._delta_threshold!r}, timestamp_field={by!r}{overlap})"
+        series = f", group_by={[_name(field) for field in self._group_by]}" if self._group_by else ""
+        return f"NGram({names}, delta_threshold={self._delta_threshold!r}, timestamp_field={by!r}{overlap}{series})"
 
 
 def _name(field: UnischemaField | str) -> str:
     return field if isinstance(field, str) else field.name
+
+
+def _checked_series(group_by: Any) -> tuple[UnischemaField | str, ...]:
+    columns = (group_by,) if isinstance(group_by, (str, UnischemaField)) else group_by
+    if columns is None:
+        return ()
+    if not isinstance(columns, (list, tuple)) or not all(isinstance(each, (str, UnischemaField)) for each in columns):
+        raise RequestError(f"group_by must be a column or a list of columns, got {group_by!r:.100}. Give their names")
+    if not columns:
+        raise RequestError("group_by must name a column at least, got none. Leave it out where all rows are one series")
+    return tuple(columns)
 
 
 def _checked_fields(fields: Any) -> dict[int, tuple[UnischemaField | str, ...]]:

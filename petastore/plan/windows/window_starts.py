@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from petastore.plan.windows.timestamps import follow_closely
 
-__all__ = ["Stretch", "first_unsorted", "stretch_of", "window_starts"]
+__all__ = ["Line", "Stretch", "first_unsorted", "stretch_of", "window_starts"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -88,25 +88,28 @@ def window_starts(
     """
     if not stretches:
         return iter(())
-    line = _Line.of(stretches, most)
-    if overlap:
-        firsts, stops = line.begins, line.ends - (length - 1)
-        long_enough = stops > firsts
-        return _cut_ranges(firsts[long_enough], stops[long_enough], line.offsets)
-    return _cut_places(line.greedy(length), line.offsets)
+    return Line.of(stretches, most).starts(length, overlap=overlap)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Line:
+class Line:
     """All stretches end to end."""
 
-    offsets: NDArray[np.int64]  # where each begins, and where the last one ends, shape (stretches + 1,)
-    begins: NDArray[np.int64]  # of runs
-    ends: NDArray[np.int64]  # of runs, half-open
+    offsets: NDArray[np.int64]
+    """Where each stretch begins, and where the last one ends, shape (stretches + 1,)."""
+
+    begins: NDArray[np.int64]
+    """Where each run begins, shape (runs,)."""
+
+    ends: NDArray[np.int64]
+    """Where each run ends, half-open, shape (runs,)."""
+
     ties: NDArray[np.int64]
+    """Rows with the timestamp of the row before in their run, ascending."""
 
     @classmethod
-    def of(cls, stretches: Sequence[Stretch], most: Any) -> _Line:
+    def of(cls, stretches: Sequence[Stretch], most: Any) -> Line:
+        """The line of stretches in the order of the dataset."""
         offsets = np.concatenate([[0], np.cumsum([stretch.rows for stretch in stretches])]).astype(np.int64)
         borders = offsets[1:-1]
         ends = np.stack([stretch.ends for stretch in stretches])
@@ -116,6 +119,14 @@ class _Line:
         tied = [stretch.ties + offset for stretch, offset in zip(stretches, offsets[:-1], strict=True)]
         ties = np.sort(np.concatenate([borders[(lasts == firsts).astype(np.bool_)], *tied]))
         return cls(offsets, begins.astype(np.int64), np.append(begins[1:], offsets[-1]).astype(np.int64), ties)
+
+    def starts(self, length: int, *, overlap: bool) -> Iterator[NDArray[np.bool_]]:
+        """Of each stretch: whether a window begins with each of its rows; see `window_starts`."""
+        if overlap:
+            firsts, stops = self.begins, self.ends - (length - 1)
+            long_enough = stops > firsts
+            return _cut_ranges(firsts[long_enough], stops[long_enough], self.offsets)
+        return _cut_places(self.greedy(length), self.offsets)
 
     def greedy(self, length: int) -> NDArray[np.int64]:
         """Places of windows that share no timestamp, ascending."""

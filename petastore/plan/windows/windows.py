@@ -30,10 +30,14 @@ class WindowStarts(Selection):
     among: str | None = None
     """Fingerprint of the selection of rows that windows are made of; None is all."""
 
+    group_by: tuple[str, ...] = ()
+    """Names of the columns that say which series a row is of."""
+
     @once
     def fingerprint(self) -> str:
         """32 hexadecimal digits that equal windows share."""
-        return hashlib.sha256(repr((super().fingerprint, self.length, self.among)).encode()).hexdigest()[:32]
+        said = (super().fingerprint, self.length, self.among, *self.group_by)
+        return hashlib.sha256(repr(said).encode()).hexdigest()[:32]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -92,6 +96,11 @@ class Windows:
     def num_following(self, group: int) -> int:
         """How many rows a row group is extended by."""
         return sum(len(rest.rows) for rest in self.following(group))
+
+    @property
+    def most_following(self) -> int | NDArray[np.int64]:
+        """Rows that a row group is extended by at most; of each one, shape (groups,), where they differ."""
+        return self.length - 1
 
     def head(self, group: int) -> int:
         """Rows from the first one on of which windows that begin in earlier row groups may need some."""

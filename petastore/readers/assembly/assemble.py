@@ -52,8 +52,15 @@ _LARGE_VALUE_BYTES = 16 * 1024
 
 LoadedRowGroups: TypeAlias = Mapping[int, LoadedRowGroup]
 Task: TypeAlias = Callable[[], None]
-SpanTransform: TypeAlias = Callable[[dict[str, Decoded], Span], "dict[str, Decoded] | Future[dict[str, Decoded]]"]
-"""Makes of the columns of a span the columns after a transform; they are a new dict."""
+
+
+class SpanTransform(Protocol):
+    """Makes of the columns of a span the columns after a transform; they are a new dict."""
+
+    def __call__(
+        self, columns: dict[str, Decoded], span: Span, /, **keys: NDArray[np.uint64]
+    ) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
+        """The columns; `keys=` are the random keys of the rows, shape (rows, 2), if functions draw random numbers."""
 
 
 def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -126,6 +133,9 @@ class Assembler:
 
     max_cell_bytes: int | None
     """Bytes that a cell may take once it is decoded; None is no limit."""
+
+    draws: bool = dataclasses.field(default=False, kw_only=True)
+    """Whether the user's functions draw random numbers."""
 
     origin: Origin = dataclasses.field(default=_where_they_are, kw_only=True)
     """Where rows lie in the dataset that are named otherwise in row groups at hand."""
@@ -244,10 +254,18 @@ class Assembler:
         }
         if self.transform is None:
             return _put_together(span, stacks, made)
-        transformed = self.transform(made, span)
+        transformed = self.transform(made, span, **self._keys(span))
         if isinstance(transformed, Future):
             return after([transformed], lambda: _put_together(span, (), transformed.result()))
         return _put_together(span, (), transformed)
+
+    def _keys(self, span: Span) -> dict[str, NDArray[np.uint64]]:
+        """The random keys of the rows of a span, as the argument `keys` of a transform that draws random numbers."""
+        if not self.draws:
+            return {}
+        from petastore.readers.assembly.random_keys import random_keys  # a reader that draws none need not import it
+
+        return {"keys": random_keys(span, self.origin)}
 
     def _placed(self, problem: DecodeError, groups: NDArray[np.int32], rows: NDArray[np.int64]) -> DecodeError:
         if problem.row is not None:
@@ -260,7 +278,7 @@ class Assembler:
 
 def of_spans(transform: Transform | None) -> SpanTransform | None:
     """A transform of columns, and where their batches begin, as one of spans."""
-    return None if transform is None else lambda columns, span: transform(columns, span.offsets)
+    return None if transform is None else lambda columns, span, **keys: transform(columns, span.offsets, **keys)
 
 
 def _tasks_of_stacks(

@@ -26,7 +26,13 @@ from petastore.readers.execution.first_row import described
 from petastore.readers.loaded.recent_row_groups import CacheInfo, RecentRowGroups
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.transforming.transform import TransformSpec, takes_frames, transform_columns, transform_schema
+from petastore.transforming.transform import (
+    AnyTransform,
+    as_transform_spec,
+    takes_frames,
+    transform_columns,
+    transform_schema,
+)
 from petastore.work.workers import DEFAULT_MAX_CELL_BYTES, Workers
 
 __all__ = ["DEFAULT_CACHE_BYTES", "RandomAccess"]
@@ -71,7 +77,7 @@ class RandomAccess:
         *,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
-        transform: TransformSpec | None = None,
+        transform: AnyTransform | None = None,
         selection: Selection | None = None,
     ) -> None:
         fields = dataset.fields_of(columns)
@@ -91,7 +97,13 @@ class RandomAccess:
                 f"{dataset.inventory.num_row_groups:,}; it was made for another dataset, or another version of it"
             )
         workers = Workers("dummy", max_cell_bytes=self.max_cell_bytes)
-        self._transform = described(transform, dataset, selection, self._view, workers=workers, batched=False)
+        spec = as_transform_spec(transform)
+        if spec is not None and spec.rng is not None:
+            raise RequestError(
+                f"rng must be None where rows are read by number, got {spec.rng!r}: such a read has neither seed nor "
+                "epoch. Use make_reader or ReaderDataset"
+            )
+        self._transform = described(spec, dataset, selection, self._view, workers=workers, batched=False)
         self.schema = self._view if self._transform is None else transform_schema(self._view, self._transform)
         """What comes out: the fields after selection and transform."""
         # stops: (groups,) number of the first row after each row group

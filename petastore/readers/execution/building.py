@@ -105,6 +105,7 @@ def build_execution(
                 layout=layout,
                 buffers=memory.buffers,
                 max_cell_bytes=workers.max_cell_bytes,
+                draws=outcome.functions.draw,
             ),
             view=view,
             schema=outcome.schema,

@@ -21,10 +21,13 @@ from petastore.schema.unischema import Unischema
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.transforming.first_row import SHOWN, is_described, settled, showing
 from petastore.transforming.processes import TransformProcesses
-from petastore.transforming.transform import TransformSpec, schema_after, takes_frames, transform_columns
+from petastore.transforming.transform import TransformSpec, takes_frames, transform_columns
 from petastore.work.workers import Workers
 
 __all__ = ["described"]
+
+_ANY_KEY = np.zeros((1, 2), dtype=np.uint64)
+"""The random key of the row: dtypes and shapes must not depend on random numbers."""
 
 
 def described(
@@ -50,17 +53,13 @@ def described(
         workers: Who calls the function: where processes do, one does so here, too.
         batched: Whether the reader gives batches, or else rows.
         more: Columns of one row that are in no file.
-
-    Raises:
-        RequestError: The transform contradicts the schema.
     """
     if spec is None or is_described(spec):
         return spec
-    after = schema_after(view, spec)
     with contextlib.suppress(PetastoreError):
         row = _first_row(dataset, selection, view, workers.max_cell_bytes, more or {})
         if row is not None:
-            return settled(spec, after, _shown(spec, row, dataset, workers, batched=batched))
+            return settled(spec, view, _shown(spec, row, dataset, workers, batched=batched))
     return spec
 
 
@@ -104,7 +103,7 @@ def _shown(spec: TransformSpec, row: dict[str, Decoded], dataset: Dataset, worke
     zones = dataset.time_zones if of_frames else {}
     one_call: NDArray[np.int64] = np.array([0, 1], dtype=np.int64)
     if workers.kind != "process":
-        made = transform_columns(row, one_call, SHOWN, shows, batched=batched, zones=zones)
+        made = transform_columns(row, one_call, SHOWN, shows, batched=batched, zones=zones, keys=_ANY_KEY)
     else:
         made = _in_a_process(shows, row, one_call, zones, batched=batched)
     shown: str = made["shown"].values[0]
@@ -118,7 +117,7 @@ def _in_a_process(
     try:
         transform = processes.add(shows, SHOWN, batched=batched, buffers=Buffers(), zones=zones)
         with contextlib.closing(processes.pool()) as pool:
-            made = transform(row, calls)
+            made = transform(row, calls, keys=_ANY_KEY)
             columns: dict[str, Decoded] = made if isinstance(made, dict) else made.result()
         pool.join()
         return columns

@@ -41,17 +41,21 @@ class Functions:
     processes: TransformProcesses | None
     """The processes in which they run; None where threads call them."""
 
+    draw: bool = False
+    """Whether any of them draws random numbers from generators that it is given."""
+
     @classmethod
     def of(cls, specs: Iterable[TransformSpec | None], *, workers: Workers, batched: bool) -> Self:
         """Those of some transforms; processes are not started yet."""
-        are_called = any(spec is not None and spec.func is not None for spec in specs)
+        called = [spec for spec in specs if spec is not None and spec.func is not None]
+        are_called, draw = bool(called), any(spec.rng is not None for spec in called)
         if not are_called or workers.kind != "process":
             workers.say_that_threads_will_do()
-            return cls(workers, batched, are_called, None)
+            return cls(workers, batched, are_called, None, draw)
         from petastore.transforming.processes import TransformProcesses  # with all that a process is started by
         from petastore.work.thread import available_cpus
 
-        return cls(workers, batched, are_called, TransformProcesses(workers.count or available_cpus()))
+        return cls(workers, batched, are_called, TransformProcesses(workers.count or available_cpus()), draw)
 
     def transform(
         self, spec: TransformSpec | None, view: Unischema, source: Any, buffers: Buffers
@@ -67,10 +71,13 @@ class Functions:
         if spec is None:
             return view, None
         # Imported where there is something to transform: a first batch of what is stored comes sooner.
+        from petastore.transforming.captured_generators import warn_of_captured_generators
         from petastore.transforming.transform import takes_frames, transform_columns, transform_schema
 
         schema = transform_schema(view, spec)
         zones = source.time_zones if takes_frames(spec, batched=self.batched) else {}
+        if spec.func is not None:
+            warn_of_captured_generators(spec.func)
         if spec.func is None or self.processes is None:
             call = functools.partial(transform_columns, schema=schema, spec=spec, batched=self.batched, zones=zones)
             return schema, call

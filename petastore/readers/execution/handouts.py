@@ -25,7 +25,7 @@ from petastore.plan.plan import Span
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Batch
 
-__all__ = ["Handout", "Shared", "batches_of", "none_by_number", "rows_of", "windows_of"]
+__all__ = ["Handout", "Shared", "batches_of", "ended_by", "none_by_number", "rows_of", "windows_of"]
 
 _Item = TypeVar("_Item")
 
@@ -107,7 +107,8 @@ class Shared(Iterator[_Item]):
 
     While a handout is at hand, nothing stands between a thread and its iterator; one thread at a time gets the next
     handout, and the others wait for it. Where it has begun, it raises `ReaderClosedError` in a forked child: what it
-    gives, the parent gets.
+    gives, the parent gets. After an error it raises `ReaderClosedError`, never `StopIteration`, which would look like
+    the end of the epoch.
 
     Args:
         begin: Called for the first item. Gives iterables whose iterators are written in C, and are the same each time;
@@ -129,9 +130,20 @@ class Shared(Iterator[_Item]):
         made_anew_in_children(self)
 
     def __next__(self) -> _Item:
-        for item in self.at_hand:
-            return item
-        return self.next_of_next()
+        try:
+            for item in self.at_hand:
+                return item
+            return self.next_of_next()
+        except StopIteration:
+            raise
+        except BaseException as problem:
+            self.fail(problem)
+            raise
+
+    def fail(self, problem: BaseException) -> None:
+        """Give nothing more after an error."""
+        if self._over is None:
+            self.end(ended_by(problem))
 
     def next_of_next(self) -> _Item:
         """The next item when there is none at hand."""
@@ -141,7 +153,10 @@ class Shared(Iterator[_Item]):
             if self._handouts is None:
                 self._handouts = self._begin()
             while self._over is None:
-                self.at_hand = iter(next(self._handouts))
+                try:
+                    self.at_hand = iter(next(self._handouts))
+                except ReaderClosedError as closed:
+                    raise closed if self._over is None else ReaderClosedError(self._over) from None
                 if self._over is not None:  # meanwhile
                     break
                 for item in self.at_hand:
@@ -169,6 +184,17 @@ class Shared(Iterator[_Item]):
             self.at_hand = iter(())
             if self._handouts is not None:
                 self._handouts.close()
+
+
+def ended_by(problem: BaseException) -> str:
+    """Return the message of an iterator that is asked for more after an error."""
+    if isinstance(problem, ReaderClosedError):
+        return str(problem)
+    return (
+        f"this iterator ended with {type(problem).__name__}: {str(problem)[:300]}. To continue after the last row or "
+        "batch that was received, call load_state_dict(state_dict()) and begin a new loop; reset() of a reader, or a "
+        "new loop over a loader, begins the next epoch"
+    )
 
 
 def none_by_number(reader: object, row: object) -> NoReturn:  # noqa: ARG001 - it is a method of the reader's

@@ -38,11 +38,11 @@ from petastore.schema.field import UnischemaField
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.dictionaries import MOST_BYTES
 
-__all__ = ["Read", "RowGroupLoader", "at_least"]
+__all__ = ["PIECE_BYTES", "Read", "RowGroupLoader", "at_least"]
 
 Read: TypeAlias = Callable[[Sequence[Part]], Iterator[pa.Table]]
 
-_PIECE_BYTES = 8 * 1024 * 1024
+PIECE_BYTES = 8 * 1024 * 1024
 """Bytes of a row group from which it is read by several workers: with large ones the others would have to wait."""
 
 
@@ -74,6 +74,9 @@ class RowGroupLoader:
 
     most_bytes: int = dataclasses.field(default=MOST_BYTES, kw_only=True)
     """What the rows of a column of a row group may take that the file holds as a dictionary."""
+
+    piece_bytes: int = dataclasses.field(default=PIECE_BYTES, kw_only=True)
+    """Bytes of a row group from which several tasks read it."""
 
     @once
     def columns(self) -> dict[str, BoundCodec]:
@@ -161,7 +164,7 @@ class RowGroupLoader:
     def _divided(self, rows: int, most: int) -> list[range]:
         """The numbers of the stacks, in runs of about as many bytes."""
         sizes = [rows * len(stack.names) * stack.row_bytes for stack in self.layout.stacks]
-        pieces = max(min(most, sum(sizes) // _PIECE_BYTES, len(sizes)), 1)
+        pieces = max(min(most, sum(sizes) // self.piece_bytes, len(sizes)), 1)
         if pieces == 1:
             return [range(len(sizes))]
         ends = np.cumsum(sizes)

@@ -10,7 +10,7 @@ from petastore.plan.mixture.mixture import Mixture
 from petastore.readers.mixed.mixed_datasets import MixedDatasets
 from petastore.readers.mixed.mixed_execution import execution_of_mixture
 from petastore.readers.reader import Reader
-from petastore.transforming.transform import TransformSpec
+from petastore.transforming.transform import AnyTransform, as_transform_spec
 from petastore.work.workers import Workers
 
 __all__ = ["MixedReader"]
@@ -21,7 +21,7 @@ def MixedReader(  # noqa: N802 - the name by which it is known
     mixture: Mixture,
     *,
     workers: Workers,
-    transforms: TransformSpec | Sequence[TransformSpec | None] | None = None,
+    transforms: AnyTransform | Sequence[AnyTransform | None] | None = None,
     batched: bool = False,
     source_column: str | None = None,
 ) -> Reader:
@@ -40,7 +40,7 @@ def MixedReader(  # noqa: N802 - the name by which it is known
         SchemaError: The datasets, or what their functions make of them, differ in fields, dtypes or shapes.
         RequestError: `source_column` is the name of a column that there is.
     """
-    of_sources = transforms if isinstance(transforms, Sequence) else None
+    of_sources = [as_transform_spec(each) for each in transforms] if isinstance(transforms, Sequence) else None
     return Reader(
         MixedDatasets(tuple(datasets), mixture),
         mixture,

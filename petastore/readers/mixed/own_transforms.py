@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import TypeAlias
 
@@ -40,18 +40,30 @@ class OwnTransforms:
     source_column: str | None
     """The column that says which source a row is of."""
 
-    def __call__(self, columns: dict[str, Decoded], span: Span) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
+    def __call__(
+        self, columns: dict[str, Decoded], span: Span, /, **keys: NDArray[np.uint64]
+    ) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
         """The columns that come out; a future of them where functions run in processes."""
         sources = self.datasets.source_of(span.groups)
         present = np.unique(sources).tolist()
-        pieces = [self._piece(source, np.flatnonzero(sources == source), columns, span) for source in present]
+        pieces = [self._piece(source, np.flatnonzero(sources == source), columns, span, keys) for source in present]
         futures = [made for _, made in pieces if isinstance(made, Future)]
         return after(futures, lambda: self._merged(sources, pieces)) if futures else self._merged(sources, pieces)
 
-    def _piece(self, source: int, where: NDArray[np.int64], columns: dict[str, Decoded], span: Span) -> _Piece:
+    def _piece(
+        self,
+        source: int,
+        where: NDArray[np.int64],
+        columns: dict[str, Decoded],
+        span: Span,
+        keys: Mapping[str, NDArray[np.uint64]],
+    ) -> _Piece:
         own = {name: _rows_of(columns[name], where) for name in self.datasets.views[source].fields}
         transform = self.transforms[source]
-        return where, own if transform is None else transform(own, np.searchsorted(where, span.offsets))
+        if transform is None:
+            return where, own
+        of_own = {name: of_rows[where] for name, of_rows in keys.items()}
+        return where, transform(own, np.searchsorted(where, span.offsets), **of_own)
 
     def _merged(self, sources: NDArray[np.int64], pieces: Sequence[_Piece]) -> dict[str, Decoded]:
         made = [(where, piece.result() if isinstance(piece, Future) else piece) for where, piece in pieces]

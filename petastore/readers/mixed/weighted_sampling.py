@@ -12,7 +12,6 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.fixed_share import fixed_share
 from petastore.plan.mixture.mixture import Batching, Mixture
 from petastore.plan.order.mix import mix
-from petastore.plan.windows.windows import Windows
 from petastore.readers.execution.execution import Execution
 from petastore.readers.mixed.mixed_datasets import MixedDatasets, agreed_schema
 from petastore.readers.mixed.mixed_execution import execution_of_mixture
@@ -156,7 +155,7 @@ def _execution(
     )
     windows = [reader.windows for reader in readers if reader.windows is not None]
     ngram = readers[0].ngram
-    return rows if ngram is None else execution_of_windows(rows, ngram, Windows.joined(windows))
+    return rows if ngram is None else execution_of_windows(rows, ngram, type(windows[0]).joined(windows))
 
 
 def _mixture(readers: Sequence[Reader], weights: Sequence[Any], *, batching: Batching, seed: int | None) -> Mixture:

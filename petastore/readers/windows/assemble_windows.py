@@ -171,14 +171,23 @@ class WindowAssembler:
         rows = self.windows.covered(span.groups, span.rows)[:, wanted].ravel()
         groups = np.repeat(span.groups, len(wanted))
         batches = np.repeat(np.arange(span.num_batches), np.diff(span.offsets) * len(wanted))
-        first, place_of = _each_once(*self.windows.origin(groups, rows), batches if apart else None)
+        parts = [batches] if apart else []
+        streams = np.empty(0, dtype=np.uint64)
+        if self.rows.draws:
+            # A source of a mixture may come to a row in two of its epochs: its random numbers differ then.
+            streams, which = np.unique(span.random_streams(), return_inverse=True)
+            parts.append(np.repeat(which.reshape(-1), len(wanted)))
+        first, place_of = _each_once(*self.windows.origin(groups, rows), parts)
         picked = GroupedRows(groups[first], rows[first], None)
         offsets = np.array([0, len(first)])
         if apart:
             offsets = np.searchsorted(batches[first], np.arange(span.num_batches + 1))
         of_windows = np.full((span.num_rows, self.windows.length), -1, dtype=np.int64)
         of_windows[:, wanted] = place_of.reshape(-1, len(wanted))
-        return dataclasses.replace(span, picked=picked, offsets=offsets, valid=None), of_windows
+        covered = dataclasses.replace(
+            span, picked=picked, offsets=offsets, valid=None, random_streams=lambda: streams[parts[-1][first]]
+        )
+        return covered, of_windows
 
     def _finish_windows(
         self,
@@ -204,15 +213,16 @@ class WindowAssembler:
 
 
 def _each_once(
-    groups: NDArray[np.int32], rows: NDArray[np.int64], batches: NDArray[np.int64] | None
+    groups: NDArray[np.int32], rows: NDArray[np.int64], parts: Sequence[NDArray[np.int64]]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Of rows of which some come several times: where each stands first, and which of these each one is.
 
-    They are in the order of the dataset, or of batches and then of the dataset.
+    They are in the order of the first of `parts`, which tell equal rows apart, of the next one, and so on, and then of
+    the dataset.
     """
     key = groups * (rows.max(initial=0) + 1) + rows
-    if batches is not None:
-        key += batches * (key.max(initial=0) + 1)
+    for part in reversed(parts):
+        key += part * (key.max(initial=0) + 1)
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
     return first, which
 

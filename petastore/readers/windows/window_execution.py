@@ -55,7 +55,7 @@ def execution_of_windows(rows: Execution, ngram: NGram, windows: Windows) -> Exe
             of_rows,
             assembler=assembler,
             schema=schema,
-            footprint=footprint_of_windows(of_rows.footprint, ngram, workers=rows.workers),
+            footprint=footprint_of_windows(of_rows.footprint, ngram, windows, workers=rows.workers),
             gives_stacks=False,
         ),
         handing_out=_handing_out(rows, ngram, schema),

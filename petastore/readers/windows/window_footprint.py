@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+
 from petastore.once import once
 from petastore.plan.batches.budget import Needs
 from petastore.plan.windows.ngram import NGram
+from petastore.plan.windows.windows import Windows
 from petastore.readers.loaded.footprint import Footprint
 from petastore.readers.windows.assemble_windows import HEADS_BYTES
 from petastore.work.workers import Workers
@@ -17,20 +20,23 @@ _COVERED_ROW_BYTES = 56
 """What a row of a window takes besides its values: which it is, and where it stands among those of its span."""
 
 
-def footprint_of_windows(rows: Footprint, ngram: NGram, *, workers: Workers) -> Footprint:
+def footprint_of_windows(
+    rows: Footprint, ngram: NGram, windows: Windows | None = None, *, workers: Workers
+) -> Footprint:
     """What windows take, given what their rows would.
 
     Args:
         rows: Of a reader of the rows.
         ngram: What a window is.
+        windows: Which rows each window covers; None is consecutive rows.
         workers: Who does the work, and shares the beginnings of row groups.
     """
-    inventory, more = rows.inventory, ngram.length - 1
+    inventory, more = rows.inventory, ngram.length - 1 if windows is None else windows.most_following
     row_bytes = -(-int(inventory.decoded_bytes.sum()) // max(inventory.num_rows, 1))
     extended = dataclasses.replace(
         inventory, rows=inventory.rows + more, decoded_bytes=inventory.decoded_bytes + more * row_bytes
     )
-    heads = min(HEADS_BYTES, more * row_bytes * inventory.num_row_groups)
+    heads = min(HEADS_BYTES, int(np.broadcast_to(more, inventory.rows.shape).sum()) * row_bytes)
     of_each = heads // max(workers.at_a_time, 1)
     return _WindowFootprint(rows.view, rows.stored, rows.layout, extended, len(ngram.fields), of_each)
 

@@ -14,10 +14,10 @@ from petastore.readers.execution.execution import AnyPlan, Execution, Readable
 from petastore.readers.execution.row_execution import execution_of_rows
 from petastore.readers.reader import Reader
 from petastore.readers.windows.window_execution import execution_of_windows
-from petastore.readers.windows.window_starts import select_window_starts
+from petastore.readers.windows.window_starts import select_window_starts, windows_of_series
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
-from petastore.transforming.transform import TransformSpec, schema_after
+from petastore.transforming.transform import AnyTransform, TransformSpec, as_transform_spec, schema_after
 from petastore.work.workers import Workers
 
 __all__ = ["open_window_reader"]
@@ -51,8 +51,14 @@ def open_window_reader(dataset: Dataset, ngram: NGram, ask: PlanAsk, rows: RowsA
     ask = dataclasses.replace(ask, columns=columns)
     dataset.planned(ask)  # what cannot be is refused before anything is read
     selection = rows.selected(dataset, workers=run.workers, batched=run.batched)
-    starts = select_window_starts(dataset, ngram, selection, workers=run.workers, selection_cache=rows.selection_cache)
-    windows = Windows(dataset.inventory.rows, selection, starts, ngram.length)
+    windows: Windows
+    if ngram.group_by:
+        starts, windows = windows_of_series(dataset, ngram, selection, workers=run.workers)
+    else:
+        starts = select_window_starts(
+            dataset, ngram, selection, workers=run.workers, selection_cache=rows.selection_cache
+        )
+        windows = Windows(dataset.inventory.rows, selection, starts, ngram.length)
 
     def build(
         source: Readable, plan: AnyPlan, *, workers: Workers, transform: TransformSpec | None, batched: bool
@@ -64,7 +70,8 @@ def open_window_reader(dataset: Dataset, ngram: NGram, ask: PlanAsk, rows: RowsA
     return Reader(dataset, plan, workers=run.workers, transform=run.transform, batched=run.batched, build=build)
 
 
-def _resolved(ngram: NGram, schema: Unischema, transform: TransformSpec | None) -> NGram:
+def _resolved(ngram: NGram, schema: Unischema, transform: AnyTransform | None) -> NGram:
     """The NGram with fields of the dataset, and with those that only a transform makes."""
-    after = schema if transform is None else schema_after(schema, transform)
+    spec = as_transform_spec(transform)
+    after = schema if spec is None else schema_after(schema, spec)
     return ngram.resolved(Unischema(schema.name, [*schema, *(field for field in after if field.name not in schema)]))

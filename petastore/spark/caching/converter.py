@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import posixpath
 import threading
@@ -15,6 +16,7 @@ from petastore.dataset import Dataset, open_dataset
 from petastore.distributed.asked import asked_shard
 from petastore.errors import DatasetNotFoundError, ReaderClosedError, RequestError, StorageError
 from petastore.front import make_batch_reader
+from petastore.other_words import answering_other_words
 from petastore.plan.request import Shard, whole_number
 from petastore.readers.reader import Reader
 from petastore.spark.caching.converter_cache import Storing, keep, release
@@ -29,7 +31,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import TypeVar
 
+    from petastore.adapters.nulls import Nulls
+    from petastore.adapters.tensorflow.dataset import TfForm
     from petastore.adapters.torch import DataLoader
+    from petastore.adapters.torch.ragged import TorchForm
     from petastore.readers.arguments import FurtherArguments, ReaderArguments
 
     Loader = TypeVar("Loader", default=DataLoader)
@@ -48,6 +53,7 @@ _COMPRESSIONS = {
 _BATCH_SIZE = 32
 _WORKERS = 4
 _PATIENCE_SECONDS = 30.0
+_answering = functools.partial(answering_other_words, further=make_batch_reader)
 
 
 def make_spark_converter(
@@ -151,6 +157,7 @@ class SparkDatasetConverter:
         """Rows."""
         return self.dataset_size
 
+    @_answering
     def make_torch_dataloader(
         self,
         batch_size: int = _BATCH_SIZE,
@@ -158,6 +165,9 @@ class SparkDatasetConverter:
         workers_count: int | None = None,
         shuffling_queue_capacity: int = 0,
         data_loader_fn: Callable[..., Loader] | None = None,
+        *,
+        nulls: Nulls = "error",
+        ragged: TorchForm | Mapping[str, TorchForm] = "auto",
         **reader_kwargs: Unpack[FurtherArguments],
     ) -> AbstractContextManager[Loader]:
         """A DataLoader over the rows, inside a `with` block, which ends its reader.
@@ -168,16 +178,19 @@ class SparkDatasetConverter:
             workers_count: Tasks that run at a time; None is 4.
             shuffling_queue_capacity: Above 0, rows are shuffled (`shuffle_rows=True`); `shuffle_memory` of the reader
                 says how much memory that may take.
-            data_loader_fn: Makes the loader, called as `fn(reader, batch_size=…, shuffling_queue_capacity=0)`; None is
-                `petastore.adapters.torch.DataLoader`.
+            data_loader_fn: Makes the loader, called as `fn(reader, batch_size=…, shuffling_queue_capacity=0)`, and with
+                `nulls=` and `ragged=` where these are given; None is `petastore.adapters.torch.DataLoader`.
+            nulls: What tensors have in place of missing values, as in `petastore.adapters.torch.DataLoader`.
+            ragged: What becomes of arrays whose shapes differ, as in `petastore.adapters.torch.DataLoader`.
             **reader_kwargs: Further arguments of `petastore.make_batch_reader`, such as `cur_shard`, `shard_count`,
-                `seed` and `transform_spec`.
+                `seed`, `transform_spec` and `decode`.
 
         Returns:
             A context manager that yields the loader.
 
         Raises:
             RequestError: Here or in the block: an argument cannot be.
+            UnknownParameterError: Here: there is no such parameter.
             ReaderClosedError: The converter was deleted.
             StorageError: In the block: files are not there.
             MissingExtraError: In the block: torch is not installed.
@@ -187,13 +200,16 @@ class SparkDatasetConverter:
 
         def adapt(reader: Reader) -> Any:
             if data_loader_fn is not None:
-                return data_loader_fn(reader, batch_size=batch_size, shuffling_queue_capacity=0)
+                asked: dict[str, Any] = {"nulls": (nulls, "error"), "ragged": (ragged, "auto")}
+                given = {name: value for name, (value, default) in asked.items() if value is not default}
+                return data_loader_fn(reader, batch_size=batch_size, shuffling_queue_capacity=0, **given)
             from petastore.adapters.torch import DataLoader
 
-            return DataLoader(reader, batch_size=batch_size)
+            return DataLoader(reader, batch_size=batch_size, nulls=nulls, ragged=ragged)
 
         return self._reading(arguments, adapt)
 
+    @_answering
     def make_tf_dataset(
         self,
         batch_size: int | None = None,
@@ -201,6 +217,9 @@ class SparkDatasetConverter:
         num_epochs: int | None = None,
         workers_count: int | None = None,
         shuffling_queue_capacity: int | None = None,
+        *,
+        nulls: Nulls = "error",
+        ragged: TfForm | Mapping[str, TfForm] = "ragged",
         **reader_kwargs: Unpack[FurtherArguments],
     ) -> AbstractContextManager[Any]:
         """A `tf.data.Dataset` of batches, inside a `with` block, which ends its reader.
@@ -215,6 +234,8 @@ class SparkDatasetConverter:
             num_epochs: Epochs of one iteration; None is without end: give `steps_per_epoch` to `fit`.
             workers_count: Tasks that run at a time; None is 4.
             shuffling_queue_capacity: Above 0, rows are shuffled, as in `make_torch_dataloader`.
+            nulls: What tensors have in place of missing values, as in `petastore.adapters.tensorflow.make_tf_dataset`.
+            ragged: What becomes of arrays whose shapes differ, as in `petastore.adapters.tensorflow.make_tf_dataset`.
             **reader_kwargs: Further arguments of `petastore.make_batch_reader`.
 
         Returns:
@@ -222,6 +243,7 @@ class SparkDatasetConverter:
 
         Raises:
             RequestError: Here or in the block: an argument cannot be.
+            UnknownParameterError: Here: there is no such parameter.
             ReaderClosedError: The converter was deleted.
             StorageError: In the block: files are not there.
             MissingExtraError: In the block: TensorFlow is not installed.
@@ -235,7 +257,7 @@ class SparkDatasetConverter:
             from petastore.adapters.tensorflow import make_tf_dataset
             from petastore.adapters.tensorflow.petastorm import as_named_tuples, as_v1_dataset
 
-            named = as_named_tuples(make_tf_dataset(reader, rows), "batch")
+            named = as_named_tuples(make_tf_dataset(reader, rows, nulls=nulls, ragged=ragged), "batch")
             return as_v1_dataset(named if prefetch is None else named.prefetch(prefetch))
 
         return self._reading(arguments, adapt)
@@ -265,7 +287,7 @@ class SparkDatasetConverter:
         if cur_shard is not None and not isinstance(cur_shard, str):  # warned of below, not twice
             cur_shard, shard_count = Shard.parse(cur_shard, shard_count), None
         shard = asked_shard(cur_shard, shard_count)
-        warn_of_other_shard(shard, stacklevel=4)
+        warn_of_other_shard(shard, stacklevel=5)
         workers = _WORKERS if workers_count is None else whole_number(workers_count, name="workers_count", least=1)
         whole_number(shuffling, name="shuffling_queue_capacity", least=0)
         arguments: ReaderArguments = {"num_epochs": num_epochs, "workers_count": workers, **further}

@@ -12,7 +12,7 @@ from petastore.inventory import Inventory
 from petastore.plan.request import whole_number
 from petastore.spark.dataframe import check_columns
 from petastore.spark.writing.block_job import BlockJob
-from petastore.spark.writing.kinds import holds_cells
+from petastore.spark.writing.kinds import check_cells, holds_cells
 from petastore.spark.writing.made_rows import MadeRows
 from petastore.spark.writing.parquet_files import ParquetFiles
 from petastore.spark.writing.tasks import parts_of_columns, parts_of_items, parts_of_rdd
@@ -57,8 +57,9 @@ class DatasetWriter:
             partition_by: Columns of stored cells that become hive directories.
 
         Raises:
-            RequestError: Columns are neither cells of the schema nor its raw values, or could be both; or the block
-                wrote otherwise before, and Spark's own writer takes no part in that.
+            RequestError: Columns are neither cells of the schema nor its raw values, or could be both; cells are
+                nullable where the schema's fields are not; or the block wrote otherwise before, and Spark's own writer
+                takes no part in that.
             DatasetExistsError: Something is there, and the mode is `"error"`; of raw columns.
         """
         if not partition_by and not holds_cells(df.schema, self._job.schema):
@@ -69,6 +70,7 @@ class DatasetWriter:
                 "stored cells are written by Spark's own writer, and what this block wrote before is committed "
                 "otherwise; give the cells a block of their own, or write their raw values with write_columns"
             )
+        check_cells(df.schema, self._job.schema)
         df.write.options(**self.settings).mode(mode).partitionBy(*partition_by).parquet(self.url)
 
     def write_rows(

@@ -1,4 +1,4 @@
-"""Whether a DataFrame holds stored cells or raw columns, by the types of its columns and by nothing else."""
+"""Whether a DataFrame holds stored cells or raw columns, by its schema and by nothing else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 from petastore.errors import RequestError
 from petastore.schema import Unischema
 
-__all__ = ["holds_cells"]
+__all__ = ["check_cells", "holds_cells"]
+
+_SCALARS = frozenset(["boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date"])
 
 
 def holds_cells(spark_schema: Any, schema: Unischema) -> bool:
@@ -35,3 +37,37 @@ def holds_cells(spark_schema: Any, schema: Unischema) -> bool:
             " bytes, could be cells as well; write_columns takes all of them for raw values"
         )
     return bool(either)
+
+
+def check_cells(spark_schema: Any, schema: Unischema) -> None:
+    """Reject stored cells whose files the commit would reject, before Spark writes them.
+
+    Args:
+        spark_schema: The `StructType` of a DataFrame of stored cells.
+        schema: What its rows are to be.
+
+    Raises:
+        RequestError: A column is missing, unknown, of another type, or nullable though its field is not.
+    """
+    stored = {field.name: field for field in schema.as_spark_schema().fields}
+    found = {field.name: field for field in spark_schema.fields}
+    missing, unknown = [name for name in stored if name not in found], [name for name in found if name not in stored]
+    if missing or unknown:
+        raise RequestError(
+            f"df must have the columns of schema {schema.name!r}, got {', '.join(map(repr, found))}: it lacks "
+            f"{missing}, and the schema does not know {unknown}. Select exactly the fields of the schema"
+        )
+    for name, column in found.items():
+        kinds = {column.dataType.simpleString(), stored[name].dataType.simpleString()}
+        if len(kinds) > 1 and kinds <= _SCALARS:
+            raise RequestError(
+                f"column {name!r} of df must be {stored[name].dataType.simpleString()}, in which {schema[name]!r} is "
+                f"stored, got {column.dataType.simpleString()}. Cast the column, or encode values with encode_dataframe"
+            )
+    nullable = [name for name, column in found.items() if column.nullable and not stored[name].nullable]
+    if nullable:
+        raise RequestError(
+            f"df must have no nullable columns where schema {schema.name!r} says nullable=False, got "
+            f"{', '.join(map(repr, nullable))}. Make the DataFrame with schema.as_spark_schema(), or declare "
+            "nullable=True"
+        )

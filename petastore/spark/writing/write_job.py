@@ -68,6 +68,8 @@ class WriteJob:
     """Number of the first part's first file."""
     since: str
     """What told the version of the manifest that stood there; "" for none."""
+    stored: Unischema
+    """What is written: `schema`, or that of the dataset to append to, whose order and nullability may differ."""
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
     filesystem: Any = dataclasses.field(default=None, repr=False)
     """A filesystem to use instead of the URL's; it goes to tasks too."""
@@ -98,7 +100,17 @@ class WriteJob:
         target = Target(location, schema, mode, writer=writer)
         token = manifest_token(location) or ""
         job = cls(
-            url, schema, layout, compression, mode, writer, target.first_number, token, storage_options, filesystem
+            url,
+            schema,
+            layout,
+            compression,
+            mode,
+            writer,
+            target.first_number,
+            token,
+            target.schema,
+            storage_options,
+            filesystem,
         )
         job._options()
         return job
@@ -161,7 +173,7 @@ class WriteJob:
             names = self._files(location, self.first_number).complete(at_least_one=True)
         show_files(location, names)
         footers = read_footers(location, names) if names else []
-        inventory = publish(location, self.schema, functools.partial(self._next_manifest, location, target, footers))
+        inventory = publish(location, target.schema, functools.partial(self._next_manifest, location, target, footers))
         self._clear(location, set(names))
         target.delete_replaced(inventory)
         return inventory
@@ -185,11 +197,11 @@ class WriteJob:
         return open_location(self.url, storage_options=self.storage_options, filesystem=self.filesystem)
 
     def _options(self) -> Any:
-        return writer_options(self.schema, cast("Compression", self.compression))
+        return writer_options(self.stored, cast("Compression", self.compression))
 
     def _files(self, location: Location, number: int) -> DataFiles:
         token = self.job + uuid.uuid4().hex[:_DIGITS]
-        return DataFiles(location, self.schema, self.layout, self._options(), first_number=number, token=token)
+        return DataFiles(location, self.stored, self.layout, self._options(), first_number=number, token=token)
 
     def _clear(self, location: Location, kept: Collection[str]) -> None:
         attempts = {token_of(path) for path in self._deleted(location, kept)}

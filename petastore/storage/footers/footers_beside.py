@@ -28,7 +28,7 @@ from petastore.storage.ranges.coalesced import ByteRange
 if TYPE_CHECKING:
     from petastore.cache import DiskCache
 
-__all__ = ["FOOTERS", "MOST_BYTES", "Block", "FootersBeside", "PackedFooters", "packed_footers"]
+__all__ = ["BLOCK_BYTES", "FOOTERS", "MOST_BYTES", "Block", "FootersBeside", "PackedFooters", "packed_footers"]
 
 FOOTERS = "_petastore/footers"
 """Path of the file, relative to the dataset's root."""
@@ -39,7 +39,7 @@ MOST_BYTES = 128 * 1024 * 1024
 MOST_STORED_BYTES = MOST_BYTES + MOST_BYTES // 8
 """What cannot be compressed becomes a little longer."""
 
-_BLOCK_BYTES = 1024 * 1024
+BLOCK_BYTES = 1024 * 1024
 """Footers that begin in so many bytes are one block, which is fetched together."""
 
 
@@ -75,8 +75,8 @@ def packed_footers(files: Sequence[DataFile], footers: Mapping[str, bytes]) -> P
     packed: list[bytes] = []
     begin, block, first = 0, -1, b""
     for footer in fitting:
-        if footer and begin // _BLOCK_BYTES != block:
-            block, first = begin // _BLOCK_BYTES, b""
+        if footer and begin // BLOCK_BYTES != block:
+            block, first = begin // BLOCK_BYTES, b""
         packed.append(_packed(footer, first))
         begin, first = begin + len(packed[-1]), first or footer
     return PackedFooters(b"".join(packed), list(map(len, fitting)), list(map(len, packed)))
@@ -141,8 +141,8 @@ class FootersBeside:
         number = self._numbers.get(file)
         if number is None or not self.lengths[number]:
             return None
-        begins, block = self._begins, self._begins[number] // _BLOCK_BYTES
-        first, stop = np.searchsorted(begins[:-1] // _BLOCK_BYTES, [block, block + 1]).tolist()
+        begins, block = self._begins, self._begins[number] // BLOCK_BYTES
+        first, stop = np.searchsorted(begins[:-1] // BLOCK_BYTES, [block, block + 1]).tolist()
         begin, end = int(begins[first]), int(begins[stop])
         return Block(ByteRange(begin, end - begin), first, stop)
 

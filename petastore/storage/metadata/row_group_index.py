@@ -29,7 +29,7 @@ from petastore.storage.files.whole_files import read_whole, replace_whole
 from petastore.storage.metadata.seal import SEAL_KEY, UNSEALED, is_sealed, sealed
 from petastore.storage.requests.failures import answered
 
-__all__ = ["INDEXES", "INDEX_VERSION", "read_index", "stored_index_names", "write_indexes"]
+__all__ = ["INDEXES", "INDEX_VERSION", "MAX_BYTES", "read_index", "stored_index_names", "write_indexes"]
 
 INDEXES = "_petastore/indexes"
 """The directory of the indexes, relative to the dataset's root."""
@@ -39,7 +39,7 @@ INDEX_VERSION = 1
 
 _FORMAT = "petastore.row_group_index"
 _SUFFIX = ".arrow"
-_MAX_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
 _MAX_NAME = 200
 _SCHEMA = pa.schema(
     [
@@ -98,9 +98,9 @@ def _encoded(inventory: Inventory, index: RowGroupIndex) -> bytes:
 
 
 def _check_size(index: RowGroupIndex, size: int) -> None:
-    if size > _MAX_BYTES:
+    if size > MAX_BYTES:
         raise MetadataError(
-            f"the index {index.index_name!r} would have {size:,} bytes, and at most {_MAX_BYTES:,} are read back; "
+            f"the index {index.index_name!r} would have {size:,} bytes, and at most {MAX_BYTES:,} are read back; "
             "index a field with fewer distinct values, or filter by this one: statistics find its row groups"
         )
 
@@ -131,7 +131,7 @@ def read_index(location: Location, inventory: Inventory, name: str) -> RowGroupI
         StorageError: The storage refused.
     """
     relative = _path(name)
-    data = read_whole(location, relative, max_bytes=_MAX_BYTES)
+    data = read_whole(location, relative, max_bytes=MAX_BYTES)
     if data is None:
         return None
     source = f"{location.url}/{relative}"

@@ -37,10 +37,10 @@ from petastore.storage.pages.headers import (
 )
 from petastore.storage.ranges.column_chunks import first_page
 
-__all__ = ["refuse_damaged_pages"]
+__all__ = ["FEWEST_TOGETHER", "refuse_damaged_pages"]
 
 _SMALL_BYTES = 64 * 1024
-_FEWEST_TOGETHER = 32
+FEWEST_TOGETHER = 32
 
 _LEFT_OUT_BYTES = 128
 """Old releases of parquet-mr leave the header of the dictionary out of the bytes of a column chunk."""
@@ -69,7 +69,7 @@ def refuse_damaged_pages(
     if not (are_checked or unchecked):
         return
     columns = [group.column(leaf) for leaf in wanted]
-    together = are_checked and len(wanted) >= _FEWEST_TOGETHER
+    together = are_checked and len(wanted) >= FEWEST_TOGETHER
     are_right = _seen_right(read, columns) if together else [False] * len(wanted)
     window = PageWindow(read, _SMALL_BYTES) if group.total_byte_size <= _SMALL_BYTES else PageWindow(read)
     for leaf, column, is_right in zip(wanted, columns, are_right, strict=True):

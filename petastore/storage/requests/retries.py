@@ -11,13 +11,15 @@ from typing import TypeVar
 from petastore.errors import PetastoreError
 from petastore.storage.requests.failure_kinds import is_unknown_host, kind_of, statuses_in
 
-__all__ = ["MOST_ATTEMPTS", "FinalError", "GaveUpError", "is_transient", "longest_pause", "tried"]
+__all__ = ["LONGEST_PAUSE_S", "MOST_ATTEMPTS", "FinalError", "GaveUpError", "is_transient", "longest_pause", "tried"]
 
 MOST_ATTEMPTS = 10
 """Of one request: what failed as often in as many seconds will go on failing."""
 
+LONGEST_PAUSE_S = 5.0
+"""Upper bound on the backoff between two attempts."""
+
 _FIRST_PAUSE_S, _FIRST_PAUSE_WHEN_BUSY_S = 0.05, 0.2
-_LONGEST_PAUSE_S = 5.0
 _TRANSIENT_KINDS = {"timeout", "connection", "busy"}
 _TRANSIENT_STATUSES = {429, 500, 502, 503, 504}
 _T = TypeVar("_T")
@@ -56,7 +58,7 @@ def longest_pause(attempt: int, *, is_busy: bool = False) -> float:
         ([0.05, 0.1, 0.2, 5.0], 0.2)
     """
     first = _FIRST_PAUSE_WHEN_BUSY_S if is_busy else _FIRST_PAUSE_S
-    return min(first * 2.0 ** min(attempt - 1, 30), _LONGEST_PAUSE_S)
+    return min(first * 2.0 ** min(attempt - 1, 30), LONGEST_PAUSE_S)
 
 
 def tried(
@@ -66,6 +68,8 @@ def tried(
     deadline: float = float("inf"),
     most: int = MOST_ATTEMPTS,
     jitter: Callable[[], float] = _chance,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
 ) -> _T:
     """What a call returns, which is made again after each failure that may pass.
 
@@ -75,9 +79,11 @@ def tried(
     Args:
         call: Makes one request.
         over: Set when nobody wants the answer any more; ends a pause.
-        deadline: No attempt begins after it, by `time.monotonic`.
+        deadline: No attempt begins after it, by `clock`.
         most: Attempts.
         jitter: Gives a number from 0 to 1.
+        clock: Returns seconds.
+        wait: Waits for `over`, for some seconds at most; returns whether it is set.
 
     Raises:
         GaveUpError: The last attempt failed; or the call says that it is not to be made again.
@@ -92,7 +98,7 @@ def tried(
         >>> tried(call, over=threading.Event())
         7
     """
-    began, attempt = time.monotonic(), 0
+    began, attempt = clock(), 0
     while True:
         attempt += 1
         try:
@@ -101,9 +107,9 @@ def tried(
             raise
         except Exception as problem:  # noqa: BLE001 - clients raise what they like; what it is, is looked at
             pause = jitter() * longest_pause(attempt, is_busy=kind_of(problem)[0] == "busy")
-            may_pass = attempt < most and is_transient(problem) and time.monotonic() + pause < deadline
-            if not may_pass or over.wait(pause):
-                raise GaveUpError(problem, attempt, time.monotonic() - began) from None
+            may_pass = attempt < most and is_transient(problem) and clock() + pause < deadline
+            if not may_pass or wait(over, pause):
+                raise GaveUpError(problem, attempt, clock() - began) from None
 
 
 def is_transient(problem: BaseException) -> bool:

@@ -76,12 +76,15 @@ class Request:
     """Seconds that it may take; None is without end."""
 
     began: float
-    """When it began, by `time.monotonic`."""
+    """When it began, by `clock`."""
+
+    clock: Callable[[], float] = dataclasses.field(default=time.monotonic, repr=False, compare=False)
+    """Returns seconds."""
 
     @property
     def seconds(self) -> float:
         """For how long it has been under way."""
-        return time.monotonic() - self.began
+        return self.clock() - self.began
 
     def __str__(self) -> str:
         return f"{self.url}, asked to {self.what} {self.seconds:.1f} s ago"

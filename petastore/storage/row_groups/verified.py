@@ -15,7 +15,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -27,6 +27,8 @@ __all__ = [
     "Asked",
     "Verified",
     "Version",
+    "clock_ns",
+    "file_system_tells_of_writes",
     "telling_version_of",
     "tells_of_writes",
     "version_of",
@@ -37,6 +39,9 @@ BELIEVED_S = 600.0
 
 SETTLED_S = 60.0
 """Seconds since the last change of a file after which its times tell of every further one."""
+
+clock_ns: Callable[[], int] = time.time_ns
+"""Returns nanoseconds since 1970; the times of files are compared with it."""
 
 _TELLING = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "overlay"})
 """File systems whose times tell of each write. Those in memory do not tell of writes through a mapping."""
@@ -151,7 +156,7 @@ class Verified:
 
     def is_settled(self, version: Version) -> bool:
         """Whether a file has been as it is for so long that its times will tell of every change from now on."""
-        return time.time_ns() - version.changed_ns > self._settled_ns
+        return clock_ns() - version.changed_ns > self._settled_ns
 
     def note(self, path: str, version: Version, group: int, groups: int, asked: Asked) -> None:
         """Columns of a row group, of which the file has `groups`, were found right in a version that was settled."""
@@ -174,14 +179,24 @@ def tells_of_writes(path: str, version: Version) -> bool:
     """Whether a file lies on a file system whose times tell of each write."""
     known = _tells.get(version.device)
     if known is None:
-        known = _tells[version.device] = _kind_of_file_system(os.path.realpath(path), _mounts()) in _TELLING
+        known = _tells[version.device] = file_system_tells_of_writes(path)
     return known
 
 
-def _mounts() -> Sequence[tuple[str, str]]:
-    """Where something is mounted, and what kind of file system it is; none where the system does not say."""
+def file_system_tells_of_writes(path: str, mounts: Path = _MOUNTS) -> bool:
+    """Return whether the times of files on the file system of a path change with each write.
+
+    Args:
+        path: A file.
+        mounts: Mount points in the format of `/proc/self/mountinfo`. Nothing is trusted where it cannot be read.
+    """
+    return _kind_of_file_system(os.path.realpath(path), _read_mounts(mounts)) in _TELLING
+
+
+def _read_mounts(mounts: Path) -> Sequence[tuple[str, str]]:
+    """Return each mount point with the kind of its file system."""
     try:
-        lines = [line.split(" ") for line in _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()]
+        lines = [line.split(" ") for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines()]
     except OSError:
         return []
     return [(_unescaped(words[4]), words[words.index("-", 6) + 1]) for words in lines if "-" in words[6:]]

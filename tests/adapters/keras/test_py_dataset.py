@@ -11,7 +11,7 @@ import pytest
 import petastore
 from petastore.errors import RequestError
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 ROWS = 35
 

@@ -12,7 +12,7 @@ import petastore
 from petastore.errors import RequestError
 
 # Keras' own way from a variable to NumPy, when it saves weights.
-pytestmark = [pytest.mark.tf, pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")]
+pytestmark = [pytest.mark.tf, pytest.mark.slow, pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")]
 
 ROWS = 103
 

@@ -11,7 +11,7 @@ import pytest
 from petastore.errors import RequestError
 from petastore.schema.field import UnischemaField
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", ["bool", "int8", "uint16", "int64", "float16", "float64", "complex64"])

@@ -15,7 +15,7 @@ from petastore.decoding.decode import Decoded
 from petastore.readers.batch import Columns
 from petastore.schema.field import UnischemaField
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 NAMES = ("a", "b", "c")
 
@@ -24,14 +24,14 @@ def elements(runs: list[Run], stacks: list[tuple[str, ...]]) -> list[dict[str, A
     """What a dataset of the runs gives."""
     from petastore.adapters.tensorflow.columns import columns_of_field
     from petastore.adapters.tensorflow.crossing import Crossing
-    from petastore.adapters.tensorflow.dataset import _cut
+    from petastore.adapters.tensorflow.dataset import cut_run
 
     columns = [
         column
         for name in NAMES
         for column in columns_of_field(UnischemaField(name, "int32", (2,)), form=None, null=None, rows=False)
     ]
-    dataset = Crossing(columns, stacks).dataset(lambda: iter(runs), _cut)
+    dataset = Crossing(columns, stacks).dataset(lambda: iter(runs), cut_run)
     return [{name: column.numpy().tolist() for name, column in batch.items()} for batch in dataset]
 
 

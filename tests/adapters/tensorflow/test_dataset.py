@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import collections
 import json
-import os
-import socket
 import subprocess
 import sys
 from decimal import Decimal
@@ -20,7 +18,10 @@ from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import RequestError
 from petastore.plan.request import TailWord
 from petastore.readers.execution.execution import Assembly
-from tests.pace import patience
+from tests.adapters.tensorflow.two_workers import run_two_workers
+from tests.pace import LONG
+from tests.tier import IS_FULL
+from tests.warm_interpreters import WarmInterpreter
 
 pytestmark = pytest.mark.tf
 
@@ -165,7 +166,7 @@ def check_row(expected: dict[str, Any], found: dict[str, Any]) -> None:
             assert np.array_equal(tensor.numpy(), value)
 
 
-@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"] if IS_FULL else ["pad"])
 @pytest.mark.parametrize("batch_size", [None, 8])
 def test_cardinality_is_what_comes_out_and_padding_is_marked(
     make_tf_dataset: Any, url: str, tail: TailWord, batch_size: int | None
@@ -209,6 +210,7 @@ def test_free_shapes_may_come_padded_with_lengths(tf: Any, make_tf_dataset: Any,
     assert seen == ROWS
 
 
+@pytest.mark.slow
 def test_free_shapes_may_come_dense_where_a_batch_has_one(tf: Any, make_tf_dataset: Any, tmp_path: Path) -> None:
     schema = petastore.Unischema(
         "rows", [petastore.UnischemaField(name, "int64", (None, 2)) for name in ("same", "other")]
@@ -226,6 +228,7 @@ def test_free_shapes_may_come_dense_where_a_batch_has_one(tf: Any, make_tf_datas
             next(batches)
 
 
+@pytest.mark.slow
 def test_padded_rows_are_refused(make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["id", *FREE]) as reader:
         with pytest.raises(RequestError, match="is about batches"):
@@ -243,6 +246,7 @@ def test_rows_come_in_the_order_in_which_the_reader_gives_them(make_tf_dataset: 
     assert sorted(expected) == list(range(ROWS))
 
 
+@pytest.mark.slow
 def test_a_batch_reader_gives_rows_too(make_tf_dataset: Any, url: str) -> None:
     with petastore.make_batch_reader(url, ["id", "list"], shuffle_row_groups=False) as reader:
         assert ids(make_tf_dataset(reader)) == list(range(ROWS))
@@ -289,11 +293,12 @@ print("left")
 @pytest.mark.parametrize("ending", ["stop", "do not stop"])
 def test_a_process_ends_though_tensorflow_was_fetching_ahead(url: str, ending: str) -> None:
     command = [sys.executable, "-c", LEAVER, url, ending]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(100))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["left"]
 
 
+@pytest.mark.slow
 def test_of_two_iterations_at_once_the_older_one_says_so(tf: Any, make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["id"], shuffle_row_groups=False, num_epochs=None) as reader:
         dataset = make_tf_dataset(reader, batch_size=8)
@@ -331,6 +336,7 @@ def test_an_error_of_a_transform_arrives_with_its_message(tf: Any, make_tf_datas
         list(make_tf_dataset(reader, batch_size=20))
 
 
+@pytest.mark.slow
 def test_only_a_sharded_dataset_turns_auto_sharding_off(tf: Any, make_tf_dataset: Any, url: str) -> None:
     policy = tf.data.experimental.AutoShardPolicy
     with petastore.make_reader(url, ["id"], cur_shard=0, shard_count=2) as reader:
@@ -341,6 +347,7 @@ def test_only_a_sharded_dataset_turns_auto_sharding_off(tf: Any, make_tf_dataset
         assert options.experimental_distribute.auto_shard_policy == policy.AUTO
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_ahead_that_was_not_asked_for(make_tf_dataset: Any, url: str) -> None:
     with petastore.make_reader(url, ["id", "list"], shuffle_row_groups=False) as reader:
         dataset = make_tf_dataset(reader, batch_size=8)
@@ -350,13 +357,11 @@ def test_nothing_is_fetched_ahead_that_was_not_asked_for(make_tf_dataset: Any, u
             assert reader.cursor.position == (8 * number if number < 13 else 0)
 
 
-@pytest.mark.parametrize("batch_size", [0, -1, 2.5, True, "8"])
-def test_a_batch_size_that_is_no_number_of_rows_is_refused(make_tf_dataset: Any, url: str, batch_size: Any) -> None:
-    with (
-        petastore.make_reader(url, ["id"]) as reader,
-        pytest.raises(RequestError, match="batch_size is a number of rows"),
-    ):
-        make_tf_dataset(reader, batch_size=batch_size)
+def test_a_batch_size_that_is_no_number_of_rows_is_refused(make_tf_dataset: Any, url: str) -> None:
+    with petastore.make_reader(url, ["id"]) as reader:
+        for wrong in (0, -1, 2.5, True, "8"):
+            with pytest.raises(RequestError, match="batch_size is a number of rows"):
+                make_tf_dataset(reader, batch_size=wrong)
 
 
 def test_a_column_without_a_tensorflow_type_is_refused_at_the_call(make_tf_dataset: Any, tmp_path: Path) -> None:
@@ -373,6 +378,7 @@ def test_a_column_without_a_tensorflow_type_is_refused_at_the_call(make_tf_datas
         assert ids(make_tf_dataset(reader)) == [1]
 
 
+@pytest.mark.slow
 def test_lists_of_text_are_ragged(make_tf_dataset: Any, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -385,6 +391,7 @@ def test_lists_of_text_are_ragged(make_tf_dataset: Any, tmp_path: Path) -> None:
         assert [row["words"].numpy().tolist() for row in make_tf_dataset(reader)] == batch["words"].to_list()
 
 
+@pytest.mark.slow
 def test_a_dataset_of_a_reader_with_a_state_goes_on_and_then_begins_again(
     tf: Any, make_tf_dataset: Any, url: str
 ) -> None:
@@ -400,7 +407,7 @@ def test_a_dataset_of_a_reader_with_a_state_goes_on_and_then_begins_again(
         assert int(dataset.cardinality()) == 13  # of a whole pass
 
 
-@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"])
+@pytest.mark.parametrize("tail", ["even", "drop", "pad", "wrap"] if IS_FULL else ["pad"])
 @pytest.mark.parametrize("fields", [["id", "text", "a_float32"], ["id", "points"]])
 def test_batches_have_the_borders_and_the_order_of_the_reader(
     make_tf_dataset: Any, url: str, tail: TailWord, fields: list[str]
@@ -438,6 +445,7 @@ def test_numbers_share_the_readers_memory(
     assert max(array.size for array in handed) > 512 * 16 * len(names)
 
 
+@pytest.mark.slow
 def test_columns_that_cross_in_one_array_are_what_they_are_one_by_one(
     make_tf_dataset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -469,6 +477,7 @@ def test_columns_that_cross_in_one_array_are_what_they_are_one_by_one(
         assert batch["float321"] == [-1 if i >= 60 else 10 * i + 2 for i in first]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch_size", "whole"), [(None, 3), (3, 3), (2, 2)])
 def test_missing_values_are_refused_in_the_place_of_their_batch(
     tf: Any, make_tf_dataset: Any, url: str, batch_size: int | None, whole: int
@@ -483,7 +492,7 @@ def test_missing_values_are_refused_in_the_place_of_their_batch(
             assert received == list(range(whole))
 
 
-@pytest.mark.parametrize("received", [1, 2, 5, 12, 13, 14, 20, 26])
+@pytest.mark.parametrize("received", [1, 2, 5, 12, 13, 14, 20, 26] if IS_FULL else [5, 13])
 @pytest.mark.parametrize("fields", [["id"], ["id", "list"]])
 def test_the_state_after_a_batch_goes_on_with_the_next_one_however_far_tensorflow_read(
     make_tf_dataset: Any, url: str, received: int, fields: list[str]
@@ -501,6 +510,7 @@ def test_the_state_after_a_batch_goes_on_with_the_next_one_however_far_tensorflo
     assert collections.Counter(seen) == dict.fromkeys(range(ROWS), 2)
 
 
+@pytest.mark.slow
 def test_the_state_after_a_row_goes_on_with_the_next_one(make_tf_dataset: Any, url: str) -> None:
     from petastore.adapters.tensorflow import state_after
 
@@ -530,15 +540,17 @@ def test_a_state_after_what_was_not_given_is_refused(make_tf_dataset: Any, url: 
             state_after(reader, 1)
 
 
+@pytest.mark.slow
 def test_a_run_without_rows_is_a_batch_without_rows(tf: Any) -> None:
-    from petastore.adapters.tensorflow.dataset import _cut
+    from petastore.adapters.tensorflow.dataset import cut_run
 
     for sizes in ([0], [2], [2, 3]):
         rows = {"id": np.arange(sum(sizes)), "text": np.array(["a"] * sum(sizes), object)}
-        found = _cut(tf.constant(sizes, tf.int64), {name: tf.constant(column) for name, column in rows.items()})
+        found = cut_run(tf.constant(sizes, tf.int64), {name: tf.constant(column) for name, column in rows.items()})
         assert [batch["id"].shape[0] for batch in found] == sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [False, True])
 def test_a_batch_without_rows_keeps_to_the_spec(tf: Any, make_tf_dataset: Any, rows: bool) -> None:
     # A rank gets one where fewer rows than ranks are left after a change of their number.
@@ -556,6 +568,7 @@ def test_a_batch_without_rows_keeps_to_the_spec(tf: Any, make_tf_dataset: Any, r
         assert len(parts) == (2 if rows and field.name in FREE else 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [None, 8])
 @pytest.mark.parametrize("value", [np.zeros((2, 3), np.float32), np.zeros(2, np.float32)])
 def test_a_transform_that_breaks_a_declared_dimension_is_refused(
@@ -606,9 +619,9 @@ import tensorflow as tf
 from petastore import make_reader
 from petastore.adapters.tensorflow import make_tf_dataset
 
-url, index = sys.argv[1], int(sys.argv[2])
 strategy = tf.distribute.MultiWorkerMirroredStrategy()
-with make_reader(url, ["id"], cur_shard=index, shard_count=2, seed=3, shuffle_rows=True) as reader:
+index = strategy.cluster_resolver.task_id
+with make_reader(sys.argv[1], ["id"], cur_shard=index, shard_count=2, seed=3, shuffle_rows=True) as reader:
     distributed = strategy.experimental_distribute_dataset(make_tf_dataset(reader, batch_size=8))
     ids = []
     for batch in distributed:
@@ -618,25 +631,8 @@ print(json.dumps(ids))
 
 
 @pytest.mark.slow
-def test_two_workers_of_a_distribution_strategy_see_every_row_once(url: str) -> None:
-    ports = []
-    for _ in range(2):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            ports.append(probe.getsockname()[1])
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, url, str(index)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ
-            | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})}
-            | {"TF_CPP_MIN_LOG_LEVEL": "3"},
-        )
-        for index in range(2)
-    ]
-    first, second = (json.loads(worker.communicate()[0]) for worker in workers)
+def test_two_workers_of_a_distribution_strategy_see_every_row_once(url: str, warm_tensorflow: WarmInterpreter) -> None:
+    first, second = map(json.loads, run_two_workers(warm_tensorflow, WORKER, url))
     assert sorted(first + second) == list(range(ROWS))
     assert abs(len(first) - len(second)) <= 1
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import json
-import os
 import re
-import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +13,10 @@ import pytest
 
 import petastore
 from petastore.errors import RequestError
-from tests.pace import patience
+from tests.adapters.tensorflow.two_workers import run_two_workers
+from tests.warm_interpreters import WarmInterpreter
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 ROWS = 101
 
@@ -49,48 +46,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
-def trained_by_two_workers(program: str, folder: Path) -> list[Any]:
+def trained_by_two_workers(interpreter: WarmInterpreter, program: str, folder: Path) -> list[Any]:
     """The list `trained` of each of two workers that run a program."""
-    ports = []
-    for _ in range(2):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            ports.append(probe.getsockname()[1])
-    cluster = {"worker": [f"127.0.0.1:{port}" for port in ports]}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-c", f"{program}\nimport json\nprint(json.dumps(trained))"],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ
-            | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})}
-            | {"TF_CPP_MIN_LOG_LEVEL": "3", "OMP_NUM_THREADS": "1"}
-            | {"PYTHONPATH": os.pathsep.join([str(Path(petastore.__file__).parent.parent), *_python_path()])},
-        )
-        for index in range(2)
-    ]
-    try:
-        printed = [worker.communicate(timeout=patience(50)) for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-    assert [worker.returncode for worker in workers] == [0, 0], printed
-    return [json.loads(output.splitlines()[-1]) for output, _ in printed]
+    program = f"{program}\nimport json\nprint(json.dumps(trained))"
+    return [json.loads(printed) for printed in run_two_workers(interpreter, program, cwd=folder)]
 
 
-def _python_path() -> list[str]:
-    return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-
-
-@pytest.mark.slow
-def test_the_program_of_the_page_trains_two_workers_on_every_row_once_an_epoch(repository: Path, folder: Path) -> None:
+def test_the_program_of_the_page_trains_two_workers_on_every_row_once_an_epoch(
+    repository: Path, folder: Path, warm_tensorflow: WarmInterpreter
+) -> None:
     page = (repository / "docs/how-to/train-with-several-tensorflow-workers.md").read_text(encoding="utf-8")
     _, program, restored = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     both = "trained = [trained, [int(i) for ids in rest for i in ids]]"
-    workers = trained_by_two_workers(f"{program}\n{restored}\n{both}", folder)
+    workers = trained_by_two_workers(warm_tensorflow, f"{program}\n{restored}\n{both}", folder)
     counts = collections.Counter(i for trained, _ in workers for i in trained)
     assert counts == dict.fromkeys(range(ROWS), 2)
     for trained, rest in workers:
@@ -98,10 +66,9 @@ def test_the_program_of_the_page_trains_two_workers_on_every_row_once_an_epoch(r
         assert 0 < len(rest) < ROWS / 4
 
 
-@pytest.mark.slow
-def test_a_worker_that_is_sharded_again_loses_half_of_its_rows(folder: Path) -> None:
+def test_a_worker_that_is_sharded_again_loses_half_of_its_rows(folder: Path, warm_tensorflow: WarmInterpreter) -> None:
     """The control: with auto-sharding on."""
-    first, second = trained_by_two_workers(CONTROL, folder)
+    first, second = trained_by_two_workers(warm_tensorflow, CONTROL, folder)
     assert len(first + second) < 2 * ROWS * 0.6
 
 

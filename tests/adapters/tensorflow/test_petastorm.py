@@ -6,7 +6,7 @@ import pytest
 
 from petastore.errors import RequestError
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 
 def test_dicts_become_named_tuples_whose_columns_have_their_own_names_too() -> None:

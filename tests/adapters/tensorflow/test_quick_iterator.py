@@ -8,7 +8,7 @@ import pytest
 
 import petastore
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 ROWS = 50
 

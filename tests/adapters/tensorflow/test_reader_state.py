@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +9,9 @@ import pytest
 
 import petastore
 from petastore.errors import RequestError
-from tests.pace import patience
+from tests.warm_interpreters import WarmInterpreter
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 ROWS = 103
 
@@ -50,26 +47,20 @@ def url(tmp_path: Path) -> str:
     return str(tmp_path / "ids")
 
 
-def printed(folder: Path, die_after: int) -> list[str]:
+def printed(interpreter: WarmInterpreter, folder: Path, die_after: int) -> list[str]:
     """The lines of the program, whose last one is a batch where it died."""
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(die_after)],
-        cwd=folder,
-        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(Path(petastore.__file__).parent.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=patience(50),
-    )
+    ran = interpreter.run(PROGRAM, die_after, cwd=folder)
     assert ran.returncode == (17 if die_after else 0), ran.stderr
     return ran.stdout.splitlines()
 
 
-@pytest.mark.slow
-def test_a_process_that_died_goes_on_after_its_last_checkpoint(url: str, tmp_path: Path) -> None:
-    first = printed(tmp_path, 5)
-    second = printed(tmp_path, 11)
-    *third, total = printed(tmp_path, 0)
+@pytest.mark.usefixtures("url")
+def test_a_process_that_died_goes_on_after_its_last_checkpoint(
+    tmp_path: Path, warm_tensorflow: WarmInterpreter
+) -> None:
+    first = printed(warm_tensorflow, tmp_path, 5)
+    second = printed(warm_tensorflow, tmp_path, 11)
+    *third, total = printed(warm_tensorflow, tmp_path, 0)
     committed = [*first[:3], *second[:9], *third]
     assert len(committed) == 22
     for epoch in range(2):

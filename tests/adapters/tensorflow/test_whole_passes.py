@@ -9,7 +9,7 @@ import pytest
 
 import petastore
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("batch_size", [None, 10])

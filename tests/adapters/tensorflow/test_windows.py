@@ -12,7 +12,7 @@ from petastore import NGram, Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
 from petastore.errors import RequestError
 
-pytestmark = pytest.mark.tf
+pytestmark = [pytest.mark.tf, pytest.mark.slow]
 
 SCHEMA = Unischema(
     "track",

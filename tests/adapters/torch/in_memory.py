@@ -27,8 +27,9 @@ class InMemory:
         self.num_epochs = num_epochs
         self.schema = Unischema("columns", [UnischemaField(name, column.dtype) for name, column in columns.items()])
         order = Order(seed=0, shuffle_row_groups=False, shuffle_rows=False, lanes=1, block_rows=1)
-        self.plan = Plan(Inventory.of_rows([self.num_rows]), ReadRequest(tuple(columns), order, Shard()))
+        self.plan = Plan(Inventory.of_rows([self.num_rows]), ReadRequest(tuple(columns), order, Shard(), num_epochs))
         self.last_row_consumed = False
+        self.cursor = Cursor()
         self.resets = 0
         self.calls: list[int] = []
 

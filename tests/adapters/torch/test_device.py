@@ -239,7 +239,8 @@ def test_what_is_no_device_is_refused_at_the_call(readers: Any, asked: Any, reas
         DataLoader(readers(), batch_size=8, device=asked)
 
 
-def test_a_cuda_device_that_is_not_there_is_refused_at_the_call(readers: Any) -> None:
+@pytest.mark.leaves_running("CUDA keeps its devices open")
+def test_dataloader_rejects_a_missing_cuda_device_at_the_call(readers: Any) -> None:
     devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     with pytest.raises(RequestError, match=r"device='cuda:99' cannot be: torch finds .*CUDA device"):
         DataLoader(readers(), batch_size=8, device="cuda:99")

@@ -31,6 +31,7 @@ from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import DecodeError, RequestError
 from petastore.predicates import in_lambda
 from tests.adapters.counted import counted
+from tests.tier import examples
 
 # More workers than CPUs are slow and right all the same.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -105,7 +106,7 @@ def test_each_row_is_the_row_of_an_unshuffled_reader(url: str, rows: MapDataset)
         assert same(found, {name: whole[name][number] for name in names})
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(numbers=st.lists(st.integers(-ROWS, ROWS - 1), max_size=20))
 def test_many_rows_are_a_list_of_single_rows(rows: MapDataset, numbers: list[int]) -> None:
     many = rows.__getitems__(numbers)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 import petastore
-from petastore import NGram
-from petastore.adapters.torch import DataLoader, ReaderDataset
+from petastore import NGram, make_reader
+from petastore.adapters.torch import DataLoader, Fill, ReaderDataset
 from petastore.errors import DecodeError, RequestError
 from tests.adapters import nullable
 
@@ -51,11 +54,11 @@ def test_masks_say_which_values_are_there(url: str, open_reader: Any) -> None:
 
 
 def test_values_stand_where_something_is_missing(url: str) -> None:
-    nulls = {"age": -1, "height": float("nan"), "name": "nobody", "pose": [1, 2]}
+    nulls = {"age": -1, "height": float("nan"), "name": Fill("nobody"), "pose": [1, 2]}
     with petastore.make_reader(url, ["id", *nulls], shuffle_row_groups=False) as reader:
         batches = list(DataLoader(reader, batch_size=5, nulls=nulls))
     assert list(batches[0]) == ["id", *nulls]
-    for name, value in nulls.items():
+    for name, value in (nulls | {"name": "nobody"}).items():
         found = [plain(one) for batch in batches for one in batch[name]]
         for number, one in enumerate(found):
             wanted = value if nullable.is_missing(name, number) else expected(name, number)
@@ -65,9 +68,9 @@ def test_values_stand_where_something_is_missing(url: str) -> None:
 def test_columns_that_are_not_named_are_refused_as_ever(url: str) -> None:
     with (
         petastore.make_reader(url, ["id", "age", "height"], shuffle_row_groups=False) as reader,
-        pytest.raises(DecodeError, match=r"column 'height': .* nulls= of DataLoader"),
+        pytest.raises(DecodeError, match=r"column 'height', .* nulls= of DataLoader"),
     ):
-        list(DataLoader(reader, batch_size=5, nulls={"age": 0}))
+        DataLoader(reader, batch_size=5, nulls={"age": 0})
 
 
 def test_padded_and_nested_tensors_take_masks_too(url: str) -> None:
@@ -95,7 +98,7 @@ def test_rows_of_windows_are_masked_for_themselves(url: str) -> None:
 
 def test_masks_and_values_arrive_on_the_device_too(url: str) -> None:
     with petastore.make_reader(url, ["age", "name"], shuffle_row_groups=False) as reader:
-        loader = DataLoader(reader, batch_size=23, device="cpu", nulls={"age": "mask", "name": "nobody"})
+        loader = DataLoader(reader, batch_size=23, device="cpu", nulls={"age": "mask", "name": Fill("nobody")})
         (batch,) = loader
     assert batch["age_valid"].tolist() == [not nullable.is_missing("age", number) for number in range(nullable.ROWS)]
     assert batch["name"].count("nobody") == sum(nullable.is_missing("name", number) for number in range(nullable.ROWS))
@@ -125,3 +128,33 @@ def test_a_transform_may_make_what_is_missing(url: str) -> None:
     with petastore.make_reader(url, ["id"], transform_spec=spec, shuffle_row_groups=False) as reader:
         batch = next(iter(DataLoader(reader, batch_size=5, nulls={"at": dt.datetime(2020, 1, 1, tzinfo=None)})))  # noqa: DTZ001
     assert batch["at"].tolist() == [1577836800 * 10**9] * 3 + [3 * 10**9, 4 * 10**9]
+
+
+def test_mask_leaves_none_in_structs_and_maps(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "number": [1, None, 3],
+            "point": [{"x": 1, "y": 2}, None, {"x": 3, "y": None}],
+            "counts": pa.array([[("a", 1)], None, []], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+    pq.write_table(table, tmp_path / "structs.parquet")
+    with make_reader(str(tmp_path), shuffle_row_groups=False) as reader:
+        (batch,) = DataLoader(reader, batch_size=3, nulls="mask")
+    assert batch["number"].tolist() == [1, 0, 3]
+    assert batch["point"][:2] == [{"x": 1, "y": 2}, None]
+    assert batch["counts"][1] is None
+    for name in ("number", "point", "counts"):
+        assert batch[f"{name}_valid"].tolist() == [True, False, True]
+    with make_reader(str(tmp_path), ["point"], shuffle_row_groups=False) as reader:
+        (batch,) = DataLoader(reader, batch_size=3, nulls={"point": Fill({"x": 0, "y": 0})})
+    assert batch["point"][1] == {"x": 0, "y": 0}
+
+
+def test_a_typo_of_a_word_is_rejected(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"word": ["a", None]}), tmp_path / "words.parquet")
+    with make_reader(str(tmp_path), shuffle_row_groups=False) as reader:
+        with pytest.raises(RequestError, match=r"^nulls must be 'error', 'mask' or a value for 'word', got 'masked'"):
+            DataLoader(reader, batch_size=2, nulls="masked")
+        (batch,) = DataLoader(reader, batch_size=2, nulls=Fill("masked"))
+    assert batch["word"] == ["a", "masked"]

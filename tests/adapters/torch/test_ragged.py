@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from petastore.adapters.torch import BatchedDataLoader, DataLoader, Padded, Read
 from petastore.adapters.torch.ragged import RaggedColumn, TorchForm
 from petastore.codecs import NdarrayCodec
 from petastore.errors import DecodeError, RequestError
+from tests.tier import examples
 
 # What torch says once a process of nested tensors that are not jagged.
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
@@ -132,7 +134,7 @@ def test_each_column_may_have_its_own_form(url: str) -> None:
 FORMS: list[Form] = [Padded(0), "nested"]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     shape=st.sampled_from([(None,), (None, 2), (2, None), (None, None), (2, None, 3), (None, 0)]),
     lengths=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=5),
@@ -215,17 +217,29 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("make", [petastore.make_reader, petastore.make_batch_reader])
-def test_lists_of_plain_parquet_are_one_tensor_where_all_of_a_batch_have_one_length(lists: str, make: Any) -> None:
+def test_auto_gives_plain_lists_one_type_in_all_batches(lists: str, make: Any) -> None:
     with make(lists, shuffle_row_groups=False) as reader:
         first, second = DataLoader(reader, batch_size=3)
     assert first["embedding"].tolist() == [[0.0, 0.0], [1.0, -1.0], [2.0, -2.0]]
-    assert first["track"].tolist() == [[0], [1], [2]]
+    assert [cell.tolist() for cell in first["track"]] == [[0], [1], [2]]
     assert [cell.tolist() for cell in second["track"]] == [[3], [4, 4], [5, 5]]
-    assert isinstance(second["track"], list)
     assert first["gone"][2] is None
-    assert second["gone"].tolist() == [[5, 6], [7, 8], [9, 10]]
+    assert [cell.tolist() for cell in second["gone"]] == [[5, 6], [7, 8], [9, 10]]
+    for name in first:
+        assert type(first[name]) is type(second[name])
     assert isinstance(first["words"], list)
     assert isinstance(first["pages"], list)
+
+
+def test_auto_depends_on_the_dataset_and_not_on_batches(tmp_path: Path) -> None:
+    rows = [[n] * (2 if n < 2000 else 3) for n in range(2100)]
+    pq.write_table(pa.table({"x": rows}), tmp_path / "late.parquet", row_group_size=100)
+    with petastore.make_reader(str(tmp_path), shuffle_rows=True, seed=0, num_epochs=2) as reader:
+        with pytest.raises(DecodeError, match=r"column 'x': a batch has values of the shapes .* say by ragged="):
+            list(DataLoader(reader, batch_size=64))
+        assert {type(batch["x"]) for batch in DataLoader(reader, batch_size=1, ragged="list")} == {list}
+    with petastore.make_reader(str(tmp_path), transform_spec=lambda row: row) as reader:
+        assert {type(batch["x"]) for batch in DataLoader(reader, batch_size=1)} == {list}
 
 
 def test_other_loaders_have_them_so_too(lists: str) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import petastore
 from petastore.adapters.torch.ranks import ranks_known
-from tests.pace import patience
+from tests.warm_interpreters import WarmInterpreter, run_together
 
 RANK = """
 import sys, warnings
@@ -41,25 +39,14 @@ dist.destroy_process_group()
 """
 
 
-def test_who_reads_all_rows_on_ranks_that_were_not_there_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_loader_made_before_init_process_group_warns_of_unsharded_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, warm_torch: WarmInterpreter
 ) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     url = str(tmp_path / "rows")
     schema = petastore.Unischema("rows", [petastore.UnischemaField("id", "int64")])
     petastore.write_dataset(url, schema, [{"id": i} for i in range(10)])
-    command = [sys.executable, "-c", RANK, url, str(tmp_path / "store")]
-    ranks = [
-        subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for rank in range(2)
-    ]
-    try:
-        printed = [rank.communicate(timeout=patience(60))[0] for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-    assert [rank.returncode for rank in ranks] == [0, 0], printed
+    run_together([warm_torch.start(RANK, url, tmp_path / "store", rank) for rank in range(2)])
 
 
 def test_a_launcher_is_known_before_torch_is_initialised(monkeypatch: pytest.MonkeyPatch) -> None:

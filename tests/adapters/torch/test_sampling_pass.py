@@ -20,25 +20,15 @@ def test_a_loaded_pass_is_gone_on_with_in_its_first_epoch_and_in_the_one_that_it
     assert told(ToldEpochs(), loaded, epoch) == (epoch, Pass(Cursor(4, 17, epoch), 5, is_loaded=True))
 
 
-@pytest.mark.parametrize(
-    "this_pass", [None, Pass(Cursor(4, 17, 2), 5), Pass(Cursor(4, 17, 2), 5, is_loaded=True, is_told=True)]
-)
-def test_of_another_epoch_and_where_none_was_loaded_a_new_pass_begins(this_pass: Pass | None) -> None:
-    epoch = 3 if this_pass is not None and this_pass.is_loaded else 4
-    assert told(ToldEpochs(), this_pass, epoch) == (epoch, None)
+@pytest.mark.parametrize("this_pass", [None, Pass(Cursor(4, 17, 2), 5)])
+def test_new_pass_begins_when_no_state_was_loaded(this_pass: Pass | None) -> None:
+    assert told(ToldEpochs(), this_pass, 4) == (4, None)
 
 
 @pytest.mark.parametrize("epoch", [-1, 1.5, True])
 def test_what_is_no_epoch_is_refused(epoch: int) -> None:
     with pytest.raises(RequestError, match="epoch="):
         told(ToldEpochs(), None, epoch)
-
-
-def test_a_pass_that_workers_may_have_begun_is_not_asked_twice() -> None:
-    loaded, epochs = Pass(Cursor(4, 17, 4), is_loaded=True), ToldEpochs()
-    assert told(epochs, loaded, 0) == (4, loaded)
-    loaded.is_told = True
-    assert told(epochs, loaded, 1) == (5, None)
 
 
 def test_the_rank_is_what_is_given_or_that_of_torch_distributed_or_the_only_one(

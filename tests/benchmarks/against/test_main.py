@@ -17,6 +17,8 @@ from benchmarks.against.verdicts import OURS, QUANTITIES, THEIRS, turns
 from benchmarks.bench.process import TaskFailedError
 from benchmarks.bench.workloads import WORKLOADS
 
+pytestmark = pytest.mark.slow
+
 ONE = ["--itself", "--workloads", "rows", "--figures", "cpu"]
 TINY = ["--workloads", "rows", "--scale", "0.01", "--seconds", "0", "--rounds", "2", "--settle", "0"]
 

@@ -13,6 +13,8 @@ from benchmarks.storage.children import Child, one_epoch
 from benchmarks.storage.far import Bench
 from benchmarks.storage.reading import value_of
 
+pytestmark = pytest.mark.slow
+
 ROWS = 1000
 
 

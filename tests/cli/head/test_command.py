@@ -12,12 +12,11 @@ import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
 
 from petastore import Unischema, UnischemaField, open_dataset, write_dataset
-from petastore.cli.commands import app
-from petastore.cli.head.first_rows import first_rows
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
+from petastore.dataset.first_rows import first_rows
+from tests.cli.command import petastore
 from tests.cli.terminals import on_a_terminal
 
 SCHEMA = Unischema(
@@ -33,12 +32,6 @@ SCHEMA = Unischema(
 PHOTO = np.array([[(255, 0, 0), (0, 255, 0)], [(0, 0, 255), (255, 255, 255)]], "uint8")
 ICON = np.arange(16, dtype="uint8").reshape(2, 2, 4) * 16
 NASTY = "\x1b]0;owned\x07[red]not red[/red]\n"
-
-
-def petastore(*arguments: str | Path) -> Result:
-    """Run the command in this process, whose leaks are looked for; nowhere near a terminal."""
-    environment = {"COLUMNS": "80", "LINES": "40", "FORCE_COLOR": None, "TTY_COMPATIBLE": None}
-    return CliRunner(env=environment).invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +87,7 @@ def test_nothing_of_a_cell_steers_the_terminal(dataset: Path) -> None:
 
 
 def test_images_are_saved_with_all_their_pixels(dataset: Path, tmp_path: Path) -> None:
-    ran = petastore("head", dataset, "-n", "3", "--save", tmp_path / "a" / "b")
+    ran = petastore("head", dataset, "-n", "3", "--save-images", tmp_path / "a" / "b")
     assert ran.exit_code == 0
     closing = f"mixed: 3 of 4 rows, 5 fields, 5 images saved in {tmp_path / 'a' / 'b'}"
     assert ran.stdout.splitlines()[-1] == closing
@@ -106,21 +99,21 @@ def test_images_are_saved_with_all_their_pixels(dataset: Path, tmp_path: Path) -
 
 
 def test_where_no_column_has_images_none_is_saved(dataset: Path, tmp_path: Path) -> None:
-    ran = petastore("head", dataset, "--columns", "id", "--save", tmp_path / "none")
+    ran = petastore("head", dataset, "--columns", "id", "--save-images", tmp_path / "none")
     assert ran.stdout.splitlines()[-1].endswith("1 of 5 fields, no column of images, so none was saved")
     assert not (tmp_path / "none").exists()
 
 
 def test_where_nothing_can_be_written_that_is_said_in_one_line(dataset: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    ran = petastore("head", dataset, "--save", tmp_path / "file")
+    ran = petastore("head", dataset, "--save-images", tmp_path / "file")
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert len(ran.stderr.splitlines()) == 1
     assert "0-photo.png cannot be written there" in ran.stderr
 
 
 def test_rows_are_lines_of_json(dataset: Path, tmp_path: Path) -> None:
-    ran = petastore("head", dataset, "-n", "2", "--json", "--save", tmp_path)
+    ran = petastore("head", dataset, "-n", "2", "--json", "--save-images", tmp_path)
     assert (ran.exit_code, ran.stderr) == (0, f"3 images saved in {tmp_path}\n")
     assert ran.stdout.isascii()
     icon = {"dtype": "uint8", "shape": [2, 2, 4]}
@@ -207,5 +200,5 @@ def test_the_reference_shows_what_is_printed(repository: Path, tmp_path: Path, m
     shown = re.findall(r"^```text\n\$ petastore (head [^\n]*)\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(shown) == 3
     for arguments, expected in shown:
-        printed = petastore(*arguments.split()).stdout
+        printed = petastore(*arguments.split(), COLUMNS="80").stdout
         assert "".join(f"{line.rstrip()}\n" for line in printed.splitlines()) == expected

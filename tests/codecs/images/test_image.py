@@ -185,8 +185,8 @@ def saved(image: np.ndarray[Any, Any], image_format: str, mode: str | None = Non
     [
         (saved(noise((4, 5, 4)), "PNG"), "alpha"),
         (saved(noise((4, 5)), "PNG", "LA"), "alpha"),
-        (saved(noise((4, 5, 3)), "JPEG", "CMYK"), "CMYK"),
-        (saved(noise((4, 5)), "PNG"), r"4×5 of uint8, but the field declares uint8 of shape \(4, 5, 3\)"),
+        (saved(noise((5, 4)), "PNG"), r"5×4 of uint8, but the field declares uint8 of shape \(4, 5, 3\)"),
+        (saved(noise((5, 4, 3)), "JPEG", "CMYK"), "the CMYK jpeg is 5×4×3"),
         (saved(noise((5, 4, 3)), "PNG"), "5×4×3"),
         (saved(noise((4, 5, 3)), "WEBP"), "neither PNG nor JPEG"),
         (saved(noise((4, 5, 3)), "TIFF"), "neither PNG nor JPEG"),
@@ -210,8 +210,11 @@ def test_what_a_jpeg_says_is_found_out_whatever_jpegs_came_before(
         image = np.full((8 * height, 8 * width) if is_gray else (8 * height, 8 * width, 3), 60, np.uint8)
         cell = CompressedImageCodec("jpeg", 40 * half).encode(gray if is_gray else field, image)
         assert JPEG.decode(gray if is_gray else field, cell).shape == image.shape
+        if is_gray:
+            assert JPEG.decode(field, cell).shape == (*image.shape, 3)
+            continue
         with pytest.raises(DecodeError, match="declares"):
-            JPEG.decode(field if is_gray else gray, cell)
+            JPEG.decode(gray, cell)
 
 
 def test_the_row_of_an_image_of_another_size_is_told_among_images_that_begin_alike() -> None:
@@ -221,6 +224,26 @@ def test_the_row_of_an_image_of_another_size_is_told_among_images_that_begin_ali
     with pytest.raises(DecodeError, match="8×16×3") as refused:
         JPEG.decode_column(pa.array([good, good, wide, good]), field, np.empty((4, 8, 8, 3), np.uint8))
     assert (refused.value.row, refused.value.column) == (2, "x")
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+@pytest.mark.parametrize(("image_format", "mode"), [("JPEG", "L"), ("JPEG", "CMYK"), ("JPEG", "RGB"), ("PNG", "L")])
+def test_gray_and_cmyk_files_become_rgb_where_three_channels_are_declared(
+    image_format: str, mode: str, fixed: bool
+) -> None:
+    cell = saved(smooth((24, 16, 3)), image_format, mode)
+    field = field_of("uint8", (24, 16, 3) if fixed else (None, None, 3), JPEG)
+    expected = np.asarray(Image.open(io.BytesIO(cell)).convert("RGB"))
+    np.testing.assert_array_equal(JPEG.decode(field, cell), expected)
+    out = np.empty((2, 24, 16, 3), np.uint8) if fixed else np.empty(2, object)
+    JPEG.decode_column(pa.array([cell, saved(smooth((24, 16, 3)), "PNG")]), field, out)
+    np.testing.assert_array_equal(out[0], expected)
+
+
+def test_a_damaged_cmyk_jpeg_is_never_pixels() -> None:
+    cell = saved(smooth((24, 16, 3)), "JPEG", "CMYK")
+    with pytest.raises(DecodeError, match="damaged"):
+        JPEG.decode(field_of("uint8", (24, 16, 3), JPEG), cell[: len(cell) // 2])
 
 
 def test_a_damaged_png_is_never_pixels(capfd: pytest.CaptureFixture[str]) -> None:

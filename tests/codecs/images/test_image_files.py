@@ -22,6 +22,7 @@ from petastore.codecs.images.image_files import (
     decode_jpegs,
     decoded_sizes,
     each_image,
+    exif_orientation,
     image_bytes,
     pixel_bytes,
 )
@@ -84,7 +85,7 @@ def test_pixels_are_the_same_where_the_library_gives_blue_first(
         (file_of(pixels(4, 4, 3))[:30], COLOR, "the png ends inside its header"),
         (file_of(pixels(4, 4, 3))[:-1], COLOR, "the png is cut off"),
         (file_of(pixels(4, 4, 3), "jpeg")[:100], COLOR, "it ends before its size is said"),
-        (file_of(pixels(4, 4)), COLOR, r"the png is 4×4 of uint8, but the field declares uint8 of shape \(None"),
+        (file_of(pixels(4, 4)), UnischemaField("image", "uint8", (4, 5, 3)), "the png is 4×4 of uint8, but the field"),
         (file_of(pixels(4, 4, 3)), GRAY, "the png is 4×4×3"),
         (file_of(pixels(4, 4, 3)), DEEP, "of uint8, but the field declares uint16"),
         (file_of(pixels(4, 5, 3), "jpeg"), UnischemaField("image", "uint8", (4, 4, 3)), "the jpeg is 4×5×3"),
@@ -102,6 +103,16 @@ def test_more_pixels_than_may_be_are_refused() -> None:
     cell[16:24] = (2**15).to_bytes(4, "big") * 2
     with pytest.raises(ImageError, match="32,768×32,768 pixels, more than 268,435,456"):
         checked_header(np.frombuffer(bytes(cell), np.uint8), GRAY)
+
+
+def test_what_is_no_exif_data_says_nothing_of_the_orientation() -> None:
+    plain = file_of(pixels(8, 8, 3), "jpeg").tobytes()
+    for exif in (b"", b"MM", b"XX" + bytes(20), b"II*\0" + b"\xff" * 4, b"MM\0*\0\0\0\x08\0\x01" + bytes(3)):
+        inside = b"Exif\0\0" + exif
+        segment = b"\xff\xe1" + (len(inside) + 2).to_bytes(2, "big") + inside
+        assert exif_orientation(np.frombuffer(plain[:2] + segment + plain[2:], np.uint8)) == 1
+    assert exif_orientation(file_of(pixels(8, 8, 3))) == 1
+    assert exif_orientation(np.empty(0, np.uint8)) == 1
 
 
 def test_files_that_begin_alike_and_differ_in_size_are_not_mixed_up() -> None:
@@ -163,9 +174,14 @@ def cells_of(*files: NDArray[np.uint8]) -> ByteCells:
 
 
 def test_what_decoding_takes_is_known_by_the_headers_and_nothing_where_it_is_refused() -> None:
-    files = [file_of(pixels(4, 4, 3)), file_of(pixels(8, 8, 3), "jpeg"), np.zeros(9, np.uint8), file_of(pixels(4, 4))]
+    files = [
+        file_of(pixels(4, 4, 3)),
+        file_of(pixels(8, 8, 3), "jpeg"),
+        np.zeros(9, np.uint8),
+        file_of(pixels(4, 4), "jpeg"),
+    ]
     found = decoded_sizes(cells_of(*files), lambda header: pixel_bytes(header, COLOR))
-    assert found.tolist() == [48, 192, 0, 0]
+    assert found.tolist() == [48, 192, 0, 48]  # gray becomes RGB
 
 
 def test_a_large_jpeg_of_several_scans_takes_all_of_its_frequencies() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
 from petastore.codecs import CompressedImageCodec, ImageDecode, NdarrayCodec
 from petastore.codecs.images.image_hinted import HintedImageCodec, hinted_field
@@ -21,6 +23,7 @@ from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import assert_declared, assert_refused_or_declared, empty_column
 from petastore.testing.memory import grown_in_child
 from tests import bombs
+from tests.tier import IS_FULL, examples
 
 PNG, JPEG = CompressedImageCodec("png"), CompressedImageCodec("jpeg", 90)
 
@@ -123,7 +126,7 @@ hints = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(hint=hints, color=st.booleans(), deep=st.booleans())
 def test_a_png_is_exact(hint: ImageDecode, color: bool, deep: bool) -> None:
     image: NDArray[Any] = waves(20, 24) if color else waves(20, 24)[..., 0].copy()
@@ -132,7 +135,7 @@ def test_a_png_is_exact(hint: ImageDecode, color: bool, deep: bool) -> None:
     np.testing.assert_array_equal(read(field, hint, PNG.encode(field, image)), exact_then_resized(image, hint))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     hint=hints,
     sizes=st.lists(st.tuples(st.integers(20, 70), st.integers(24, 70)), min_size=1, max_size=4),
@@ -158,14 +161,16 @@ def test_the_column_face_and_the_bytes_face_decode_as_the_cell_face(
         np.testing.assert_array_equal(apart, value)
 
 
-@pytest.mark.parametrize("side", range(1, 40))
-def test_images_of_every_small_size_shrink_to_every_smaller_one(side: int) -> None:
-    image = np.full((side, 17, 3), (200, 100, 50), np.uint8)
-    field = field_of((None, None, 3))
-    cell = JPEG.encode(field, image)
-    for small in range(1, side + 1):
-        found = read(field, ImageDecode(size=(small, 9)), cell)
-        assert np.abs(found.astype(int) - (200, 100, 50)).max() <= 4
+def test_images_of_small_sizes_shrink_to_every_smaller_one() -> None:
+    field, wrong = field_of((None, None, 3)), []
+    # A jpeg has blocks of 8 × 8, or of 16 × 16 with its colors at half size, and is decoded at eighths of its size.
+    for side in range(1, 40) if IS_FULL else (1, 2, 7, 8, 9, 16, 17, 33):
+        cell = JPEG.encode(field, np.full((side, 17, 3), (200, 100, 50), np.uint8))
+        for small in range(1, side + 1):
+            found = read(field, ImageDecode(size=(small, 9)), cell)
+            if np.abs(found.astype(int) - (200, 100, 50)).max() > 4:
+                wrong.append((side, small))
+    assert wrong == []
 
 
 def test_images_of_free_size_come_out_in_one_shape() -> None:
@@ -208,7 +213,7 @@ def test_another_image_than_what_was_declared_of_the_stored_one_is_refused() -> 
 
 
 @pytest.mark.parametrize("codec", [PNG, JPEG])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
 def test_a_damaged_cell_is_refused_or_an_image(codec: CompressedImageCodec, data: st.DataObject) -> None:
     stored = field_of((32, 48, 3), codec)
@@ -243,6 +248,41 @@ def test_a_hinted_codec_is_a_value_that_fits_its_own_field_only() -> None:
         UnischemaField("image", "uint8", (8, 8, 3), field.codec)
     with pytest.raises(SchemaError, match="uint16"):
         UnischemaField("image", "uint16", (8, 9, 3), field.codec)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation_turns_a_jpeg_upright_as_pillow_does(orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    written = io.BytesIO()
+    Image.fromarray(waves(48, 32)).save(written, "JPEG", quality=95, exif=exif)
+    cell = written.getvalue()
+    upright = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(cell))))
+    field, turned = field_of((None, None, 3)), ImageDecode(exif_orientation=True)
+    assert np.array_equal(read(field, turned, cell), upright)
+    assert read(field, ImageDecode(), cell).shape == (48, 32, 3)
+    top = ImageDecode(region=(4, 2, 9, 5), exif_orientation=True)
+    assert np.array_equal(read(field, top, cell), upright[4:13, 2:7])
+    square = ImageDecode(size=(16, 16), gray=True, exif_orientation=True)
+    expected = read(field_of((16, 16, 3)), ImageDecode(gray=True), PNG.encode(field, cv2.resize(
+        upright, (16, 16), interpolation=cv2.INTER_AREA)))  # fmt: skip
+    assert np.abs(read(field, square, cell).astype(int) - expected).max() <= 3
+
+
+def test_exif_orientation_leaves_the_shape_free_unless_a_size_is_given() -> None:
+    field = field_of((48, 32, 3))
+    assert hinted_field(field, ImageDecode(exif_orientation=True)).shape == (None, None, 3)
+    assert hinted_field(field, ImageDecode(exif_orientation=True, size=(8, 8))).shape == (8, 8, 3)
+    assert hinted_field(field_of((32, 32, 3)), ImageDecode(exif_orientation=True)).shape == (32, 32, 3)
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])
+def test_mode_rgb_gives_three_channels_whatever_is_declared_and_stored(mode: str) -> None:
+    written = io.BytesIO()
+    Image.fromarray(waves(48, 32)).convert(mode).save(written, "JPEG")
+    expected = np.asarray(Image.open(io.BytesIO(written.getvalue())).convert("RGB"))
+    for shape in ((48, 32, 3), (None, None, 3), (48, 32), (None, None)):
+        assert np.array_equal(read(field_of(shape), ImageDecode(mode="rgb"), written.getvalue()), expected)
 
 
 def test_a_second_hint_replaces_the_first() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -16,7 +17,7 @@ from PIL import Image
 from petastore.codecs import CompressedImageCodec, ImageDecode
 from petastore.codecs.images.image_hinted import hinted_field
 from petastore.codecs.images.image_reversed import ReversedImageCodec
-from petastore.errors import RequestError, SchemaError
+from petastore.errors import EncodeError, RequestError, SchemaError
 from petastore.schema import UnischemaField
 from petastore.testing.codec_laws import Case, CodecLaws
 from tests.codecs import bombs_of
@@ -68,3 +69,13 @@ def test_a_hint_which_would_mix_up_its_colours_is_refused() -> None:
     assert not isinstance(CODEC, CompressedImageCodec)
     with pytest.raises(RequestError, match="hints are for CompressedImageCodec"):
         hinted_field(field_of((4, 5, 3)), ImageDecode(gray=True))
+
+
+def test_image_files_are_rejected_since_their_channels_are_not_reversed() -> None:
+    field = field_of((4, 5, 3))
+    cell = CompressedImageCodec("png").encode(field, np.zeros((4, 5, 3), np.uint8))
+    with pytest.raises(EncodeError, match="CompressedImageCodec alone"):
+        ReversedImageCodec("png").encode_column([cell], field)
+    with pytest.raises(EncodeError, match="CompressedImageCodec alone"):
+        ReversedImageCodec("png").encode_arrow(pa.array([cell]), field)
+    assert ReversedImageCodec("png").encode_arrow(pa.array([bytes(60)]), field) is None

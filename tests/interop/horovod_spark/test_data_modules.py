@@ -143,6 +143,7 @@ def test_validation_needs_a_place(url: str) -> None:
 
 
 @pytest.mark.tf
+@pytest.mark.slow
 class TestKeras:
     """With a function that makes the dataset as the estimator's does."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,22 +14,30 @@ from petastore.plan.mixture.mixed_runs import LanesOfSources, SourceRuns
 from petastore.plan.order.visits import LaneRuns
 from petastore.plan.request import Shard
 
-shapes = st.lists(st.tuples(st.integers(1, 7), st.sampled_from([1, 2, 3, 6, 12])), min_size=1, max_size=5)
+LANES = [1, 2, 3, 6, 12]
+shapes = st.lists(st.tuples(st.integers(1, 7), st.sampled_from(LANES)), min_size=1, max_size=5)
+
+
+def with_ranks(shape: list[tuple[int, int]]) -> st.SearchStrategy[tuple[list[tuple[int, int]], int]]:
+    """Weights and lanes of sources, and a number of ranks that divides the lanes of each."""
+    fitting = [count for count in (1, 2, 3) if not any(lanes % count for _, lanes in shape)]
+    return st.tuples(st.just(shape), st.sampled_from(fitting))
+
+
 batches = st.lists(st.integers(1, 900), min_size=1, max_size=4)
 
 
-@given(shapes, st.sampled_from([1, 2, 3]), st.integers(0, 20_000), batches, st.integers(0, 2))
+@given(shapes.flatmap(with_ranks), st.integers(0, 20_000), batches, st.integers(0, 2))
 def test_runs_are_what_looking_up_each_position_finds(
-    shape: list[tuple[int, int]], ranks: int, first: int, sizes: list[int], rank: int
+    drawn: tuple[list[tuple[int, int]], int], first: int, sizes: list[int], rank: int
 ) -> None:
     """Of each row of some batches: its source, which of its lanes it is on, and the turns of that lane before."""
+    shape, ranks = drawn
     weights, lanes = [weight for weight, _ in shape], [count for _, count in shape]
     line = mixed_line(tuple(weights), 12, 3)
     found = LanesOfSources(line, lanes)
     own = lanes_of(Shard(rank % ranks, ranks), 12)
-    if found.own_of(own) is None:
-        assert any(count % ranks for count in lanes)
-        return
+    assert found.own_of(own) is not None
     borders = first + np.cumsum([0, *sizes])
     runs, _ = LaneRuns.between(borders, lanes=12, own=own)
     parts = found.between(runs, int(borders[0]), int(borders[-1]))
@@ -61,6 +71,13 @@ def test_the_order_along_one_lane_is_known_both_ways(
         targets = np.concatenate([put(part) for part in parts])
         assert permutation.targets.tolist() == targets.tolist()
         assert targets[permutation.order].tolist() == list(range(int(offsets[-1])))
+
+
+def test_rank_has_no_own_lanes_when_ranks_do_not_divide_lanes() -> None:
+    for ranks, lanes in itertools.product([2, 3], itertools.product(LANES, repeat=2)):
+        found = LanesOfSources(mixed_line((1, 1), 12, 3), lanes)
+        is_known = found.own_of(lanes_of(Shard(0, ranks), 12)) is not None
+        assert is_known == (not any(count % ranks for count in lanes)), (ranks, lanes)
 
 
 def test_an_order_is_said_of_no_more_than_one_lane() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.state import dump_state, resume
 from petastore.testing import mixture_laws as laws
 from petastore.testing.plan_laws import check_going_on_after_every_batch, check_row_groups_at_hand
+from tests.tier import examples, sized
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mixtures.json"
 ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=20)
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=examples(40), deadline=None)
 
 
 def source(*rows: int, order: Order = ORDER, **kwargs: Any) -> Plan:
@@ -37,6 +39,21 @@ def mixture_of(*sources: Plan, weights: Any = None, **kwargs: Any) -> Mixture:
     return Mixture(sources, weights or [1] * len(sources), **kwargs)
 
 
+@st.composite
+def shared(
+    draw: Any,
+    mixtures: st.SearchStrategy[Mixture],
+    ranks: Sequence[int],
+    *,
+    is_row_of_each_source_needed: bool = False,
+) -> tuple[Mixture, int]:
+    """Mixtures, and a number of ranks among which each batch can be shared."""
+    mixture = draw(mixtures)
+    is_limited = is_row_of_each_source_needed or mixture.batching == "per_source"
+    most = min(mixture.rows_per_source) if is_limited else max(ranks)
+    return mixture, draw(st.sampled_from([count for count in ranks if count <= most]))
+
+
 @few
 @given(laws.mixtures(stops=("first_exhausted", "all_exhausted", "cycle")))
 def test_proportions_are_exact_after_every_period(mixture: Mixture) -> None:
@@ -44,18 +61,16 @@ def test_proportions_are_exact_after_every_period(mixture: Mixture) -> None:
 
 
 @few
-@given(laws.mixtures(), st.sampled_from([1, 2, 3, 5]), st.integers(1, 9))
-def test_each_source_gives_each_row_once_before_any_again(mixture: Mixture, ranks: int, batch_size: int) -> None:
-    if mixture.batching == "per_source" and min(mixture.rows_per_source) < ranks:
-        return
+@given(shared(laws.mixtures(), [1, 2, 3, 5]), st.integers(1, 9))
+def test_each_source_gives_each_row_once_before_any_again(drawn: tuple[Mixture, int], batch_size: int) -> None:
+    mixture, ranks = drawn
     laws.check_every_source_row_once(mixture, ranks, batch_size)
 
 
 @few
-@given(laws.mixtures(tails=tuple(Tail)), st.sampled_from([1, 2, 3, 5, 8]), st.integers(1, 9))
-def test_ranks_step_together_with_equal_shares(mixture: Mixture, ranks: int, batch_size: int) -> None:
-    if mixture.batching == "per_source" and min(mixture.rows_per_source) < ranks:
-        return
+@given(shared(laws.mixtures(tails=tuple(Tail)), [1, 2, 3, 5, 8]), st.integers(1, 9))
+def test_ranks_step_together_with_equal_shares(drawn: tuple[Mixture, int], batch_size: int) -> None:
+    mixture, ranks = drawn
     laws.check_steps_and_shares(mixture, ranks, batch_size)
 
 
@@ -70,17 +85,16 @@ def test_global_batches_do_not_depend_on_the_number_of_ranks(mixture: Mixture, g
     laws.check_same_batches_for_any_ranks(mixture, global_batch=global_batch, ranks=ranks)
 
 
-@settings(max_examples=12, deadline=None)
-@given(laws.mixtures(tails=tuple(Tail)), st.sampled_from([1, 3]), st.integers(3, 9))
-def test_going_on_after_any_step_gives_what_would_have_followed(mixture: Mixture, ranks: int, batch_size: int) -> None:
-    if mixture.batching == "per_source" and min(mixture.rows_per_source) < ranks:
-        return
+@settings(max_examples=sized(full=12, quick=3), deadline=None)
+@given(shared(laws.mixtures(tails=tuple(Tail)), [1, 3]), st.integers(3, 9))
+def test_going_on_after_any_step_gives_what_would_have_followed(drawn: tuple[Mixture, int], batch_size: int) -> None:
+    mixture, ranks = drawn
     check_going_on_after_every_batch(mixture, ranks, batch_size)
 
 
 @few
 @given(
-    laws.mixtures(),
+    laws.mixtures().filter(lambda mixture: mixture.batching == "mixed" or min(mixture.rows_per_source) >= 4),
     st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.integers(1, 9), st.integers(1, 4)), min_size=1, max_size=5),
     st.sampled_from([1, 2, 4]),
 )
@@ -88,8 +102,6 @@ def test_ranks_and_batch_sizes_may_change_at_any_step(
     mixture: Mixture, log: list[tuple[int, int, int]], last_ranks: int
 ) -> None:
     """A log of (ranks, batch size, steps), and then the rest of two epochs by other ranks."""
-    if mixture.batching == "per_source" and min(mixture.rows_per_source) < 4:
-        return
     cursor, seen = Cursor(), []
     for ranks, batch_size, most in [*log, (last_ranks, 3, None)]:
         plan, cursor = resume(mixture, json.loads(json.dumps(dump_state(mixture, cursor))))
@@ -101,10 +113,9 @@ def test_ranks_and_batch_sizes_may_change_at_any_step(
 
 
 @few
-@given(laws.mixtures(tails=tuple(Tail)), st.sampled_from([1, 2, 3, 8]), st.integers(1, 20))
-def test_row_groups_are_at_hand_when_a_span_needs_them(mixture: Mixture, ranks: int, batch_size: int) -> None:
-    if mixture.batching == "per_source" and min(mixture.rows_per_source) < ranks:
-        return
+@given(shared(laws.mixtures(tails=tuple(Tail)), [1, 2, 3, 8]), st.integers(1, 20))
+def test_row_groups_are_at_hand_when_a_span_needs_them(drawn: tuple[Mixture, int], batch_size: int) -> None:
+    mixture, ranks = drawn
     for rank in range(ranks):
         check_row_groups_at_hand(mixture.for_shard(Shard(rank, ranks)), batch_size)
 
@@ -127,16 +138,18 @@ def test_how_many_batches_a_span_holds_does_not_change_them(
 
 @few
 @given(
-    st.one_of(laws.mixtures(tails=tuple(Tail)), laws.uneven_mixtures(max_sources=4, max_groups=20)),
-    st.sampled_from([1, 2, 3, 8]),
+    shared(
+        laws.mixtures(tails=tuple(Tail)) | laws.uneven_mixtures(max_sources=4, max_groups=20),
+        [1, 2, 3, 8],
+        is_row_of_each_source_needed=True,
+    ),
     st.integers(1, 40),
     st.sampled_from([16, 4096]),
 )
 def test_runs_are_rows_that_follow_each_other_in_the_turns_of_their_row_group(
-    mixture: Mixture, ranks: int, batch_size: int, rows_per_span: int
+    drawn: tuple[Mixture, int], batch_size: int, rows_per_span: int
 ) -> None:
-    if min(mixture.rows_per_source) < ranks:
-        return
+    mixture, ranks = drawn
     for rank in range(ranks):
         announced: dict[int, Any] = {}
         for span in mixture.for_shard(Shard(rank, ranks)).spans(batch_size, rows_per_span=rows_per_span):
@@ -268,7 +281,9 @@ def test_many_sources_are_mixed_as_few_are(batching: str) -> None:
 
 def test_each_batch_is_of_one_source_on_all_ranks() -> None:
     mixture = mixture_of(source(200), source(300), weights=[2, 3], batching="per_source")
-    for step in laws.steps_of(mixture, 3, 8):
+    steps = laws.steps_of(mixture, 3, 8)
+    assert sum(len(step.rows) for step in steps) == mixture.num_rows
+    for step in steps:
         assert len({number for number, _ in step.rows}) == 1
 
 

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
@@ -86,8 +86,7 @@ def test_rows_of_runs_of_a_source_are_the_rows_at_their_positions(
     inventory: Inventory, order: Order, weights: list[int], epoch: int, data: st.DataObject
 ) -> None:
     """An epoch of a source of a mixture does not go round its lanes: they have their turns when the source has."""
-    if inventory.num_rows == 0:
-        return
+    assume(inventory.num_rows)
     turns = SourceTurns(
         mixed_line(tuple(weights), 48, 3).turns(0, order.lanes), order.lanes, data.draw(st.integers(1, 2000))
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
@@ -18,6 +18,7 @@ from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
 from petastore.plan.sharing.workers import WorkerPlan, cursor_after, with_lanes_for_workers
 from petastore.testing.plan_laws import Walked, check_row_groups_at_hand, inventories, orders, walk
+from tests.tier import examples
 
 TAILS = list(Tail)
 ALL = frozenset({"seed", "lanes", "block_rows"})
@@ -47,7 +48,7 @@ def in_turns(plan: Plan, workers: int, batch_size: int, begin: Cursor | None = N
     return batches
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
@@ -60,8 +61,7 @@ def in_turns(plan: Plan, workers: int, batch_size: int, begin: Cursor | None = N
 def test_workers_keep_what_the_tail_promises_and_the_number_of_batches(
     inventory: Inventory, order: Order, tail: Tail, ranks: int, workers: int, batch_size: int, epochs: int
 ) -> None:
-    if tail is Tail.EVEN and 0 < inventory.num_rows < ranks:
-        return
+    assume(tail is not Tail.EVEN or inventory.num_rows == 0 or inventory.num_rows >= ranks)
     seen = [collections.Counter[int]() for _ in range(epochs)]
     for rank in range(ranks):
         plan = plan_of(inventory, order, rank=Shard(rank, ranks), tail=tail, epochs=epochs)
@@ -83,7 +83,7 @@ def test_workers_keep_what_the_tail_promises_and_the_number_of_batches(
             assert set(counts) == set(range(inventory.num_rows))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
@@ -93,15 +93,14 @@ def test_workers_keep_what_the_tail_promises_and_the_number_of_batches(
 def test_one_worker_gives_the_batches_of_the_rank_in_full_rounds(
     inventory: Inventory, order: Order, tail: Tail, ranks: int
 ) -> None:
-    if tail is Tail.EVEN and 0 < inventory.num_rows < ranks:
-        return
+    assume(tail is not Tail.EVEN or inventory.num_rows == 0 or inventory.num_rows >= ranks)
     plan = plan_of(inventory, order, rank=Shard(ranks - 1, ranks), tail=tail, epochs=2)
     for ours, wanted in zip(in_turns(plan, 1, 4), walk(plan, 4), strict=True):
         assert ours.rows.tolist() == wanted.rows.tolist()
         assert ours.valid.tolist() == wanted.valid.tolist()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
@@ -127,7 +126,7 @@ def test_a_worker_goes_on_from_each_of_its_batches(
     assert rest == [batch.rows.tolist() for batch in batches[given_out:]]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
@@ -139,8 +138,7 @@ def test_a_worker_goes_on_from_each_of_its_batches(
 def test_after_a_whole_round_any_other_workers_and_ranks_go_on(
     inventory: Inventory, order: Order, ranks: int, workers: int, batch_size: int, data: st.DataObject
 ) -> None:
-    if inventory.num_rows < 3:
-        return
+    assume(inventory.num_rows >= 3)
     plans = [plan_of(inventory, order, rank=Shard(rank, ranks), tail=Tail.EVEN) for rank in range(ranks)]
     steps = plans[0].steps_per_epoch(batch_size)
     given_out = data.draw(st.integers(0, steps))
@@ -161,7 +159,7 @@ def test_after_a_whole_round_any_other_workers_and_ranks_go_on(
     assert sorted(before + after) == list(range(inventory.num_rows))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     inventory=inventories(max_groups=20, max_rows=30),
     order=orders(),

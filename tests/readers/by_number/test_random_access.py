@@ -24,6 +24,9 @@ from petastore.dataset import Dataset
 from petastore.errors import DecodeError, RequestError, TransformError
 from petastore.plan.selection import Selection
 from petastore.readers.by_number.random_access import RandomAccess
+from tests.pace import LONG
+from tests.readers.hanging import HangingFileSystem
+from tests.tier import examples
 
 FIELDS = [
     petastore.UnischemaField("id", "int32"),
@@ -102,7 +105,7 @@ def test_every_row_is_the_row_of_an_unshuffled_reader(dataset: Dataset, in_order
         assert same(found, wanted), number
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50))
 @given(numbers=st.lists(st.integers(-ROWS, ROWS - 1), max_size=30), cache_bytes=st.integers(0, 20_000))
 def test_many_rows_come_in_the_order_asked_for(
     dataset: Dataset, in_order: Rows, numbers: list[int], cache_bytes: int
@@ -206,7 +209,7 @@ def test_threads_take_rows_at_once(dataset: Dataset, in_order: Rows) -> None:
     wrong: list[int] = []
 
     def take(seed: int) -> None:
-        begin.wait(10)
+        begin.wait(LONG)
         for numbers in np.random.default_rng(seed).integers(0, ROWS, (30, 7)):
             found = rows.take(numbers)
             wanted = [in_order[number]["id"] for number in numbers]
@@ -217,7 +220,7 @@ def test_threads_take_rows_at_once(dataset: Dataset, in_order: Rows) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(LONG)
     assert not wrong
 
 
@@ -229,22 +232,29 @@ def test_it_pickles_without_what_it_has_read(dataset: Dataset) -> None:
     assert again.take([3, 9])["id"].tolist() == before
 
 
-def _take_in_child(rows: RandomAccess, answer: Any) -> None:
+def _take_in_child(rows: RandomAccess, storage: HangingFileSystem, answer: Any) -> None:
+    storage.at = None
     answer.send((rows.take([3, 9])["id"].tolist(), rows.cache_info().reads))
 
 
-def test_a_forked_child_begins_afresh_even_if_a_lock_was_held(dataset: Dataset) -> None:
-    rows = RandomAccess(dataset, ["id"])
-    wanted = rows.take([3, 9])["id"].tolist()
+def test_forked_child_reads_the_row_group_that_a_thread_of_its_parent_was_reading(dataset: Dataset) -> None:
+    storage = HangingFileSystem()
+    rows = RandomAccess(petastore.open_dataset(dataset.url, filesystem=storage), ["id"])
+    taken: list[list[int]] = []
+    storage.at = "read"
+    thread = threading.Thread(target=lambda: taken.append(rows.take([3, 9])["id"].tolist()))
+    thread.start()
+    assert storage.hangs.wait(LONG)
     here, there = multiprocessing.Pipe()
-    # What another thread would hold in the moment of the fork, and nobody in the child would ever let go of.
-    with rows._row_groups._lock, rows.dataset.footers._lock:
-        child = multiprocessing.get_context("fork").Process(target=_take_in_child, args=(rows, there))
-        child.start()
-    assert here.poll(20)
+    child = multiprocessing.get_context("fork").Process(target=_take_in_child, args=(rows, storage, there))
+    child.start()
+    is_answered = here.poll(LONG)
+    storage.answer.set()
+    thread.join()
+    assert is_answered
     found, reads = here.recv()
-    child.join(20)
-    assert (found, child.exitcode) == (wanted, 0)
+    child.join(LONG)
+    assert ([found], child.exitcode) == (taken, 0)
     assert reads == 2
     here.close()
     there.close()

@@ -14,9 +14,7 @@ import petastore
 from petastore.adapters.torch import ReaderDataset
 from petastore.transforming.transform import TransformSpec
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
-
-__all__ = ["proxy", "served"]
+from tests.servers.fixtures import Served
 
 
 @pytest.mark.server

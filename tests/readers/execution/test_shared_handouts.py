@@ -17,6 +17,7 @@ from petastore.codecs import NdarrayCodec
 from petastore.errors import ReaderClosedError
 from petastore.readers.execution.handouts import Shared
 from petastore.work.workers import PoolType
+from tests.pace import LONG
 from tests.readers import transforms_to_send
 
 ROWS = 3_000
@@ -188,7 +189,7 @@ def test_stop_wakes_all_threads(url: str) -> None:
                     some.set()
 
         def stop_it() -> None:
-            some.wait(60)
+            some.wait(LONG)
             reader.stop()
 
         stopping = threading.Thread(target=stop_it)

@@ -22,6 +22,7 @@ from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.layout import Layout
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
+from tests.tier import examples
 
 NUMBERS = Unischema("numbers", [UnischemaField("x", "f4"), UnischemaField("y", "f4"), UnischemaField("id", "i8")])
 
@@ -131,7 +132,7 @@ def epochs(url: str, batch_size: int, **asked: Any) -> list[dict[str, Any]]:
         return [{name: column.tolist() for name, column in batch.items()} for batch in reader.batches(batch_size)]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(15), deadline=None)
 @given(
     seed=st.integers(0, 1000),
     batch_size=st.sampled_from([1, 37, 100, 900]),

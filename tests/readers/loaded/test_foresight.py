@@ -21,9 +21,8 @@ from petastore.plan.cursor import Cursor
 from petastore.predicates import in_lambda
 from petastore.readers.loaded.foresight import Foresight
 from petastore.readers.reader import Reader
-from tests.servers.fixtures import Served, served
+from tests.servers.fixtures import Served
 
-__all__ = ["served"]
 pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session")]
 GROUPS, FILES, ROWS = 64, 4, 5_000
 CHUNK_BYTES = 40_960

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 from petastore.codecs.registry import codec_of
 from petastore.decoding.buffers import Buffers
-from petastore.readers.loaded import loader as loader_module
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.loader import RowGroupLoader
 from petastore.readers.loaded.row_group import LoadedRowGroup
@@ -233,9 +233,8 @@ def test_numbers_stay_with_their_rows_however_long_these_are(
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 100])
-def test_a_row_group_that_several_tasks_read_is_the_same(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(loader_module, "_PIECE_BYTES", 100)
-    taken, turns = loader(), np.array([7, 3, 0])
+def test_a_row_group_that_several_tasks_read_is_the_same(most: int) -> None:
+    taken, turns = dataclasses.replace(loader(), piece_bytes=100), np.array([7, 3, 0])
     whole = taken.load(50, turns, reading(table(50)))
     tasks, finish = taken.loading(50, turns, reading(table(50)), most=most)
     assert len(tasks) == min(most, len(taken.layout.stacks))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.readers.loaded.recent_row_groups import RecentRowGroups
+from tests.pace import LONG
 
 
 def row_group(group: int, *, rows: int = 4) -> pa.Table:
@@ -54,7 +55,7 @@ def test_threads_that_ask_for_one_row_group_at_once_share_one_read() -> None:
 
     def read(group: int) -> pa.Table:
         asked.release()
-        assert everyone_asks.wait(10)
+        assert everyone_asks.wait(LONG)
         return row_group(group)
 
     recent = RecentRowGroups(read, 1000)
@@ -64,7 +65,7 @@ def test_threads_that_ask_for_one_row_group_at_once_share_one_read() -> None:
         while recent.info().hits < 3:
             pass
         everyone_asks.set()
-        assert len({id(table.result(10)) for table in tables}) == 1
+        assert len({id(table.result(LONG)) for table in tables}) == 1
     assert recent.info().reads == 1
 
 
@@ -72,7 +73,7 @@ def test_row_groups_are_read_side_by_side() -> None:
     both_read = threading.Barrier(2)
 
     def read(group: int) -> pa.Table:
-        both_read.wait(10)  # were a lock held while reading, the second would never come
+        both_read.wait(LONG)  # were a lock held while reading, the second would never come
         return row_group(group)
 
     recent = RecentRowGroups(read, 1000)

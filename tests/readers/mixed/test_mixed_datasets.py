@@ -230,7 +230,7 @@ def test_a_cycle_goes_on_for_ever(urls: list[str]) -> None:
     with mixed(urls, stop="cycle", num_epochs=None, schema_fields=["id"]) as reader:
         loader = DataLoader(reader, batch_size=32)
         seen = [batch["id"].tolist() for batch in itertools.islice(loader, 60)]
-        assert all(len(batch) == 32 for batch in seen)
+        assert [len(batch) for batch in seen] == [32] * 60
         with pytest.raises(TypeError, match="endless"):
             len(loader)
         times = collections.Counter(itertools.chain(*seen))

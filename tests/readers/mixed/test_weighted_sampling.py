@@ -158,6 +158,7 @@ def test_torch_takes_it_as_any_reader(urls: list[str], make: Any) -> None:
 
 
 @pytest.mark.tf
+@pytest.mark.slow
 def test_tensorflow_takes_it_as_any_reader(urls: list[str]) -> None:
     from petastore.adapters.tensorflow import make_tf_dataset
 

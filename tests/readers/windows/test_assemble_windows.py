@@ -125,7 +125,7 @@ def test_windows_are_those_of_a_double_loop_in_its_order(
 
 
 @pytest.mark.parametrize("row_groups", [1, 2, 200])
-@pytest.mark.parametrize("shards", [1, 2, 3, 4, 5, 6, 7, 8, 23])
+@pytest.mark.parametrize("shards", [3, 8])
 @pytest.mark.parametrize("overlap", [True, False])
 def test_all_shards_together_have_each_window_once(
     tracks: dict[int, str], row_groups: int, shards: int, overlap: bool
@@ -136,8 +136,8 @@ def test_all_shards_together_have_each_window_once(
     assert all(part == sorted(part) for part in parts)
 
 
-@pytest.mark.parametrize("row_groups", [1, 2, 57, 200])
-@pytest.mark.parametrize("shards", [1, 3, 8])
+@pytest.mark.parametrize("row_groups", [1, 57, 200])
+@pytest.mark.parametrize("shards", [1, 3])
 def test_shuffling_permutes_windows(tracks: dict[int, str], row_groups: int, shards: int) -> None:
     options: dict[str, Any] = {"shuffle_rows": True, "shuffle_row_groups": True, "seed": 3, "shard_count": shards}
     parts = [read(tracks[row_groups], cur_shard=shard, **options) for shard in range(shards)]

@@ -14,7 +14,14 @@ import pytest
 
 import petastore
 from petastore import Unischema, UnischemaField
-from petastore.errors import DatasetNotFoundError, ReaderClosedError, RequestError, StorageError
+from petastore.codecs import CompressedImageCodec, ImageDecode
+from petastore.errors import (
+    DatasetNotFoundError,
+    ReaderClosedError,
+    RequestError,
+    StorageError,
+    UnknownParameterError,
+)
 from petastore.spark import SparkDatasetConverter, make_spark_converter, register_delete_dir_handler
 from petastore.spark.caching import converter
 from petastore.spark.caching.leases import Leases
@@ -137,6 +144,74 @@ def test_a_dataset_is_one_of_tensorflow_1_as_well(url: str) -> None:
             assert [session.run(batch).id.shape for _ in range(4)] == [(6,), (6,), (6,), (2,)]
             with pytest.raises(tf.errors.OutOfRangeError):
                 session.run(batch)
+
+
+@pytest.fixture
+def incomplete(tmp_path: Path) -> SparkDatasetConverter:
+    """Rows with missing values, lists of several lengths, and images."""
+    columns = {"k": [1, None, 3], "words": [[1], [2, 3], []], "image": np.full((3, 8, 8, 3), 9, np.uint8)}
+    image = UnischemaField("image", "uint8", (8, 8, 3), CompressedImageCodec("png"))
+    fields = [UnischemaField("k", "int64", nullable=True), UnischemaField("words", "int64", (None,)), image]
+    petastore.write_dataset(tmp_path / "incomplete", Unischema("incomplete", fields), columns)
+    return make_spark_converter(tmp_path / "incomplete")
+
+
+def test_torch_loader_takes_nulls_ragged_and_decode(incomplete: SparkDatasetConverter) -> None:
+    with incomplete.make_torch_dataloader(
+        batch_size=3,
+        num_epochs=1,
+        nulls={"k": "mask"},
+        ragged="padded",
+        decode={"image": ImageDecode(size=(4, 4))},
+        shuffle_row_groups=False,
+    ) as loader:
+        (batch,) = loader
+    assert batch["k_valid"].tolist() == [True, False, True]
+    assert batch["words"].tolist() == [[1, 0], [2, 3], [0, 0]]
+    assert batch["image"].shape == (3, 4, 4, 3)
+
+
+@pytest.mark.tf
+def test_tf_dataset_takes_nulls_ragged_and_decode(incomplete: SparkDatasetConverter) -> None:
+    with incomplete.make_tf_dataset(
+        batch_size=3,
+        num_epochs=1,
+        nulls=-1,
+        ragged="padded",
+        decode={"image": ImageDecode(size=(4, 4))},
+        shuffle_row_groups=False,
+    ) as dataset:
+        (batch,) = dataset
+    assert batch.k.numpy().tolist() == [1, -1, 3]
+    assert batch.words.shape == (3, 2)
+    assert batch.image.shape == (3, 4, 4, 3)
+
+
+def test_a_loader_of_ones_own_is_given_nulls_and_ragged_where_they_are_asked(
+    incomplete: SparkDatasetConverter,
+) -> None:
+    asked: list[dict[str, Any]] = []
+    for given in ({}, {"nulls": 0, "ragged": "list"}):
+        with incomplete.make_torch_dataloader(data_loader_fn=lambda _, **names: asked.append(names), **given):
+            pass
+    assert asked == [
+        {"batch_size": 32, "shuffling_queue_capacity": 0},
+        {"batch_size": 32, "shuffling_queue_capacity": 0, "nulls": 0, "ragged": "list"},
+    ]
+
+
+def test_an_unknown_parameter_is_answered_with_those_of_the_method(incomplete: SparkDatasetConverter) -> None:
+    unknown: dict[str, Any] = {"nulz": 0}
+    with pytest.raises(UnknownParameterError, match=r"make_tf_dataset has no parameter nulz: did you mean nulls\?"):
+        incomplete.make_tf_dataset(**unknown)
+    with pytest.raises(UnknownParameterError, match="make_torch_dataloader has no parameter qqq") as refused:
+        incomplete.make_torch_dataloader(qqq=1)
+    said = str(refused.value).partition("its parameters are ")[2].split(", ")
+    assert said == [
+        "batch_size", "data_loader_fn", "nulls", "num_epochs", "ragged", "shuffling_queue_capacity", "workers_count",
+    ]  # fmt: skip
+    with pytest.raises(UnknownParameterError, match="no parameter dataset_url_or_urls"):
+        incomplete.make_tf_dataset(dataset_url_or_urls="x")
 
 
 @pytest.mark.parametrize(

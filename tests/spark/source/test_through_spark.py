@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark.programs import Programs, running
+from tests.spark.programs import SparkPrograms, kinds
 from tests.spark.source.through_spark import PARTITIONS, ROW_GROUP_BYTES, ROWS
 
-KINDS = ["classic", "connect"]
-SECONDS = 300
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
-    """What each kind of session left; two run at once."""
-    with running("tests.spark.source.through_spark", KINDS, tmp_path_factory, repository, seconds=SECONDS) as programs:
-        yield programs
-
-
-@pytest.fixture(params=KINDS)
-def facts(request: pytest.FixtureRequest, programs: Programs) -> Any:
-    return programs[request.param].result().facts
+@pytest.fixture(params=kinds("classic", "connect"))
+def facts(request: pytest.FixtureRequest, spark_programs: SparkPrograms) -> Any:
+    return spark_programs.left(request.param, "source.through_spark").facts
 
 
 def test_raw_values_become_a_dataset_of_row_groups_as_asked(facts: Any) -> None:

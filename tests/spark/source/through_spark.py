@@ -1,12 +1,7 @@
-"""The data source on one Spark session of the kind named on the command line; facts go into a JSON file.
-
-Run by `test_data_source.py`: `python -m tests.spark.source.through_spark KIND FOLDER`.
-"""
+"""Steps of writing and reading through the data source; `test_through_spark.py` checks the facts."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +13,7 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.indexing import get_row_group_indexes
 from petastore.spark import prepare_dataframe, register_data_source, write_options
-from tests.spark.scenario import problem_of, session_of
+from tests.spark.scenario import problem_of
 
 ROWS = 3000
 PARTITIONS = 4
@@ -202,11 +197,8 @@ class Steps:
         return facts | {"whole": is_whole(url), "cell bytes": cell_bytes(url)}
 
 
-if __name__ == "__main__":
-    kind, folder = sys.argv[1], Path(sys.argv[2])
-    session = session_of("connect-without-java" if kind == "connect" else kind)
-    own = Steps(session, folder)
+def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
+    """Run the steps."""
+    own = Steps(spark, folder)
     steps = (own.session, own.written, own.read, own.appended_and_overwritten, own.inferred, own.prepared, own.refused)
-    facts = {step.__name__: step() for step in steps}
-    session.stop()
-    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    return {step.__name__: step() for step in steps}

@@ -1,15 +1,10 @@
-"""Training on the executors of one Spark session, of the kind named on the command line; facts go into a JSON file.
-
-Run by `test_run.py`: `python -m tests.spark.training.on_dataframe KIND FOLDER`.
-"""
+"""Steps of training on executors with `run_on_dataframe` and TorchDistributor; `test_run.py` checks the facts."""
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,10 +14,9 @@ import pytest
 
 from petastore import Unischema, UnischemaField, write_dataset
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
-from petastore.spark import LocalRows, connect_session, local_session, run_on_dataframe
+from petastore.spark import LocalRows, run_on_dataframe
 from tests.spark.scenario import problem_of
 
-MASTER = "local-cluster[2,1,1024]"
 SCHEMA = Unischema(
     "frames",
     [
@@ -108,21 +102,12 @@ class Steps:
         told = run_on_dataframe(plain, looked_at, 2)
         return {"ids": sorted(told[0]["ids"] + told[1]["ids"]), "shapes": told[0]["shapes"], "rank 0": told[0]["type"]}
 
-    def distributed_by_torch(self) -> dict[str, Any]:
-        """What pyspark brings for torch, with a dataset that all executors reach."""
-        from pyspark.ml.torch.distributor import TorchDistributor
-
-        url = str(self.folder / "frames")
-        write_dataset(url, {"id": range(103)}, rows_per_row_group=7)
-        distributor = TorchDistributor(num_processes=2, local_mode=False, use_gpu=False)
-        ids, steps = distributor.run(read_by_rank, url)
-        return {"each once": sorted(ids) == list(range(103)), "steps": steps}
-
     def distributor_killed(self) -> dict[str, Any]:
         """A rank of torch is killed in mid epoch; the driver begins again, and ranks go on from what they committed."""
         from pyspark.ml.torch.distributor import TorchDistributor
 
         url, here = str(self.folder / "frames"), self.folder / "by torch"
+        write_dataset(url, {"id": range(103)}, rows_per_row_group=7)
         here.mkdir()
         distributor = TorchDistributor(num_processes=2, local_mode=False, use_gpu=False)
         problem = problem_of(lambda: distributor.run(commits, url, str(here), 0))
@@ -133,6 +118,7 @@ class Steps:
             "begun": begun,
             "begun again": begun_in(here),
             "went on": [one["went on"] for one in told],
+            "steps": [one["steps"] for one in told],
             "ids": sorted(number for one in told for number in one["ids"]),
         }
 
@@ -176,22 +162,6 @@ def looked_at(rows: LocalRows) -> dict[str, Any]:
             "shapes": {name: list(field.shape) for name, field in reader.schema.fields.items()},
             "type": type(rows).__name__,
         }
-
-
-def read_by_rank(url: str) -> tuple[list[int], list[int]]:
-    """On rank 0: rows of all ranks, and how many batches each had."""
-    import torch.distributed
-
-    from petastore import make_reader
-    from petastore.adapters.torch import DataLoader
-
-    torch.distributed.init_process_group("gloo")
-    with make_reader(url, cur_shard="auto", shuffle_rows=True) as reader:
-        ids = [batch["id"].tolist() for batch in DataLoader(reader, batch_size=8)]
-    told: list[Any] = [None, None]
-    torch.distributed.all_gather_object(told, ids)
-    torch.distributed.destroy_process_group()
-    return [number for one in told for batch in one for number in batch], [len(one) for one in told]
 
 
 def fails(folder: str) -> Callable[[LocalRows], None]:
@@ -255,19 +225,20 @@ def committed(reader: Any, mine: Path, at_step_5: Callable[[], None] | None) -> 
     from petastore.adapters.torch import DataLoader
 
     loader = DataLoader(reader, batch_size=8)
-    went_on, ids = mine.exists(), []
+    went_on, ids, steps = mine.exists(), [], 0
     if went_on:
-        state, ids = json.loads(mine.read_text())
+        state, ids, steps = json.loads(mine.read_text())
         loader.load_state_dict(state)
     for step, batch in enumerate(loader):
         torch.distributed.barrier()
         if step == 5 and at_step_5 is not None:
             at_step_5()
         ids += batch["id"].tolist()
+        steps += 1
         if step % 2:
             torch.distributed.barrier()
-            mine.write_text(json.dumps([loader.state_dict(), ids]))
-    return {"ids": ids, "went on": went_on}
+            mine.write_text(json.dumps([loader.state_dict(), ids, steps]))
+    return {"ids": ids, "went on": went_on, "steps": steps}
 
 
 def note_begin(folder: str, rank: int, restarts: int) -> None:
@@ -289,15 +260,10 @@ def lose_executor() -> None:
     signal.pause()
 
 
-if __name__ == "__main__":
-    kind, target = sys.argv[1], Path(sys.argv[2])
-    quickly = {"spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s"}
-    make = connect_session if kind == "connect" else functools.partial(local_session, "tests")
-    session = make(MASTER, **quickly)
-    own = Steps(session, target)
-    steps = (
-        own.uneven, own.shuffled_into_ranks, own.distributed_by_torch, own.distributor_killed, own.refused, own.lost
-    )  # fmt: skip
-    facts = {step.__name__: step() for step in steps}
-    session.stop()
-    (target / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
+    """Run the steps; on Connect only those in which its messages or its DataFrames could differ."""
+    own = Steps(spark, folder)
+    steps: list[Callable[[], Any]] = [own.uneven, own.refused]
+    if kind == "local-cluster":
+        steps += [own.shuffled_into_ranks, own.distributor_killed, own.lost]
+    return {step.__name__: step() for step in steps}

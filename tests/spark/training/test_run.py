@@ -1,31 +1,25 @@
-"""`run_on_dataframe` on executors of their own, classic and Connect: every row once, equal steps."""
+"""`run_on_dataframe` on executors, classic and Connect: every row once, equal steps, and failures with a reason."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark.programs import Programs, running
+from tests.spark.programs import SparkPrograms
 
-KINDS = ["classic", "connect"]
-SECONDS = 400
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
-    """What each kind of session left; two run at once."""
-    with running("tests.spark.training.on_dataframe", KINDS, tmp_path_factory, repository, seconds=SECONDS) as programs:
-        yield programs
+@pytest.fixture(params=["local-cluster", "connect"])
+def facts(request: pytest.FixtureRequest, spark_programs: SparkPrograms) -> Any:
+    return spark_programs.left(request.param, "training.on_dataframe").facts
 
 
-@pytest.fixture(params=KINDS)
-def facts(request: pytest.FixtureRequest, programs: Programs) -> Any:
-    return programs[request.param].result().facts
+@pytest.fixture
+def on_cluster(spark_programs: SparkPrograms) -> Any:
+    """The facts of the steps that run on a cluster only."""
+    return spark_programs.left("local-cluster", "training.on_dataframe").facts
 
 
 def test_uneven_partitions_give_equal_steps_and_every_row_once_an_epoch(facts: Any) -> None:
@@ -51,8 +45,8 @@ def test_each_rank_has_its_own_files_and_none_is_left(facts: Any) -> None:
     assert facts["uneven"]["left"] == []
 
 
-def test_a_dataframe_is_shuffled_into_as_many_ranks_as_asked(facts: Any) -> None:
-    found = facts["shuffled_into_ranks"]
+def test_a_dataframe_is_shuffled_into_as_many_ranks_as_asked(on_cluster: Any) -> None:
+    found = on_cluster["shuffled_into_ranks"]
     assert found == {
         "ids": list(range(11)),
         "shapes": {"id": [], "track": [None], "name": []},
@@ -60,20 +54,17 @@ def test_a_dataframe_is_shuffled_into_as_many_ranks_as_asked(facts: Any) -> None
     }
 
 
-def test_the_distributor_of_pyspark_gives_each_rank_its_rows(facts: Any) -> None:
-    assert facts["distributed_by_torch"] == {"each once": True, "steps": [7, 7]}
-
-
-def test_a_rank_of_the_distributor_that_is_killed_ends_the_job_and_no_rank_is_begun_again(facts: Any) -> None:
-    killed = facts["distributor_killed"]
+def test_a_rank_of_the_distributor_that_is_killed_ends_the_job_and_no_rank_is_begun_again(on_cluster: Any) -> None:
+    killed = on_cluster["distributor_killed"]
     assert "TorchDistributor failed during training" in killed["problem"]
     assert killed["begun"] == ["begun-0-0", "begun-1-0"]
 
 
-def test_the_distributor_goes_on_from_the_last_commit_when_it_is_called_again(facts: Any) -> None:
-    killed = facts["distributor_killed"]
+def test_the_distributor_goes_on_from_the_last_commit_when_it_is_called_again(on_cluster: Any) -> None:
+    killed = on_cluster["distributor_killed"]
     assert killed["begun again"] == ["begun-0-0", "begun-0-1", "begun-1-0", "begun-1-1"]
     assert killed["went on"] == [True, True]
+    assert killed["steps"] == [7, 7]
     assert killed["ids"] == list(range(103))
 
 
@@ -100,15 +91,15 @@ def test_a_process_that_dies_ends_all_ranks_and_its_signal_is_told(facts: Any) -
     assert said.endswith("the process that trains was killed by SIGKILL; what it printed is in the executor's log")
 
 
-def test_a_lost_executor_ends_the_job_and_nothing_is_trained_twice_unasked(facts: Any) -> None:
-    lost = facts["lost"]
+def test_a_lost_executor_ends_the_job_and_nothing_is_trained_twice_unasked(on_cluster: Any) -> None:
+    lost = on_cluster["lost"]
     assert lost["problem"].startswith("WorkerError: run_on_dataframe ended without a result: ExecutorLostFailure")
     assert "\n" not in lost["problem"]
     assert lost["begun"] == ["begun-0-0", "begun-1-0"]
 
 
-def test_training_goes_on_from_the_last_commit_when_asked(facts: Any) -> None:
-    lost = facts["lost"]
+def test_training_goes_on_from_the_last_commit_when_asked(on_cluster: Any) -> None:
+    lost = on_cluster["lost"]
     assert lost["restarts"] == [1, 1]
     assert lost["went on"] == [True, True]
     assert lost["whole"]

@@ -1,12 +1,7 @@
-"""Rows, columns and files written by Spark's tasks, on a session of the kind named on the command line; facts as JSON.
-
-Run by `test_tasks.py`: `python -m tests.spark.writing.by_tasks KIND FOLDER`.
-"""
+"""Steps of writing rows, columns and files by Spark's tasks; `test_tasks.py` checks the facts."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +15,7 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
 from petastore.indexing import SingleFieldIndexer, get_row_group_indexes
 from petastore.spark import encode_dataframe, materialize_dataset
-from tests.spark.scenario import SCHEMA, problem_of, raw_dataframe, row_of, session_of
+from tests.spark.scenario import SCHEMA, problem_of, raw_dataframe, row_of
 from tests.spark.source.through_spark import left_at, seen_at
 
 ROWS = 120
@@ -158,7 +153,7 @@ class Steps:
 
         def swallows() -> None:
             with self.block("modes") as writer:
-                problem_of(lambda: writer.write_rows(bad, range(3), mode="overwrite"))
+                problem_of(lambda: writer.write_rows(bad, range(3), mode="overwrite", partitions=1))
 
         def bad(number: int) -> Any:
             return {"id": number, "pose.2": np.zeros(number, "float32")}
@@ -265,12 +260,9 @@ def are_poses_in_any_order(url: Path) -> bool:
     return sorted(ids_at(url)) == list(range(ROWS))
 
 
-if __name__ == "__main__":
-    kind, folder = sys.argv[1], Path(sys.argv[2])
-    session = session_of("connect-without-java" if kind == "connect" else kind)
-    own = Classic(session, folder) if kind == "classic" else Steps(session, folder)
+def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
+    """Run the steps of a kind of session."""
+    own = Classic(spark, folder) if kind == "classic" else Steps(spark, folder)
     steps: Any = [own.everything, own.told_and_indexed, own.modes, own.raised, own.kinds, own.batches, own.refused]
     steps += [own.rdd] if isinstance(own, Classic) else []
-    facts = {step.__name__: step() for step in steps}
-    session.stop()
-    (folder / "facts.json").write_text(json.dumps(facts), encoding="utf-8")
+    return {step.__name__: step() for step in steps}

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
 import pytest
 from pyspark.sql import types
 
 from petastore.codecs import NdarrayCodec
 from petastore.errors import RequestError
 from petastore.schema import Unischema, UnischemaField
-from petastore.spark.writing.kinds import holds_cells
+from petastore.spark.writing.block_job import BlockJob
+from petastore.spark.writing.dataset_writer import DatasetWriter
+from petastore.spark.writing.kinds import check_cells, holds_cells
+from petastore.writers.layout import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LAYOUT = Layout.of(rows_per_row_group=1, row_group_size_mb=None, rows_per_file=None)
 
 TYPES = {
     "int": types.IntegerType(),
@@ -43,7 +54,7 @@ SCHEMA = Unischema(
     [
         ("id int, raw binary, pose binary, track binary", True),
         ("track binary, pose binary, raw binary, id int", True),
-        ("id bigint, raw binary, pose binary, track binary", True),  # the commit refuses these cells, as ever
+        ("id bigint, raw binary, pose binary, track binary", True),  # which the writer rejects
         ("id bigint, raw binary, pose array<array<float>>, track array<smallint>", False),
         ("id int, raw binary, pose array<float>", False),  # a column that may be missing is
         ("id bigint, raw binary", False),
@@ -51,6 +62,35 @@ SCHEMA = Unischema(
 )
 def test_columns_are_what_only_they_can_be(columns: str, cells: bool) -> None:
     assert holds_cells(spark_schema(columns), SCHEMA) is cells
+
+
+CELLS = [types.StructField(name, kind, nullable) for name, kind, nullable in (
+    ("id", types.IntegerType(), False), ("raw", types.BinaryType(), False),
+    ("pose", types.BinaryType(), True), ("track", types.BinaryType(), True),
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (CELLS[1:], r"it lacks \['id'\]"),
+        ([*CELLS, types.StructField("more", types.LongType())], r"does not know \['more'\]"),
+        (
+            [types.StructField("id", types.LongType(), False), *CELLS[1:]],
+            "column 'id' of df must be int, .* got bigint",
+        ),
+        ([types.StructField("id", types.IntegerType(), True), *CELLS[1:]], "no nullable columns .* got 'id'"),
+    ],
+)
+def test_writer_rejects_cells_that_the_commit_would_before_spark_writes(
+    columns: list[types.StructField], said: str
+) -> None:
+    check_cells(types.StructType(CELLS[::-1]), SCHEMA)
+    job = BlockJob("memory://never", SCHEMA, LAYOUT, "auto", "a test")
+    writer = DatasetWriter(cast("SparkSession", None), "memory://never", {}, job)
+    df = SimpleNamespace(schema=types.StructType(columns))  # it has no `write`: nothing is written
+    with pytest.raises(RequestError, match=said):
+        writer.write(cast("DataFrame", df))
 
 
 def test_both_kinds_in_one_frame_are_refused() -> None:

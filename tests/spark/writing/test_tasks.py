@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark.programs import Programs, running
+from tests.spark.programs import SparkPrograms, kinds
 
-KINDS = ["classic", "connect"]
-SECONDS = 300
-
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(360)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Iterator[Programs]:
-    """What each kind of session left; two run at once."""
-    program = "tests.spark.writing.by_tasks"
-    with running(program, KINDS, tmp_path_factory, repository, seconds=SECONDS) as programs:
-        yield programs
-
-
-@pytest.fixture(params=KINDS)
-def facts(request: pytest.FixtureRequest, programs: Programs) -> Any:
-    return programs[request.param].result().facts
+@pytest.fixture(params=kinds("classic", "connect"))
+def facts(request: pytest.FixtureRequest, spark_programs: SparkPrograms) -> Any:
+    return spark_programs.left(request.param, "writing.by_tasks").facts
 
 
 def test_rows_columns_and_files_are_those_that_write_dataset_writes(facts: Any) -> None:
@@ -101,8 +88,8 @@ def test_what_cannot_be_is_refused_and_leaves_nothing_that_is_committed(facts: A
     assert part in found
 
 
-def test_rows_of_an_rdd_are_written_where_they_are(programs: Programs) -> None:
-    found = programs["classic"].result().facts["rdd"]
+def test_rows_of_an_rdd_are_written_where_they_are(spark_programs: SparkPrograms) -> None:
+    found = spark_programs.left("classic", "writing.by_tasks").facts["rdd"]
     assert found["whole"]
     assert found["rows"] == [30, 10] * 3
     assert "items= and partitions= go with a function" in found["refused"]

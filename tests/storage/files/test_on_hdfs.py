@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(300)]
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a name node."""
     if not is_installed():
-        pytest.fail(f"there is no Hadoop at {HADOOP}: `make setup` installs it", pytrace=False)
+        pytest.fail(f"there is no Hadoop at {HADOOP}: `make test-all` installs it", pytrace=False)
     with child_server("tests.servers.hadoop_server", str(tmp_path_factory.mktemp("hdfs"))) as port:
         yield port
 

@@ -100,11 +100,14 @@ def test_a_footer_that_ends_anywhere_is_an_error(tmp_path: Path) -> None:
 
 def test_a_footer_with_any_byte_changed_is_an_error_or_harmless(tmp_path: Path) -> None:
     encoded = footer_of(tmp_path, pa.table({"x": range(5)}), row_group_size=2).encoded
+    refused = 0
     for place in range(0, len(encoded), 3):
         damaged = bytearray(encoded)
         damaged[place] ^= 0xFF
         try:
             found = chunk_statistics(bytes(damaged), {0}, source="x.parquet")
         except MetadataError:
-            continue
-        assert all(isinstance(chunk, ChunkStatistics) for group in found for chunk in group.values())
+            refused += 1
+        else:
+            assert all(isinstance(chunk, ChunkStatistics) for group in found for chunk in group.values())
+    assert refused > 0

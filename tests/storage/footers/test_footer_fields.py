@@ -29,6 +29,7 @@ from petastore.storage.footers.thrift import (
     skip_struct,
     skip_value,
 )
+from tests.tier import examples
 
 BROKEN = (IndexError, ValueError, OverflowError, RecursionError)
 
@@ -109,7 +110,7 @@ class Counts:
         raise ValueError(f"there is no field {wanted}")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(damaged())
 def test_counts_of_damaged_footers_are_those_of_a_walk_that_is_written_out(data: bytes) -> None:
     try:

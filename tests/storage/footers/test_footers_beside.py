@@ -32,7 +32,7 @@ def beside(given: list[tuple[bytes, bool]]) -> tuple[FootersBeside, bytes]:
 @given(footers, st.sampled_from([30, 200, 1 << 20]))
 def test_what_is_packed_is_found_in_blocks_of_any_size(given: list[tuple[bytes, bool]], block_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(footers_beside, "_BLOCK_BYTES", block_bytes)
+        patched.setattr(footers_beside, "BLOCK_BYTES", block_bytes)
         found, data = beside(given)
         assert found.can_be
         for file, (footer, told) in zip(found.files, given, strict=True):

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,12 +24,14 @@ from petastore.storage.footers.kept_tails import KeptTails
 from petastore.storage.footers.tails import Tail
 from petastore.storage.requests.client import FileVersion
 from tests.pace import patience
-from tests.servers.child import child_server
 from tests.servers.fault_proxy import FaultProxy, Faults
+from tests.servers.fixtures import Served
+from tests.tier import sized
 
 pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session, obstore its threads")]
 KEYS: dict[str, Any] = {"key": "AKIAEXAMPLE", "secret": "hush-hush", "client_kwargs": {"region_name": "us-east-1"}}
-FILES, PROCESSES = 12, 8
+FILES = 12
+PROCESSES = sized(full=8, quick=3)
 
 
 def parquet_of(first: int, rows: int) -> bytes:
@@ -42,16 +43,16 @@ def parquet_of(first: int, rows: int) -> bytes:
 class Stored:
     """Plain Parquet in a bucket behind a proxy, and a cache."""
 
-    def __init__(self, s3: Any, proxy: FaultProxy, cache: Path) -> None:
-        self._s3, self.proxy, self.cache = s3, proxy, cache
-        self.name = uuid.uuid4().hex
-        self.url = f"s3://data/{self.name}"
+    def __init__(self, bucket: Path, proxy: FaultProxy, cache: Path) -> None:
+        self._folder, self.proxy, self.cache = bucket / "frames", proxy, cache
+        self._folder.mkdir(parents=True)
+        self.url = f"s3://{bucket.name}/frames"
         self.options = {**KEYS, "endpoint_url": proxy.url}
         for number in range(FILES):
             self.put(number, parquet_of(100 * number, 100 + number))
 
     def put(self, number: int, data: bytes) -> None:
-        self._s3.put_object(Bucket="data", Key=f"{self.name}/part-{number:02}.parquet", Body=data)
+        (self._folder / f"part-{number:02}.parquet").write_bytes(data)
 
     def opened(self, processes: int = 1) -> list[dict[str, Any]]:
         """What new processes find that open it at once."""
@@ -89,22 +90,10 @@ class Stored:
         return petastore.make_batch_reader(self.url, storage_options=self.options, seed=0, **cache)
 
 
-@pytest.fixture(scope="module")
-def own_moto() -> Iterator[int]:
-    with child_server("tests.servers.moto_server") as port:
-        yield port
-
-
 @pytest.fixture
-def stored(own_moto: int, tmp_path: Path) -> Iterator[Stored]:
-    s3 = boto3.client(
-        "s3", endpoint_url=f"http://127.0.0.1:{own_moto}", region_name="us-east-1",
-        aws_access_key_id=KEYS["key"], aws_secret_access_key=KEYS["secret"],
-    )  # fmt: skip
-    s3.create_bucket(Bucket="data")
-    with FaultProxy(own_moto) as proxy:
-        yield Stored(s3, proxy, tmp_path / "cache")
-    s3.close()
+def stored(s3_served: Served, tmp_path: Path) -> Iterator[Stored]:
+    with FaultProxy(s3_served.port) as proxy:
+        yield Stored(s3_served.root / uuid.uuid4().hex, proxy, tmp_path / "cache")
 
 
 ROWS = [100 + number for number in range(FILES)]

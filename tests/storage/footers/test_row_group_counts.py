@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import numpy as np
@@ -46,21 +47,16 @@ def test_the_counts_are_those_of_pyarrow(groups: int, options: dict[str, object]
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_counted_or_refused(data: bytes) -> None:
-    try:
-        counts = row_group_counts(data, source="x.parquet")
-    except MetadataError:
-        return
-    assert counts.shape[0] == 3
+    with contextlib.suppress(MetadataError):
+        assert row_group_counts(data, source="x.parquet").shape[0] == 3
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
 def test_a_footer_with_one_byte_changed_is_counted_or_refused(position: int, value: int) -> None:
     footer = bytearray(FOOTER)
     footer[position % len(footer)] = value
-    try:
-        row_group_counts(bytes(footer), source="x")
-    except MetadataError:
-        return
+    with contextlib.suppress(MetadataError):
+        assert row_group_counts(bytes(footer), source="x").shape[0] == 3
 
 
 def test_deep_nesting_is_refused() -> None:

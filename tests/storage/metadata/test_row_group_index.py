@@ -21,6 +21,7 @@ from petastore.inventory import DataFile, Inventory
 from petastore.storage.files.location import Location, open_location
 from petastore.storage.metadata import row_group_index
 from petastore.storage.metadata.row_group_index import INDEXES, read_index, stored_index_names, write_indexes
+from tests.tier import examples
 
 GROUPS = {"rows": [5, 5], "stored_bytes": [9, 9], "decoded_bytes": [9, 9]}
 FILES = [DataFile(f"part-{number}.parquet", 100 + number, f"{number:032x}") for number in range(3)]
@@ -37,7 +38,7 @@ def location(tmp_path: Path) -> Location:
     return open_location(tmp_path)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(values=st.lists(st.sampled_from(VALUES), unique_by=repr))
 def test_values_of_every_kind_are_read_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, values: list[Any]
@@ -100,7 +101,7 @@ def test_values_that_cannot_be_stored_are_refused(location: Location, value: Any
 
 def test_an_index_that_would_not_be_read_back_is_refused(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
     write_indexes(location, INVENTORY, [INDEX])
-    monkeypatch.setattr(row_group_index, "_MAX_BYTES", 500)
+    monkeypatch.setattr(row_group_index, "MAX_BYTES", 500)
     with pytest.raises(MetadataError, match="fewer distinct values"):
         write_indexes(location, INVENTORY, [INDEX])
     with pytest.raises(MetadataError, match="at most 500 are read"):

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.storage.ranges.conftest import _threads_that_obstore_keeps, fetcher, moto, proxy, served
+from tests.storage.ranges.conftest import _threads_that_obstore_keeps, fetcher
 
-__all__ = ["_threads_that_obstore_keeps", "fetcher", "moto", "proxy", "served"]
+__all__ = ["_threads_that_obstore_keeps", "fetcher"]

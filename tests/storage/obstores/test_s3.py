@@ -27,13 +27,14 @@ from tests.storage.ranges.conftest import Fetcher, location_of
 
 pytestmark = pytest.mark.server
 DATA = b"0123456789" * 1000
+NEVER = 1 << 60
 POLICY = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
 PATHS = ["plain.parquet", "day=2020-01-01 00%3A00/a b#ü?&+.parquet", "deep/er/x.y", "a//b.parquet"]
 
 
-@pytest.fixture(scope="session")
-def keys(moto: int) -> dict[str, Any]:
-    """Options that reach a bucket `data`; moto looks at signatures from then on."""
+@pytest.fixture(scope="module")
+def keys(moto: int) -> Iterator[dict[str, Any]]:
+    """Storage options for the bucket `data`; moto checks signatures until the last test of this file."""
     url = f"http://127.0.0.1:{moto}"
     given = {
         "endpoint_url": url, "region_name": "us-east-1", "aws_access_key_id": "x", "aws_secret_access_key": "y",
@@ -49,10 +50,11 @@ def keys(moto: int) -> dict[str, Any]:
     key = iam.create_access_key(UserName="me")["AccessKey"]
     iam.close()
     without_looking_at_signatures(moto, actions=0)
-    return {
+    yield {
         "endpoint_url": url, "key": key["AccessKeyId"], "secret": key["SecretAccessKey"],
         "client_kwargs": {"region_name": "us-east-1"},
     }  # fmt: skip
+    without_looking_at_signatures(moto, actions=NEVER)
 
 
 def without_looking_at_signatures(moto: int, *, actions: int) -> None:
@@ -127,9 +129,7 @@ def failures(keys: dict[str, Any], fetcher: Fetcher, free_port: int) -> dict[str
     for name, (url, options) in asked.items():
         given = {option: value for option, value in options.items() if value is not None}
         with pytest.raises(StorageError) as raised:
-            fetcher(location_of(url, timeout_s=3.0, **given)).version_of(
-                "none.parquet" if name == "no file" else PATHS[0]
-            )
+            fetcher(location_of(url, **given)).version_of("none.parquet" if name == "no file" else PATHS[0])
         found[name] = raised.value
     return found
 

@@ -20,6 +20,7 @@ from petastore.storage.pages.damage import refuse_damaged_pages
 from petastore.storage.pages.headers import read_header
 from petastore.storage.row_groups.row_group import read_row_group
 from tests.storage.pages.many_pages import OPTIONS, a_table, every_kind, page_places
+from tests.tier import sized
 
 
 def headers_are_right(path: Path) -> None:
@@ -73,8 +74,9 @@ def test_each_flip_of_a_bit_in_a_header_is_refused_or_harmless(tmp_path: Path, o
     location, footers, refused, named = open_location(tmp_path), FooterCache(), 0, 0
     file, data = DataFile("x.parquet", path.stat().st_size), bytearray(path.read_bytes())
     places = [inside for at in page_places(path) for inside in range(at, read_header(bytes(data), at)[1])]
+    flips = list(itertools.product(places, range(8)))[:: sized(full=1, quick=9)]
     with path.open("r+b", buffering=0) as written:
-        for place, bit in itertools.product(places, range(8)):
+        for place, bit in flips:
             write_byte(written, place, data[place] ^ 1 << bit)
             try:
                 found = read_row_group(location, file, 0, table.column_names, footers=footers)
@@ -85,7 +87,7 @@ def test_each_flip_of_a_bit_in_a_header_is_refused_or_harmless(tmp_path: Path, o
             else:
                 assert found.equals(table), (place, bit)
             write_byte(written, place, data[place])
-    assert refused > 4 * len(places)
+    assert refused > len(flips) / 2
     assert named > 0
 
 

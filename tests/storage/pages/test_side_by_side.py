@@ -73,7 +73,7 @@ def test_headers_that_are_looked_at_together_are_refused_as_one_by_one(kind: str
 
 def refused(data: bytes, metadata: Any, *, together: bool) -> str | None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(damage, "_FEWEST_TOGETHER", 2 if together else math.inf)
+        patch.setattr(damage, "FEWEST_TOGETHER", 2 if together else math.inf)
         try:
             refuse_damaged_pages(
                 lambda size, at: data[at : at + size], metadata, range(metadata.num_columns), file=DataFile("", 0),

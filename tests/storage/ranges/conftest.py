@@ -14,9 +14,6 @@ from petastore.storage.files.fsspec_handler import Handler
 from petastore.storage.files.location import Location
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.open_fetcher import open_fetcher
-from tests.servers.fixtures import moto, proxy, served
-
-__all__ = ["moto", "proxy", "served"]
 
 Fetcher = Callable[..., RangeFetcher]
 

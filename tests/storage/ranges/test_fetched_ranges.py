@@ -17,6 +17,7 @@ from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
 from petastore.storage.ranges.line import Line
 from petastore.storage.requests.client import FileVersion
+from tests.tier import examples
 
 ROWS = 3000
 
@@ -65,7 +66,7 @@ def reader_of(fetched: FetchedRanges, metadata: Any) -> Any:
     hole=st.sampled_from([1e6, 2e9]),
     pieces=st.booleans(),
 )
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_rows_are_those_of_the_file(name: str, group: int, leaves: list[int], hole: float, pieces: bool) -> None:
     data = FILES[name]
     metadata = pq.read_metadata(pa.BufferReader(data))

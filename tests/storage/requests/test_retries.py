@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -33,19 +31,35 @@ FINAL = [
 ]
 
 
-def failing(problem: Exception, made: list[float]) -> Callable[[], None]:
+pytestmark = pytest.mark.usefixtures("real_backoff")
+
+
+class Clock:
+    """A clock that only moves while a caller waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wait(self, over: threading.Event, seconds: float) -> bool:
+        if not over.is_set():
+            self.now += seconds
+        return over.is_set()
+
+
+def give_up(problem: Exception, over: threading.Event | None = None, **options: Any) -> tuple[GaveUpError, list[float]]:
+    """Return the final error, and the times at which the attempts began."""
+    clock, began = Clock(), list[float]()
+
     def call() -> None:
-        made.append(time.monotonic())
+        began.append(clock.now)
         raise problem
 
-    return call
-
-
-def give_up(problem: Exception, **options: float) -> tuple[GaveUpError, list[float]]:
-    made: list[float] = []
     with pytest.raises(GaveUpError) as raised:
-        tried(failing(problem, made), over=threading.Event(), jitter=lambda: 0.0, **options)  # type: ignore[arg-type]
-    return raised.value, made
+        tried(call, over=over or threading.Event(), jitter=lambda: 1.0, clock=clock, wait=clock.wait, **options)
+    return raised.value, began
 
 
 @pytest.mark.parametrize("problem", TRANSIENT, ids=repr)
@@ -62,27 +76,16 @@ def test_what_will_not_pass_is_an_error_at_once(problem: Exception) -> None:
 
 
 def test_no_attempt_begins_after_the_deadline_and_no_pause_goes_past_it() -> None:
-    began = time.monotonic()
-    made: list[float] = []
-    with pytest.raises(GaveUpError):
-        tried(
-            failing(ConnectionResetError(), made),
-            over=threading.Event(),
-            deadline=began + 0.3,
-            most=1000,
-            jitter=lambda: 1.0,
-        )
-    assert max(made) <= began + 0.3
-    assert len(made) == 3  # after 0, 50 and 150 ms; the next pause would end too late, and is not made
+    gave_up, began = give_up(ConnectionResetError(), deadline=0.3, most=1000)
+    assert began == pytest.approx([0, 0.05, 0.15])
+    assert gave_up.seconds == pytest.approx(0.15)  # the next pause would end after the deadline, so nobody waits for it
 
 
 def test_a_pause_ends_when_nobody_wants_the_answer_any_more() -> None:
     over = threading.Event()
     over.set()
-    made: list[float] = []
-    with pytest.raises(GaveUpError) as raised:
-        tried(failing(ConnectionResetError(), made), over=over, jitter=lambda: 1e9)
-    assert raised.value.attempts == 1
+    gave_up, began = give_up(ConnectionResetError(), over)
+    assert (gave_up.attempts, began) == (1, [0])
 
 
 def test_pauses_grow_to_a_bound_and_are_longer_where_storage_is_busy() -> None:

@@ -30,9 +30,8 @@ from petastore.storage.row_groups.decoded_columns import decoded_columns, kept_c
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import read_row_group_in_parts
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
+from tests.servers.fixtures import Served
 
-__all__ = ["proxy", "served"]
 ROWS = 5_000
 
 

@@ -23,6 +23,7 @@ from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.dictionaries import copied_bytes
 from petastore.storage.row_groups.row_group import read_row_group_in_parts
 from tests import bombs
+from tests.tier import examples
 
 MIB = 1024 * 1024
 
@@ -101,7 +102,7 @@ def test_a_budget_bounds_what_is_copied(tmp_path: Path) -> None:
 TEXTS = st.lists(st.none() | st.sampled_from(["", "a", "äöü" * 20, "x" * 3000]), min_size=1, max_size=300)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(texts=TEXTS, rows_at_once=st.none() | st.integers(1, 50), as_bytes=st.booleans(), says_sizes=st.booleans())
 def test_a_column_is_refused_just_where_its_rows_take_more_than_they_may(
     tmp_path_factory: pytest.TempPathFactory,

@@ -25,9 +25,9 @@ from petastore.storage.row_groups.fetched_ahead import KeptIn, place_of
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import fetch_ahead, read_row_group_in_parts
 from tests.servers.fault_proxy import FaultProxy, Faults
-from tests.servers.fixtures import Served, proxy, served
+from tests.servers.fixtures import Served
+from tests.tier import sized
 
-__all__ = ["proxy", "served"]
 pytestmark = [pytest.mark.server, pytest.mark.leaves_running("fsspec keeps its web session")]
 GROUPS, ROWS, COLUMNS = 16, 2000, 40
 KEYS = {"key": "AKIAEXAMPLE", "secret": "hush", "client_kwargs": {"region_name": "us-east-1"}}
@@ -95,7 +95,7 @@ def test_an_epoch_of_one_column_of_forty_takes_a_request_for_each_row_group(data
 
 def test_an_epoch_over_a_line_that_fails_gives_every_row(dataset: Dataset) -> None:
     made = 0
-    for seed in range(8):
+    for seed in range(sized(full=8, quick=4)):
         dataset.proxy.begin(Faults(reset=0.05, throttled=0.05, truncated=0.02, seed=seed))
         for group in range(GROUPS):
             columns = ("c3", "c20", "text")
@@ -123,7 +123,7 @@ def test_a_file_that_was_written_anew_is_refused_and_never_mixed(dataset: Datase
 def test_a_flipped_bit_is_an_error_and_no_wrong_number(dataset: Dataset) -> None:
     dataset.read(0, "c1")
     refused = 0
-    for seed in range(4):
+    for seed in range(sized(full=4, quick=2)):
         dataset.proxy.begin(Faults(flipped=0.6, seed=seed))
         for group in range(GROUPS):
             try:
@@ -148,10 +148,10 @@ def test_a_bit_of_a_page_header_that_flips_on_its_way_is_no_error_and_no_wrong_n
     dataset.kept = KeptFiles()
     chunk = pq.read_metadata(dataset.path).row_group(0).column(2)
     headers = (0, chunk.data_page_offset - chunk.dictionary_page_offset)
-    for place in (header + byte for header in headers for byte in range(24)):
+    for place in (header + byte for header in headers for byte in range(0, 24, sized(full=1, quick=3))):
         dataset.proxy.begin(Faults(first="flipped", flip_at=place))
         assert dataset.read(0, "c2").equals(dataset.rows(0, "c2"))
-    assert dataset.kept.asked.counts.damaged > 12
+    assert dataset.kept.asked.counts.damaged > sized(full=12, quick=4)
 
 
 def test_a_footer_that_came_with_a_flipped_bit_is_fetched_once_more(dataset: Dataset) -> None:

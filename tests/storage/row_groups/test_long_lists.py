@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from petastore.storage.row_groups.asked_columns import Part
 from petastore.storage.row_groups.long_lists import LongLists, NotPlainError
 from petastore.storage.row_groups.open_files import OpenFiles
 from petastore.storage.row_groups.row_group import read_row_group_in_parts
+from tests.tier import examples, sized
 
 LONG = 10_000  # numbers of four bytes: more than are left to Arrow
 
@@ -89,7 +89,7 @@ def rows_without_arrow(folder: Path, *, verify: bool = True) -> list[int]:
     missing=st.sampled_from([None, "number", "list"]),
     at_once=st.integers(1, 8),
 )
-@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.settings(max_examples=examples(150), deadline=None)
 def test_what_is_read_is_what_arrow_reads(
     tmp_path_factory: pytest.TempPathFactory,
     rows: int,
@@ -184,7 +184,7 @@ def test_a_bit_that_flips_is_found_by_the_checksum_and_told_by_arrow(tmp_path: P
     written(tmp_path, lists_of(3), use_dictionary=False, compression="none", write_page_checksum=True)
     data, right = bytearray(path.read_bytes()), pq.read_table(path)
     random = np.random.RandomState(0)
-    for place in itertools.chain(range(4, 200), random.randint(200, 3 * 4 * LONG, 60).tolist()):
+    for place in [*range(4, 200), *random.randint(200, 3 * 4 * LONG, 60).tolist()][:: sized(full=1, quick=4)]:
         flipped = bytearray(data)
         flipped[place] ^= 1 << int(random.randint(8))
         path.write_bytes(flipped)

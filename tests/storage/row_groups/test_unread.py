@@ -11,9 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import petastore
-from petastore.errors import DecodeError
+from petastore.errors import DecodeError, StorageError
+from petastore.storage.files.location import open_location
+from petastore.storage.footers.footers import read_footer
 from petastore.storage.pages import headers
-from petastore.storage.row_groups import unread
+from petastore.storage.row_groups.unread import explained
 
 
 @pytest.mark.parametrize(
@@ -27,8 +29,14 @@ from petastore.storage.row_groups import unread
         (pa.ArrowInvalid("Unexpected end of stream"), False),
     ],
 )
-def test_failures_of_storage_are_told_from_damaged_pages(problem: Exception, is_of_storage: bool) -> None:
-    assert unread._is_of_storage(problem) == is_of_storage
+def test_failures_of_storage_are_told_from_damaged_pages(
+    tmp_path: Path, problem: Exception, is_of_storage: bool
+) -> None:
+    pq.write_table(pa.table({"id": range(9)}), tmp_path / "a.parquet")
+    location = open_location(tmp_path)
+    footer = read_footer(location, "a.parquet")
+    found = explained(problem, location, footer.file, 0, ["id"], footer)
+    assert isinstance(found, StorageError if is_of_storage else DecodeError)
 
 
 def test_a_header_that_says_much_takes_no_memory_where_the_damaged_column_is_looked_for(tmp_path: Path) -> None:

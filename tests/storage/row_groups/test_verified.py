@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from petastore.storage.row_groups import verified as module
-from petastore.storage.row_groups.verified import Verified, Version, telling_version_of, tells_of_writes, version_of
+from petastore.storage.row_groups.verified import (
+    Verified,
+    Version,
+    file_system_tells_of_writes,
+    telling_version_of,
+    tells_of_writes,
+    version_of,
+)
 
 ASKED = (("id",), ("word", "weight"))
 
@@ -111,10 +117,7 @@ def test_the_version_that_was_seen_last_is_the_known_one(file: Path) -> None:
     assert known.is_known(str(file), other)
 
 
-def test_file_systems_that_do_not_tell_of_each_write_are_not_believed(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    version = a_version(file)
+def test_file_systems_that_do_not_tell_of_each_write_are_not_believed(file: Path, tmp_path: Path) -> None:
     for kind, tells in {"ext4": True, "xfs": True, "tmpfs": False, "nfs4": False, "fuse.sshfs": False}.items():
         place = str(tmp_path).replace("-", "\\055")
         mounts = tmp_path / "mountinfo"
@@ -123,9 +126,6 @@ def test_file_systems_that_do_not_tell_of_each_write_are_not_believed(
             f"23 22 0:21 / {place} rw,nosuid shared:2 master:1 - {kind} some rw\n"
             "24 22 0:22 / /elsewhere rw - nfs4 host:/x rw\n"
         )
-        monkeypatch.setattr(module, "_MOUNTS", mounts)
-        monkeypatch.setattr(module, "_tells", {})
-        assert tells_of_writes(str(file), version) is tells
-    monkeypatch.setattr(module, "_MOUNTS", tmp_path / "not there")
-    monkeypatch.setattr(module, "_tells", {})
-    assert not tells_of_writes(str(file), version)
+        assert file_system_tells_of_writes(str(file), mounts) is tells
+    assert not file_system_tells_of_writes(str(file), tmp_path / "not there")
+    assert tells_of_writes(str(file), a_version(file)) is file_system_tells_of_writes(str(file))

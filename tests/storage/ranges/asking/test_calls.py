@@ -87,11 +87,9 @@ def test_who_waits_looks_up_when_one_may_be_late_and_at_the_deadline_is_told_tha
 
 @pytest.mark.parametrize("what", ["answer", "failure", "end"])
 def test_who_waits_is_woken(what: str) -> None:
-    some = calls(1)
+    some = calls(1, seconds=1e6)
     wake = {"answer": lambda: some.note(0, "x"), "failure": lambda: some.fail(0, OSError()), "end": some.end}[what]
     thread = threading.Thread(target=wake)
-    began = time.monotonic()
     thread.start()
     assert some.wait(None)
-    assert time.monotonic() - began < LONG_S / 2
     thread.join()

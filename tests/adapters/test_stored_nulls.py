@@ -1,0 +1,39 @@
+"""Missing values that footers tell of are rejected when a loader is made; others when their batch is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import petastore
+from petastore.adapters.torch import DataLoader, ReaderDataset
+from petastore.errors import DecodeError
+
+
+def test_loader_rejects_nulls_that_footers_tell_of_before_the_first_batch(tmp_path: Path) -> None:
+    ages = pa.table({"id": range(100), "age": [None if number == 99 else number for number in range(100)]})
+    pq.write_table(ages, tmp_path / "a.parquet", row_group_size=10)
+    with petastore.make_batch_reader(str(tmp_path)) as reader:
+        with pytest.raises(DecodeError, match=r"column 'age', row group 9 in a\.parquet: 1 of 10 values are missing"):
+            DataLoader(reader, batch_size=10)
+        assert reader.diagnostics["items_produced"] == 0
+        assert sum(len(batch["age"]) for batch in DataLoader(reader, batch_size=10, nulls="mask")) == 100
+
+
+def test_loader_rejects_only_nulls_of_rows_that_are_surely_read(tmp_path: Path) -> None:
+    ages = pa.table({"id": range(100), "age": [None if number == 99 else number for number in range(100)]})
+    pq.write_table(ages, tmp_path / "a.parquet", row_group_size=10)
+    url = str(tmp_path)
+    with petastore.make_batch_reader(url, filters=petastore.col("id") < 95) as reader:
+        assert sum(len(batch["id"]) for batch in DataLoader(reader, batch_size=10)) == 95
+    pq.write_table(ages, tmp_path / "a.parquet", row_group_size=10, write_statistics=False)
+    with petastore.make_batch_reader(url, shuffle_row_groups=False) as reader:
+        batches = iter(DataLoader(reader, batch_size=10))
+        with pytest.raises(DecodeError, match="column 'age': 1 of 10 values is missing"):
+            list(batches)
+    assert len(ReaderDataset(url)) == 100  # of rows, which have None
+    with pytest.raises(DecodeError, match="column 'age'"):
+        list(ReaderDataset(url, batch_size=10))

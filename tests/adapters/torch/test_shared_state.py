@@ -1,0 +1,276 @@
+"""A state that is loaded late, twice, into live workers, at an epoch's end or behind a filter: exact, or an error."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch.utils.data
+
+import petastore
+from petastore.adapters.torch import BlockSampler, DataLoader, InMemBatchedDataLoader, MapDataset, ReaderDataset
+from petastore.errors import ReaderClosedError, RequestError
+
+pytestmark = [
+    # More workers than CPUs are slow and right all the same.
+    pytest.mark.filterwarnings("ignore:This DataLoader will create"),
+    # Loops without set_epoch repeat the order of the last one, which they say.
+    pytest.mark.filterwarnings("ignore:this for gives the rows in the same order"),
+]
+
+ROWS, BATCH = 400, 10
+WORKERS = [
+    pytest.param({"num_workers": 0}, id="no workers"),
+    pytest.param({"num_workers": 2}, id="2 workers"),
+    pytest.param({"num_workers": 2, "persistent_workers": True}, id="2 persistent workers"),
+]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("late") / "numbers"
+    schema = petastore.Unischema("numbers", [petastore.UnischemaField("id", "int64")])
+    petastore.write_dataset(folder, schema, ({"id": i} for i in range(ROWS)), rows_per_row_group=35)
+    return str(folder)
+
+
+def ids(batches: Any) -> list[int]:
+    return [number for batch in batches for number in batch["id"].tolist()]
+
+
+def ids_or_message(batches: Any) -> list[int] | str:
+    """The rows of a loop, or the message of its error."""
+    try:
+        return ids(batches)
+    except RequestError as problem:
+        return str(problem)
+    finally:
+        gc.collect()  # torch leaves the error of a worker in a cycle, with the frame that knows the workers
+
+
+class Shuffled:
+    """A dataset in an order of its own, and torch's loader over it."""
+
+    def __init__(self, url: str, workers: dict[str, Any], **options: Any) -> None:
+        self.url, self.num_workers = url, workers["num_workers"]
+        self.options = {"batch_size": BATCH, "shuffle_rows": True, "seed": 3, **options}
+        self.dataset = ReaderDataset(url, ["id"], **self.options)
+        self.loader: Any = torch.utils.data.DataLoader(self.dataset, batch_size=None, **workers)
+
+    def state_after(self, batches: int) -> dict[str, Any]:
+        """The state of another process after as many batches of a first loop."""
+        dataset = ReaderDataset(self.url, ["id"], **self.options)
+        state: dict[str, Any] = json.loads(json.dumps(dataset.state_after(batches, num_workers=self.num_workers)))
+        return state
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_loader_continues_after_a_state_and_later_epochs_are_whole(url: str, workers: dict[str, Any]) -> None:
+    shuffled = Shuffled(url, workers)
+    dataset, loader, num_workers = shuffled.dataset, shuffled.loader, shuffled.num_workers
+    assert len(loader) == 40
+    whole = ids(loader)
+    dataset.load_state_dict(shuffled.state_after(30))  # into workers that run already; and a second one in its place
+    dataset.load_state_dict(shuffled.state_after(14))
+    assert len(loader) == 26
+    assert ids(loader) == whole[140:]
+    assert len(loader) == 40
+    assert dataset.state_after(16, num_workers=num_workers) == shuffled.state_after(30)
+    assert ids(loader) == whole
+    assert dataset.state_after(16, num_workers=num_workers) == shuffled.state_after(16)
+    next(iter(loader))
+    dataset.load_state_dict(shuffled.state_after(30))  # after a loop that was left
+    assert len(loader) == 10
+    assert ids(loader) == whole[300:]
+    assert ids(loader) == whole  # torch would warn that these are more than 10 batches
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_state_loaded_after_iter_is_taken_or_refused(url: str, workers: dict[str, Any]) -> None:
+    shuffled = Shuffled(url, workers)
+    dataset, loader, state = shuffled.dataset, shuffled.loader, shuffled.state_after(14)
+    whole = ids(loader)
+    batches = iter(loader)
+    dataset.load_state_dict(state)
+    rest = ids_or_message(batches)
+    if rest != whole[140:]:
+        assert "load_state_dict must be called before iter(loader)" in str(rest)
+        assert ids(loader) == whole[140:]
+    batches = iter(loader)
+    assert next(batches)["id"].tolist() == whole[:10]
+    dataset.load_state_dict(state)
+    assert "load_state_dict must be called before iter(loader)" in str(ids_or_message(batches))
+    assert ids(loader) == whole[140:]
+
+
+@pytest.mark.parametrize("workers", [WORKERS[0], WORKERS[2]])
+def test_epochs_that_are_set_count_on_after_a_state(url: str, workers: dict[str, Any]) -> None:
+    shuffled = Shuffled(url, workers)
+    dataset, loader = shuffled.dataset, shuffled.loader
+    orders = []
+    for epoch in range(2):
+        dataset.set_epoch(epoch)
+        orders.append(ids(loader))
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(ROWS))
+    dataset.load_state_dict(shuffled.state_after(14))
+    for epoch, rows in enumerate([orders[0][140:], orders[1]]):
+        dataset.set_epoch(epoch)
+        assert len(loader) == len(rows) / BATCH
+        assert ids(loader) == rows
+    dataset.load_state_dict(shuffled.state_after(ROWS // BATCH))  # the end of an epoch
+    assert len(loader) == 0
+    assert ids(loader) == []
+    assert ids(loader) == orders[0]
+    dataset.load_state_dict(shuffled.state_after(0))  # the beginning of one, which any epoch may replace
+    dataset.set_epoch(1)
+    assert ids(loader) == orders[1]
+
+
+def test_two_filtered_epochs_in_a_loop_end_where_they_would_have_ended(url: str) -> None:
+    for workers in ({"num_workers": 0}, {"num_workers": 2}):
+        shuffled = Shuffled(url, workers, num_epochs=2, filters=[("id", "<", 200)], selection_cache=False)
+        whole = ids(shuffled.loader)
+        assert sorted(whole) == sorted([*range(200), *range(200)])
+        shuffled.dataset.load_state_dict(shuffled.state_after(26))
+        assert len(shuffled.loader) == 14
+        assert ids(shuffled.loader) == whole[260:]
+        assert ids(shuffled.loader) == whole
+        other = ReaderDataset(url, ["id"], batch_size=BATCH, shuffle_rows=True, seed=3, num_epochs=2)
+        with pytest.raises(RequestError, match="another dataset or filter"):
+            other.load_state_dict(shuffled.state_after(26))
+
+
+def test_loops_whose_workers_have_equal_seeds_are_told_apart(url: str) -> None:
+    shuffled = Shuffled(url, {"num_workers": 2})
+    rows = []
+    shuffled.dataset.load_state_dict(shuffled.state_after(14))
+    for _ in range(2):
+        torch.manual_seed(0)  # torch draws the seeds of its workers
+        rows.append(len(ids(shuffled.loader)))
+    assert rows == [260, ROWS]
+
+
+@pytest.fixture
+def open_loader(url: str) -> Iterator[Callable[..., DataLoader]]:
+    readers = []
+
+    def opened(**options: Any) -> DataLoader:
+        readers.append(petastore.make_reader(url, ["id"], shuffle_rows=True, seed=3, **options))
+        return DataLoader(readers[-1], batch_size=BATCH)
+
+    yield opened
+    for reader in readers:
+        reader.stop()
+        reader.join()
+
+
+def test_length_of_a_loader_counts_the_batches_that_are_left(open_loader: Callable[..., DataLoader]) -> None:
+    whole = open_loader()
+    assert len(whole) == 40
+    batches = iter(whole)
+    rows = ids(itertools.islice(batches, 14))
+    assert len(whole) == 40
+    state = whole.state_dict()
+    rows += ids(batches)
+    assert len(whole) == 40
+    loader = open_loader()
+    for _ in range(2):
+        loader.load_state_dict(state)
+        assert len(loader) == 26
+        batches = iter(loader)
+        assert ids([next(batches)]) == rows[140:150]
+        assert len(loader) == 26
+        assert ids(batches) == rows[150:]
+        assert len(loader) == 40
+    assert len(ids(loader)) == ROWS
+    loader.load_state_dict(state)
+    loader.set_epoch(0)
+    assert len(loader) == 26
+    assert ids(loader) == rows[140:]
+    loader.set_epoch(1)
+    assert len(loader) == 40
+    assert len(ids(loader)) == ROWS
+    loader.load_state_dict(whole.state_dict())
+    assert len(loader) == 0
+    assert ids(loader) == []
+
+
+def test_length_of_two_epochs_counts_the_batches_that_are_left(open_loader: Callable[..., DataLoader]) -> None:
+    whole = open_loader(num_epochs=2)
+    assert len(whole) == 80
+    batches = iter(whole)
+    ids(itertools.islice(batches, 50))
+    loader = open_loader(num_epochs=2)
+    loader.load_state_dict(whole.state_dict())
+    assert len(loader) == 30
+    assert len(list(loader)) == 30
+
+
+def test_loop_over_a_loader_raises_when_a_state_is_loaded_in_it(open_loader: Callable[..., DataLoader]) -> None:
+    loader = open_loader()
+    batches = iter(loader)
+    ids(itertools.islice(batches, 14))
+    loader.load_state_dict(loader.state_dict())
+    for _ in range(2):
+        with pytest.raises(ReaderClosedError, match="load_state_dict, reset or reshard of its reader was called"):
+            next(batches)
+    assert len(ids(loader)) == ROWS - 140
+
+
+def test_state_loaded_after_iter_of_a_loader_is_taken(open_loader: Callable[..., DataLoader]) -> None:
+    loader = open_loader()
+    ids(itertools.islice(iter(loader), 14))
+    late = open_loader()
+    batches = iter(late)
+    late.load_state_dict(loader.state_dict())
+    assert len(ids(batches)) == ROWS - 140
+
+
+def test_block_sampler_takes_or_refuses_a_late_state(url: str) -> None:
+    dataset = MapDataset(url, ["id"])
+
+    def sampler() -> BlockSampler:
+        return BlockSampler(dataset, batch_size=BATCH, seed=3)
+
+    whole = list(sampler())
+    state = sampler().state_after(14)
+    late = sampler()
+    batches = iter(late)
+    late.load_state_dict(state)
+    assert len(late) == 26
+    assert list(batches) == whole[14:]
+    assert len(late) == 40
+    batches = iter(late)
+    next(batches)
+    late.load_state_dict(state)
+    for error in (RequestError, ReaderClosedError):
+        with pytest.raises(error, match=r"load_state_dict must be called before iter\(loader\)"):
+            next(batches)
+    assert list(late) == whole[14:]
+
+
+def test_loader_in_memory_takes_or_refuses_a_late_state(url: str) -> None:
+    with petastore.make_reader(url, ["id"], shuffle_row_groups=False) as reader:
+        loader = InMemBatchedDataLoader(reader, BATCH, shuffle=True)
+    batches = iter(loader)
+    ids(itertools.islice(batches, 14))
+    state = loader.state_dict()
+    rest = ids(batches)
+    assert len(loader) == 40
+    batches = iter(loader)
+    loader.load_state_dict(state)
+    assert len(loader) == 26
+    assert ids(batches) == rest
+    batches = iter(loader)
+    next(batches)
+    loader.load_state_dict(state)
+    with pytest.raises(RequestError, match=r"load_state_dict must be called before iter\(loader\)"):
+        next(batches)
+    assert len(loader) == 26
+    assert ids(loader) == rest
+    assert len(loader) == 40

@@ -1,0 +1,41 @@
+"""Count the calls that code makes: what work costs, the same on each machine and however busy it is."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from types import FrameType
+
+__all__ = ["Calls", "counted_calls"]
+
+
+class Calls:
+    """The calls of Python's and C's functions in one thread; resuming a generator is one."""
+
+    count: int = 0
+
+    def note(self, _frame: FrameType, event: str, _arg: object) -> None:
+        """Be called by Python for each event of a profile."""
+        if event in ("call", "c_call"):
+            self.count += 1
+
+
+@contextlib.contextmanager
+def counted_calls() -> Iterator[Calls]:
+    """Count the calls that this thread makes inside a `with`.
+
+    Example:
+        >>> with counted_calls() as few:
+        ...     found = sorted([3, 1, 2])
+        >>> with counted_calls() as many:
+        ...     found = [abs(number) for number in range(1000)]
+        >>> few.count < 10 < 1000 <= many.count < 1010
+        True
+    """
+    calls, before = Calls(), sys.getprofile()
+    sys.setprofile(calls.note)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)

@@ -1,0 +1,126 @@
+"""ArrowCodec keeps the laws of codecs, and stores objects of every nested type; what does not fit is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import strategies as st
+
+from petastore.codecs import ArrowCodec
+from petastore.codecs.arrow_codec import with_arrow_type
+from petastore.errors import EncodeError, SchemaError
+from petastore.schema import UnischemaField
+from petastore.testing.codec_laws import Case, CodecLaws, empty_column
+
+STRUCT = pa.struct(
+    {"id": pa.int64(), "words": pa.list_(pa.string()), "at": pa.timestamp("us"), "took": pa.duration("ms")}
+)
+BOXES = UnischemaField("boxes", object, (), ArrowCodec(pa.list_(pa.struct({"label": pa.string(), "size": pa.int8()}))))
+VISIT = UnischemaField("visit", object, (), ArrowCodec(STRUCT), nullable=True)
+COUNTS = UnischemaField("counts", object, (), ArrowCodec(pa.map_(pa.string(), pa.float64())))
+HOLES = UnischemaField("holes", object, (), ArrowCodec(pa.list_(pa.int64())))
+
+
+def visit(number: int | None, words: list[str | None] | None) -> dict[str, Any]:
+    at = None if number is None else np.datetime64(number, "us")
+    return {"id": number, "words": words, "at": at, "took": np.timedelta64(7, "ms")}
+
+
+class TestArrowLaws(CodecLaws):
+    def cases(self) -> Mapping[str, Case]:
+        small = st.none() | st.integers(-128, 127)
+        text = st.none() | st.text(max_size=3)
+        box = st.none() | st.fixed_dictionaries({"label": text, "size": small})
+        return {
+            "boxes": Case(BOXES, st.lists(box, max_size=3), [[{"label": 1}], [{"size": 300}], [{"other": 1}], [1], {}]),
+            "visit": Case(VISIT, st.builds(visit, small, st.none() | st.lists(text, max_size=3)), [[], {"id": 1.5}, 1]),
+            "counts": Case(
+                COUNTS,
+                st.lists(st.tuples(st.text(max_size=2), st.none() | st.floats(allow_nan=False)), max_size=3),
+                [[("a",)], [(None, 1.0)], {"a": "b"}, 5],
+            ),
+            "holes": Case(HOLES, st.lists(small, max_size=4), [["a"], [1.5], 7, [2**63]]),
+        }
+
+    def golden_folder(self) -> Path:
+        return Path(__file__).parent / "golden" / "arrow"
+
+    def golden_values(self, name: str) -> Sequence[Any]:
+        values: dict[str, list[Any]] = {
+            "boxes": [[], [{"label": "深い", "size": -1}, None]],
+            "visit": [visit(1, ["a", None]), visit(None, None)],
+            "counts": [[], [("a", 0.5), ("b", None)]],
+            "holes": [[1, None], [], [-(2**63)]],
+        }
+        return values[name]
+
+
+def test_a_dict_is_a_map_too_and_a_missing_member_is_none() -> None:
+    assert COUNTS.codec is not None
+    assert VISIT.codec is not None
+    assert COUNTS.codec.encode_column([{"a": 1}], COUNTS).to_pylist() == [[("a", 1.0)]]
+    assert VISIT.codec.decode(VISIT, VISIT.codec.encode(VISIT, {"id": 3})) == {
+        "id": 3, "words": None, "at": None, "took": None,
+    }  # fmt: skip
+
+
+def test_layouts_that_parquet_does_not_keep_become_plain_ones() -> None:
+    odd = pa.struct(
+        {
+            "word": pa.dictionary(pa.int8(), pa.large_string()),
+            "pair": pa.list_(pa.float32(), 2),
+            "raw": pa.binary_view(),
+            "day": pa.date64(),
+            "tensor": pa.fixed_shape_tensor(pa.uint8(), [2]),
+        }
+    )
+    plain = pa.struct(
+        [
+            pa.field("word", pa.string()),
+            pa.field("pair", pa.list_(pa.field("element", pa.float32()))),
+            pa.field("raw", pa.binary()),
+            pa.field("day", pa.date32()),
+            pa.field("tensor", pa.list_(pa.field("element", pa.uint8()))),
+        ]
+    )
+    assert ArrowCodec(odd) == ArrowCodec(plain)
+    assert ArrowCodec(odd).arrow_type == plain
+
+
+def test_arrow_columns_are_stored_as_their_objects_are() -> None:
+    members = pa.struct({"words": pa.large_list(pa.large_string()), "id": pa.int32()})  # another order, another width
+    column = pa.array([{"id": 1, "words": ["a", None]}, {"id": 2}], members)
+    codec = ArrowCodec(STRUCT)
+    cells = codec.encode_arrow(column, VISIT)
+    assert cells.equals(codec.encode_column(column.to_pylist(), VISIT))
+    out = empty_column(VISIT, 2)
+    codec.decode_column(cells, VISIT, out)
+    assert [value["id"] for value in out] == [1, 2]
+    with pytest.raises(EncodeError, match="'other' came") as refused:
+        codec.encode_arrow(pa.array([{"other": 1}]), VISIT)
+    assert refused.value.row == 0
+
+
+@pytest.mark.parametrize(
+    "arrow_type",
+    [pa.struct([]), pa.run_end_encoded(pa.int32(), pa.int8()), "varchar", {"list": 5}, {"struct": [["a"]]}, None],
+)
+def test_a_type_that_parquet_cannot_store_is_rejected(arrow_type: Any) -> None:
+    with pytest.raises(SchemaError, match=r"Parquet|Arrow type|member of a struct"):
+        ArrowCodec(arrow_type)
+
+
+def test_fields_of_other_dtypes_are_rejected() -> None:
+    with pytest.raises(SchemaError, match="must have dtype object and shape"):
+        UnischemaField("x", "int64", (), ArrowCodec(pa.int64()))
+
+
+def test_only_fields_of_objects_get_the_codec() -> None:
+    number = UnischemaField("x", "int64")
+    assert with_arrow_type(number, pa.int64()) is number
+    assert with_arrow_type(UnischemaField("x", object), pa.null()).codec == ArrowCodec(pa.null())

@@ -1,0 +1,204 @@
+"""The first rows are those of a reader, and what is not needed for them is not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from petastore import Dataset, Unischema, UnischemaField, make_reader, open_dataset, write_dataset
+from petastore.codecs import NdarrayCodec
+from petastore.dataset.first_rows import first_rows
+from petastore.errors import DecodeError, PetastoreError, RequestError, SchemaError
+
+SCHEMA = Unischema(
+    "Rows",
+    [
+        UnischemaField("id", np.int64),
+        UnischemaField("score", np.float64, nullable=True),
+        UnischemaField("blob", np.uint8, (None,), NdarrayCodec()),
+    ],
+)
+
+
+def row(number: int) -> dict[str, Any]:
+    noise = np.random.default_rng(number).integers(0, 255, 50_000, "uint8")
+    return {"id": number, "score": None if number % 3 else number / 2, "blob": noise}
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    """Row groups of 4, 4 and 2 rows, of 200 kB and less, in one file."""
+    write_dataset(tmp_path / "rows", SCHEMA, map(row, range(10)), rows_per_row_group=4)
+    return open_dataset(tmp_path / "rows")
+
+
+def equal(found: dict[str, Any], expected: dict[str, Any]) -> bool:
+    return found.keys() == expected.keys() and all(
+        found[name] is None if value is None else np.array_equal(found[name], value) for name, value in expected.items()
+    )
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 9, 10, 11])
+def test_the_first_rows_are_those_that_were_written_first(dataset: Dataset, count: int) -> None:
+    found = list(first_rows(dataset, tuple(dataset.schema), count))
+    assert len(found) == min(count, 10)
+    assert all(equal(one, row(number)) for number, one in enumerate(found))
+
+
+def test_they_are_what_a_reader_gives_of_a_dataset_of_petastorms(fixtures_root: Path) -> None:
+    url = fixtures_root / "petastorm-0.13.1" / "Meadow"
+    dataset = open_dataset(url)
+    assert "day" in dataset.partition_names
+    with make_reader(url, shuffle_row_groups=False) as reader:
+        expected = [next(reader)._asdict() for _ in range(7)]
+    found = list(first_rows(dataset, tuple(dataset.schema), 7))
+    assert all(equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_row_groups_without_rows_are_passed_over(tmp_path: Path) -> None:
+    with pq.ParquetWriter(tmp_path / "a.parquet", pa.schema([("x", pa.int64())])) as writer:
+        for values in ([], [1], [], [2, 3]):
+            writer.write_table(pa.table({"x": pa.array(values, pa.int64())}))
+    dataset = open_dataset(tmp_path)
+    assert [one["x"] for one in first_rows(dataset, tuple(dataset.schema), 2)] == [1, 2]
+
+
+def test_nothing_is_read_until_a_row_is_asked_for(dataset: Dataset, tmp_path: Path) -> None:
+    rows = first_rows(dataset, tuple(dataset.schema), 10)
+    (file,) = (tmp_path / "rows").glob("*.parquet")
+    next(rows)
+    file.unlink()
+    assert next(rows)["id"] == 1
+    assert [next(rows)["id"], next(rows)["id"]] == [2, 3]
+    with pytest.raises(PetastoreError):
+        next(rows)
+
+
+def wiped(folder: Path, *, group: int, column: int, keep: int = 0) -> None:
+    """Has nothing but zeros in a column chunk of the only file, from some byte on."""
+    (path,) = folder.glob("*.parquet")
+    chunk = pq.ParquetFile(path).metadata.row_group(group).column(column)
+    start = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+    with path.open("r+b") as file:
+        file.seek(start + keep)
+        file.write(bytes(chunk.total_compressed_size - keep))
+
+
+def test_row_groups_after_the_last_row_are_not_read(dataset: Dataset, tmp_path: Path) -> None:
+    for column in range(3):
+        wiped(tmp_path / "rows", group=1, column=column)
+    dataset = open_dataset(tmp_path / "rows")
+    assert [one["id"] for one in first_rows(dataset, tuple(dataset.schema), 4)] == [0, 1, 2, 3]
+    with pytest.raises(DecodeError):
+        list(first_rows(dataset, tuple(dataset.schema), 5))
+
+
+def test_columns_that_are_not_asked_for_are_not_read(dataset: Dataset, tmp_path: Path) -> None:
+    wiped(tmp_path / "rows", group=0, column=2)
+    dataset = open_dataset(tmp_path / "rows")
+    assert [one["score"] for one in first_rows(dataset, dataset.fields_of(["score"]), 4)] == [0, None, None, 1.5]
+    with pytest.raises(DecodeError):
+        list(first_rows(dataset, tuple(dataset.schema), 1))
+
+
+def test_of_a_large_row_group_the_last_pages_are_not_read(tmp_path: Path) -> None:
+    table = pa.table({"x": pa.array(np.random.default_rng(0).random(1_000_000))})
+    pq.write_table(table, tmp_path / "a.parquet", compression="none", use_dictionary=False)
+    wiped(tmp_path, group=0, column=0, keep=4_000_000)
+    dataset = open_dataset(tmp_path)
+    found = [one["x"] for one in first_rows(dataset, tuple(dataset.schema), 5)]
+    assert found == table["x"][:5].to_pylist()
+    with pytest.raises(DecodeError):
+        list(first_rows(dataset, tuple(dataset.schema), 1_000_000))
+
+
+def test_a_damaged_cell_is_told_by_its_place(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "rows", SCHEMA, map(row, range(4)), rows_per_row_group=2)
+    (path,) = (tmp_path / "rows").glob("*.parquet")
+    table = pq.read_table(path)
+    blobs = table["blob"].to_pylist()
+    blobs[3] = b"no array"
+    table = table.set_column(2, table.schema.field("blob"), pa.array(blobs, pa.binary()))
+    for file in (tmp_path / "rows").rglob("*"):
+        if file.is_file() and file.name not in ("_common_metadata", path.name):
+            file.unlink()
+    pq.write_table(table, path, row_group_size=2)
+    dataset = open_dataset(tmp_path / "rows")
+    with pytest.raises(DecodeError, match=f"column 'blob', row 1 of row group 1 in {path.name}"):
+        list(first_rows(dataset, tuple(dataset.schema), 4))
+
+
+def test_values_that_readers_refuse_are_refused(tmp_path: Path) -> None:
+    schema = Unischema("Large", [UnischemaField("x", "uint8", (2**29,), NdarrayCodec())])
+    write_dataset(tmp_path / "large", schema, [])
+    dataset = open_dataset(tmp_path / "large")
+    with pytest.raises(RequestError, match="takes 536,870,912 bytes of memory"):
+        list(first_rows(dataset, tuple(schema), 1))
+
+
+def everything(folder: Path) -> Dataset:
+    """Columns of every kind, with missing values, in row groups of two."""
+    columns = {
+        "n": pa.array([1, None, 3], pa.uint8()),
+        "day": pa.array([1, 2, None], pa.date32()),
+        "at": pa.array([1, 2, 3], pa.timestamp("us", "UTC")),
+        "took": pa.array([1, None, 3], pa.duration("s")),
+        "word": ["a", None, "c"],
+        "pose": np.arange(6, dtype=np.float32).reshape(3, 2),
+        "ragged": [[1], [2, 3], None],
+        "patch": np.arange(12, dtype=np.uint8).reshape(3, 2, 2),
+        "struct": pa.array([{"x": 1}, None, {"x": 3}]),
+    }
+    write_dataset(folder, columns, rows_per_row_group=2)
+    return open_dataset(folder)
+
+
+def test_head_gives_the_rows_of_an_unshuffled_reader(tmp_path: Path) -> None:
+    dataset = everything(tmp_path / "x")
+    with make_reader(tmp_path / "x", shuffle_row_groups=False) as reader:
+        expected = list(reader)
+    for count in (0, 2, 3, 9):
+        found = dataset.head(count)
+        assert len(found) == min(count, 3)
+        assert all(equal(one._asdict(), other._asdict()) for one, other in zip(found, expected, strict=False))
+    assert [tuple(row) for row in dataset.head(1, ["n", "word"])] == [(1, "a")]
+    with pytest.raises(RequestError, match="n"):
+        dataset.head(-1)
+
+
+def test_to_arrow_gives_decoded_values_of_the_declared_dtypes(tmp_path: Path) -> None:
+    dataset = everything(tmp_path / "x")
+    table = dataset.to_arrow()
+    assert table["n"].type == pa.uint8()
+    assert table["took"].type == pa.duration("s")
+    found = table.drop_columns(["day", "at", "took"]).to_pylist()
+    assert found == [
+        {"n": 1, "word": "a", "pose": [0, 1], "ragged": [1], "patch": [[0, 1], [2, 3]], "struct": {"x": 1}},
+        {"n": None, "word": None, "pose": [2, 3], "ragged": [2, 3], "patch": [[4, 5], [6, 7]], "struct": None},
+        {"n": 3, "word": "c", "pose": [4, 5], "ragged": None, "patch": [[8, 9], [10, 11]], "struct": {"x": 3}},
+    ]
+    assert table["day"].cast(pa.int32()).to_pylist() == [1, 2, None]
+    assert table["at"].cast(pa.int64()).to_pylist() == [1, 2, 3]
+    assert table["took"].cast(pa.int64()).to_pylist() == [1, None, 3]
+    assert dataset.to_arrow(1).num_rows == 1
+    assert dataset.to_arrow(0, ["n", "pose"]).schema.names == ["n", "pose"]
+
+
+def test_to_pandas_gives_nullable_dtypes_and_rows(tmp_path: Path) -> None:
+    frame = everything(tmp_path / "x").to_pandas(2)
+    assert len(frame) == 2
+    assert str(frame["n"].dtype) == "UInt8"
+    assert frame["word"].tolist()[0] == "a"
+    assert frame["pose"][1].tolist() == [2.0, 3.0]
+
+
+def test_to_arrow_rejects_numbers_that_arrow_has_not(tmp_path: Path) -> None:
+    field = UnischemaField("c", "complex64", (2,), NdarrayCodec())
+    write_dataset(tmp_path / "x", Unischema("complex", [field]), [{"c": np.zeros(2, np.complex64)}])
+    with pytest.raises(SchemaError, match="Arrow has no type for complex64"):
+        open_dataset(tmp_path / "x").to_arrow()

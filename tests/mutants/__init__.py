@@ -1,0 +1,1 @@
+"""Mutation tests: small changes of the source that some test must notice; `make mutants`."""

@@ -1,0 +1,29 @@
+"""Pytest plugin for xdist: all files of `tests/spark` run on one worker, where each kind of session starts once.
+
+All other tests are distributed by file, as `--dist loadfile` says.
+"""
+
+from __future__ import annotations
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
+
+__all__ = ["SharedSessions", "pytest_xdist_make_scheduler"]
+
+_ONE_WORKER = ("tests/spark/",)
+"""Folders whose files share fixtures of a session that are slow to start."""
+
+
+class SharedSessions(LoadFileScheduling):
+    """Distributes tests by file, and those folders whole."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = next((folder for folder in _ONE_WORKER if nodeid.startswith(folder)), None)
+        return super()._split_scope(nodeid) if folder is None else folder
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SharedSessions | None:
+    """Give xdist the scheduler for `--dist loadfile`; other ways of distribution stay as they are."""
+    return SharedSessions(config, log) if config.getvalue("dist") == "loadfile" else None

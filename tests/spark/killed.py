@@ -1,0 +1,117 @@
+"""Steps whose tasks are killed and run again: each row is written once. `test_killed_tasks.py` checks the facts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from petastore.spark import materialize_dataset, register_data_source, write_options
+from tests.spark.attempts import SLOW, attempt, until
+from tests.spark.scenario import problem_of
+from tests.spark.source import through_spark as frames
+from tests.spark.source.through_spark import left_at, seen_at
+from tests.spark.writing import by_tasks as poses
+
+
+class Steps:
+    """What both kinds of programs write."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        register_data_source(spark)
+        self.frames = spark.range(0, frames.ROWS, 1, frames.PARTITIONS).selectExpr(*frames.RAW)
+        self.poses = spark.range(0, poses.ROWS, 1, poses.PARTITIONS).selectExpr(*poses.RAW_POSES)
+
+    def write(self, frame: Any, name: str, **how: Any) -> Path:
+        asked = write_options(frames.SCHEMA, rows_per_row_group=200, **how)
+        frame.write.format("petastore").options(**asked).mode("append").save(str(self.folder / name))
+        return self.folder / name
+
+    def block(self, name: str, write: Callable[[Any], None], **how: Any) -> dict[str, Any]:
+        """What a block of one write leaves."""
+        url = self.folder / name
+        with materialize_dataset(self.spark, url, poses.POSES, rows_per_row_group=5, **how) as writer:
+            write(writer)
+        return {"whole": poses.are_poses(url, range(poses.ROWS)), "left": left_in_the_end(url)}
+
+
+class Killed(Steps):
+    """Workers of Python die in the middle of the first attempt of each task, when they have written rows."""
+
+    def source_killed(self) -> dict[str, Any]:
+        url = self.write(through(self.frames, dies_at_first), "source", index_fields=["id"])
+        return {"whole": frames.is_whole(url), "left": left_at(url), "indexed": frames.is_indexed(url)}
+
+    def source_lost_for_good(self) -> dict[str, Any]:
+        problem = problem_of(lambda: self.write(through(self.frames, always_dies), "source lost for good"))
+        url = self.folder / "source lost for good"
+        facts = {"refused": bool(problem), "seen": seen_at(url)}
+        self.write(self.frames, url.name)
+        return facts | {"whole": frames.is_whole(url)}
+
+    def block_killed(self) -> dict[str, Any]:
+        columns = through(self.poses, dies_at_first)
+        found = {
+            "rows": self.block(
+                "rows", lambda writer: writer.write_rows(pose_or_death, range(poses.ROWS), partitions=poses.PARTITIONS)
+            ),
+            "columns": self.block("columns", lambda writer: writer.write_columns(columns)),
+        }
+        if hasattr(self.spark, "_jvm"):
+            rdd = self.spark.sparkContext.parallelize(range(poses.ROWS), poses.PARTITIONS).map(pose_or_death)
+            found["rdd"] = self.block("rdd", lambda writer: writer.write_rows(rdd))
+        return found
+
+    def block_lost_for_good(self) -> dict[str, Any]:
+        columns = through(self.poses, always_dies)
+        problem = problem_of(lambda: self.block("lost for good", lambda writer: writer.write_columns(columns)))
+        url = self.folder / "lost for good"
+        facts = {"refused": bool(problem), "seen": seen_at(url)}
+        return facts | self.block(url.name, lambda writer: writer.write_columns(self.poses))
+
+
+def through(frame: Any, function: Any) -> Any:
+    """The rows of a DataFrame, from the workers of Python; for Spark a dot in a name is a struct's field there."""
+    numbered = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
+    return numbered.mapInArrow(function, numbered.schema).toDF(*frame.columns)
+
+
+def left_in_the_end(url: Path) -> list[str]:
+    """What still lies beside the dataset when the slower one of two attempts had its time to find the job over."""
+    end = time.monotonic() + 20
+    until(lambda: not left_at(url) or time.monotonic() > end)
+    return left_at(url)
+
+
+def pose_or_death(number: int) -> dict[str, Any]:
+    if attempt()[1] == 0 and number % 40 == 39:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return poses.pose(number)
+
+
+def dies_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.slice(0, 20)
+        if attempt()[1] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield batch.slice(20)
+
+
+def always_dies(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+        if attempt()[0] == SLOW:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def facts_of(kind: str, spark: Any, folder: Path) -> dict[str, Any]:
+    """Run the steps."""
+    own = Killed(spark, folder)
+    steps = (own.source_killed, own.source_lost_for_good, own.block_killed, own.block_lost_for_good)
+    return {step.__name__: step() for step in steps}

@@ -1,0 +1,69 @@
+"""The hello world example: written in the shared Spark session, read by each program as its own command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from examples.hello_world.schema import HelloWorldSchema
+from examples.hello_world.write import ROWS, row_generator
+from petastore import make_reader, open_dataset
+from tests.spark.programs import SparkPrograms
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def run(repository: Path, program: str, url: str) -> list[str]:
+    """The lines that a program of the example prints."""
+    command = [sys.executable, "-m", f"examples.hello_world.{program}", url]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def url(spark_programs: SparkPrograms) -> str:
+    """The dataset, written in the shared Spark session."""
+    facts = spark_programs.left("classic", "hello_world").facts
+    assert facts["printed"] == [f"wrote {ROWS} rows to {facts['url']}"]
+    return str(facts["url"])
+
+
+def test_the_dataset_holds_the_schema_and_every_value(url: str) -> None:
+    assert open_dataset(url).schema == HelloWorldSchema
+    with make_reader(url) as reader:
+        rows = {int(row.id): row for row in reader}
+    assert sorted(rows) == list(range(ROWS))
+    for number, row in rows.items():
+        expected = row_generator(number)
+        assert np.array_equal(row.image1, expected["image1"])
+        assert np.array_equal(row.array_4d, expected["array_4d"])
+
+
+def test_python_reads_it(url: str, repository: Path) -> None:
+    lines = run(repository, "read_python", url)
+    assert sorted(lines) == sorted(
+        f"{number} (128, 256, 3) {row_generator(number)['array_4d'].shape}" for number in range(ROWS)
+    )
+
+
+def test_torch_reads_it(url: str, repository: Path) -> None:
+    lines = run(repository, "read_torch", url)
+    assert lines[0] == "3 batches"
+    assert [line.count("torch.Size([") for line in lines[1:]] == [5, 5, 3]
+    assert "torch.Size([4, 128, 256, 3])" in lines[1]
+
+
+@pytest.mark.tf
+def test_tensorflow_reads_it(url: str, repository: Path) -> None:
+    lines = run(repository, "read_tensorflow", url)
+    assert len(lines) == ROWS + len(HelloWorldSchema) + 3
+    assert (
+        f"{lines[0].split()[0]} (128, 256, 3) {row_generator(int(lines[0].split()[0]))['array_4d'].shape}" == lines[0]
+    )
+    assert "array_4d: RaggedTensorSpec(TensorShape([None, None, 128, 30, None]), tf.uint8, 4, tf.int64)" in lines
+    assert lines[-1].endswith("(2, None, 128, 30, None)")
