@@ -41,7 +41,7 @@ def copy(
     with errors_in_one_line(debug=debug):
         options, settings = json_options(storage_options), settings_of(spark_session_config or ())
         if master is None and not settings and _are_local(source_url, target_url, options):
-            from petastore.writers.copy import copy_cells
+            from petastore.writers.copying.cells import copy_cells
 
             print(
                 copy_cells(

@@ -10,13 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from petastore import Unischema, UnischemaField, make_reader, open_dataset, write_dataset
-from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec
-from petastore.writers.generate import generate_metadata
 from tests.cli.command import petastore
 
 
@@ -75,30 +71,3 @@ def test_columns_and_rows_are_chosen_without_spark(source: Path, tmp_path: Path)
     ran = petastore("copy", source, tmp_path / "copy", "--field-regex", "i.", "--not-null-fields", "name")
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert rows_of(tmp_path / "copy") == [{"id": number} for number in range(1, 10, 2)]
-
-
-@pytest.mark.usefixtures("without_spark")
-def test_encoded_cells_are_copied_as_they_are_stored(tmp_path: Path) -> None:
-    fields = [
-        UnischemaField("point", "float32", (2,), NdarrayCodec()),
-        UnischemaField("free", "int16", (None,), CompressedNdarrayCodec(), nullable=True),
-    ]
-    cells = [
-        {"point": np.full(2, n, np.float32), "free": np.arange(n, dtype=np.int16) if n else None} for n in range(9)
-    ]
-    write_dataset(tmp_path / "arrays", Unischema("array", fields), cells, rows_per_row_group=4)
-    assert petastore("copy", tmp_path / "arrays", tmp_path / "copy").exit_code == 0
-    stored = [pq.read_table(open_dataset(tmp_path / name).paths[0]) for name in ("arrays", "copy")]
-    assert stored[0].equals(stored[1])
-
-
-@pytest.mark.usefixtures("without_spark")
-def test_partition_columns_become_columns_of_the_copied_files(tmp_path: Path) -> None:
-    table = pa.table({"id": [1, 2, 3], "day": ["mon", "tue", "mon"]})
-    pq.write_to_dataset(table, tmp_path / "days", partition_cols=["day"])
-    fields = [UnischemaField("id", "int64", nullable=True), UnischemaField("day", str, nullable=True)]
-    generate_metadata(tmp_path / "days", Unischema("day", fields))
-    assert petastore("copy", tmp_path / "days", tmp_path / "copy").exit_code == 0
-    assert open_dataset(tmp_path / "copy").partition_names == ()
-    by_id = sorted(rows_of(tmp_path / "copy"), key=lambda row: row["id"])
-    assert [row["day"] for row in by_id] == ["mon", "tue", "mon"]

@@ -12,7 +12,8 @@ from petastore.plan.request import whole_number
 from petastore.spark.tensor_columns import quoted
 from petastore.spark.urls import spark_url
 from petastore.spark.writing.materialize import materialize_dataset
-from petastore.writers.copy import Copy, DeclaredCells
+from petastore.writers.copying.cells import DeclaredCells
+from petastore.writers.copying.requested import Copy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
