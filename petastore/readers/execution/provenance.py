@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from petastore.decoding.decoded import Decoded
 from petastore.errors import RequestError
@@ -47,7 +49,11 @@ def with_provenance(
     paths = np.array([file.path for file in inventory.files], object)
 
     def added(columns: dict[str, Decoded], span: Span) -> dict[str, Decoded]:
-        places = (paths[inventory.file[span.groups]], inventory.ordinal[span.groups].astype(np.int32), span.rows)
+        places: tuple[NDArray[Any], ...] = (
+            paths[inventory.file[span.groups]],
+            inventory.ordinal[span.groups].astype(np.int32),
+            span.rows,
+        )
         made = zip(PROVENANCE_FIELDS, places, strict=True)
         return {**columns, **{field.name: Decoded(values, None) for field, values in made}}
 
