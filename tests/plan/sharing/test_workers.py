@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
-from petastore.plan.sharing.workers import WorkerPlan, cursor_after, with_lanes_for_workers
-from petastore.testing.plan_laws import Walked, check_row_groups_at_hand, inventories, orders, walk
+from petastore.plan.sharing.workers import WorkerBatches, WorkerPlan, cursor_after, with_lanes_for_workers
+from petastore.testing.plan_laws import Walked, inventories, orders, walk
+from tests.tier import examples
 
 TAILS = list(Tail)
 ALL = frozenset({"seed", "lanes", "block_rows"})
@@ -161,22 +162,41 @@ def test_after_a_whole_round_any_other_workers_and_ranks_go_on(
     assert sorted(before + after) == list(range(inventory.num_rows))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(40))
 @given(
-    inventory=inventories(max_groups=20, max_rows=30),
+    inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
     tail=st.sampled_from(TAILS),
+    ranks=st.integers(1, 2),
     workers=st.integers(1, 4),
+    batch_size=st.sampled_from([2, 6]),
+    data=st.data(),
 )
-def test_row_groups_are_at_hand_and_nothing_is_kept(
-    inventory: Inventory, order: Order, tail: Tail, workers: int
+def test_load_order_of_a_worker_names_what_its_full_rounds_load(
+    inventory: Inventory, order: Order, tail: Tail, ranks: int, workers: int, batch_size: int, data: st.DataObject
 ) -> None:
-    plan = plan_of(inventory, order, rank=Shard(), tail=tail, epochs=2)
+    order = dataclasses.replace(order, lanes=ranks * workers * 2)  # no worker shares a lane, in any batch
+    plan = plan_of(inventory, order, rank=Shard(data.draw(st.integers(0, ranks - 1)), ranks), tail=tail, epochs=2)
+    assume(plan.num_rows >= order.lanes)
+    rounds = WorkerBatches(plan.num_rows, batch_size, ranks, order.lanes, tail, workers=workers).rounds
     for worker in range(workers):
-        mine = worker_plan(plan, worker, workers)
-        check_row_groups_at_hand(mine, 3)
-        for span in mine.spans(3, rows_per_span=20):
-            assert (span.valid is not None) == (tail is Tail.PAD)
+        mine = dataclasses.replace(worker_plan(plan, worker, workers), batch_size=batch_size)
+        needed: list[set[int]] = [set(), set()]
+        counts = [0, 0]
+        for span in mine.spans(batch_size, rows_per_span=batch_size):
+            if counts[span.epoch] < rounds:
+                needed[span.epoch] |= set(span.groups.tolist())
+            counts[span.epoch] += span.num_batches
+        told = mine.load_order(Cursor())
+        for names, groups in zip((told.groups[: told.first], told.groups[told.first :]), needed, strict=True):
+            assert groups <= set(names.tolist())
+            assert len(names) <= len(groups) + 2  # of each lane, perhaps the one with which its rest begins
+        assert told.sure == len(told.groups)
+        if rounds > 1:
+            later = mine.load_order(mine.place_after(1, batch_size))
+            assert later.first <= told.first
+            last = mine.load_order(Cursor(1))
+            assert last.sure == last.first <= len(last.groups)  # the epoch after the last one may not be read
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])
