@@ -230,7 +230,7 @@ $(ENOUGH_FOR_DEMO): $(BARE) pyproject.toml constraints.txt
 
 $(ALL): $(BARE) pyproject.toml constraints.txt
 	@echo 'setup: petastore and all that its extras, checks, tests and docs need (minutes, once)'
-	@$(INSTALL) --editable '.[all]' --group dev
+	@$(INSTALL) --editable '.[spark,spark-connect,torch,keras,image,deflate,s3,obstore,gcs,azure,cli,plot]' --group dev
 	@$(BIN)/python -m tests.java_options
 	@touch $(ENOUGH_FOR_DEMO) $@
 

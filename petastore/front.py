@@ -6,12 +6,14 @@ Thin, and without logic of their own: they open the dataset, plan, and hand the 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from petastore.dataset import Dataset
 from petastore.distributed.asked import asked_shard
+from petastore.errors import RequestError
 from petastore.other_words import answering_other_words
 from petastore.plan.lanes import DEFAULT_SHUFFLE_MEMORY
 from petastore.plan.request import Fields, OrderAsk, PlanAsk, Reshuffle, Shard, ShardWord, Tail, TailWord
@@ -27,6 +29,7 @@ from petastore.readers.asked import (
     SelectionCache,
     Urls,
 )
+from petastore.readers.execution.row_execution import execution_of_rows
 from petastore.readers.reader import Reader
 from petastore.selecting.retired import HdfsDriver, Retired, tell_retired
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
@@ -84,6 +87,7 @@ def make_reader(
     tail: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
     selection_cache: SelectionCache = True,
+    provenance: bool = False,
 ) -> Reader:
     """Reads a dataset row by row; adapters and `reader.batches(n)` take batches of columns from it all the same.
 
@@ -153,6 +157,8 @@ def make_reader(
             Transform and predicate see what comes of it; the order and states of readers do not depend on it.
         selection_cache: Where the answers of `filters` and `predicate` are remembered: a local directory, True for the
             user's cache directory (or `PETASTORE_CACHE`), False for nowhere.
+        provenance: Whether to add columns that say where each row comes from: `source_file`, the path in the dataset;
+            `source_row_group`, its number in the file; and `source_row`, the row's number in the row group.
 
     Returns:
         An iterator of named tuples; use it in a `with` block.
@@ -198,7 +204,7 @@ def make_reader(
         schema_fields,
         PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
-        RunAsk(workers, transform_spec),
+        RunAsk(workers, transform_spec, provenance=provenance),
     )
 
 
@@ -243,6 +249,7 @@ def make_batch_reader(
     tail: TailWord | Tail = "even",
     decode: Mapping[str, ImageDecode] | None = None,
     selection_cache: SelectionCache = True,
+    provenance: bool = False,
 ) -> Reader:
     """Reads a dataset in batches of columns, as large as its largest row group (at most 65,536 rows).
 
@@ -288,7 +295,7 @@ def make_batch_reader(
         schema_fields,
         PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
-        RunAsk(workers, transform_spec, batched=True),
+        RunAsk(workers, transform_spec, batched=True, provenance=provenance),
     )
 
 
@@ -427,6 +434,10 @@ def _opened(at: DatasetAsk, fields: Fields | NGram | None, ask: PlanAsk, rows: R
         from petastore.plan.windows.ngram import NGram
 
         if isinstance(fields, NGram):
+            if run.provenance:
+                raise RequestError(
+                    "provenance must be False where an NGram is read: a window has rows of several places"
+                )
             from petastore.readers.windows.window_reader import open_window_reader
 
             return open_window_reader(dataset, fields, ask, rows, run)
@@ -435,4 +446,5 @@ def _opened(at: DatasetAsk, fields: Fields | NGram | None, ask: PlanAsk, rows: R
     selection = rows.selected(dataset, workers=run.workers, batched=run.batched)
     if selection is not None:
         plan = dataset.planned(ask, selection)
-    return Reader(dataset, plan, workers=run.workers, transform=run.transform, batched=run.batched)
+    build = functools.partial(execution_of_rows, provenance=run.provenance) if run.provenance else execution_of_rows
+    return Reader(dataset, plan, workers=run.workers, transform=run.transform, batched=run.batched, build=build)

@@ -72,8 +72,9 @@ class Durations:
         self._announce(node.config, ids, max(1, len(node.config.option.tx or [1])))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Add the time of a test and of its fixtures to its file."""
-        self._seconds[report.nodeid.partition("::")[0]] += report.duration
+        """Add the time of a test and of its fixtures to its file; its subtests are part of it."""
+        if not isinstance(report, pytest.SubtestReport):
+            self._seconds[report.nodeid.partition("::")[0]] += report.duration
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         """Print the slowest files and the time of each area."""

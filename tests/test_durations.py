@@ -52,6 +52,16 @@ def test_durations_summary_adds_up_by_file_and_area() -> None:
     assert {"42.5  tests/plan", "60.0  tests", "40.0  tests/plan/a.py", "102.5  in all"} <= set(terminal.lines)
 
 
+def test_durations_count_subtests_once() -> None:
+    durations, terminal = Durations({}, ROOT), Terminal()
+    for kind in (pytest.SubtestReport, pytest.SubtestReport, pytest.TestReport):
+        place = ("tests/a.py", 1, "one")
+        report = kind("tests/a.py::one", place, {}, "passed", None, "call", duration=70.0)
+        durations.pytest_runtest_logreport(report)
+    durations.pytest_terminal_summary(terminal)  # type: ignore[arg-type]
+    assert "70.0  in all" in terminal.lines
+
+
 @pytest.mark.parametrize(("options", "workers"), [([], 1), (["-n2", "--dist", "loadfile"], 2)])
 def test_run_begins_with_number_of_tests_and_estimate(
     options: list[str], workers: int, pytester: pytest.Pytester, repository: Path, monkeypatch: pytest.MonkeyPatch

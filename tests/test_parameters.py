@@ -50,6 +50,7 @@ DICTS_OF_OTHERS = {
     "_made_again",
     # JSON: a codec's configuration in a schema document, states, and the facts that ranks tell each other.
     "codec_from_json",
+    "ReaderDataset._adopt",
     "resume",
     "resume_place",
     "_resumed_mixture",

@@ -51,6 +51,22 @@ def test_the_extras_are_those_that_errors_can_name(project: dict[str, Any], repo
     assert set(re.findall(r"[\w-]+", extras["all"][0])) - {"petastore"} == set(extras) - {"all", "jax"}
 
 
+def test_extra_tf_brings_one_tensorflow(project: dict[str, Any], repository: Path) -> None:
+    """`tensorflow-cpu` beside an installed `tensorflow` replaces its modules."""
+    assert [re.split("[<>=]", one)[0] for one in project["project"]["optional-dependencies"]["tf"]] == ["tensorflow"]
+    setup = (repository / "Makefile").read_text(encoding="utf-8")
+    (extras,) = re.findall(r"--editable '\.\[([a-z0-9,-]+)\]' --group dev", setup)
+    assert set(extras.split(",")) == set(project["project"]["optional-dependencies"]) - {"all", "jax", "tf"}
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/index.md", "docs/tutorials/first-dataset.md", "docs/get-started/installation.md"]
+)
+def test_first_program_of_a_page_may_run_twice(page: str, repository: Path) -> None:
+    text = (repository / page).read_text(encoding="utf-8")
+    assert re.search(r"write_dataset\([^`]*?mode=\"overwrite\"", text)
+
+
 @pytest.mark.parametrize("constraints", ["constraints.txt", "constraints-neighbours.txt"])
 def test_every_package_is_pinned_to_one_release(constraints: str, repository: Path) -> None:
     lines = (repository / constraints).read_text(encoding="utf-8").splitlines()

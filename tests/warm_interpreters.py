@@ -96,13 +96,13 @@ class ForkedProgram:
             self._printed[number] = stream.read()
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless the program is known to have ended."""
-        if self.returncode is None:
+        """Send a signal, unless the program has ended: then another process may have its number."""
+        if self.returncode is None and not select.select([self._status], [], [], 0)[0]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Send SIGKILL, unless the program is known to have ended."""
+        """Send SIGKILL, unless the program has ended."""
         self.send_signal(signal.SIGKILL)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""`petastore copy`: some columns and rows of a dataset to another place, by Spark."""
+"""`petastore copy`: some columns and rows of a dataset to another place, by Spark where files are not local."""
 
 from __future__ import annotations
 
@@ -25,20 +25,40 @@ def copy(
     partition_count: Annotated[int | None, typer.Option(help="Files of the copy, at most.")] = None,
     row_group_size_mb: Annotated[float | None, typer.Option(help="MiB of a row group, about.")] = None,
     master: Annotated[
-        str, typer.Option(help="Spark's master on this machine, or sc://host:port of a Connect server.")
-    ] = "local[2]",
+        str | None,
+        typer.Option(
+            help="Copy with Spark: its master on this machine, or sc://host:port of a Connect server. Local files need "
+            "no Spark; others are copied with local[2] by default."
+        ),
+    ] = None,
     spark_session_config: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
     ] = None,
     storage_options: StorageOptions = "{}",
     debug: Debug = False,
 ) -> None:
-    """Copy a dataset, or some of its columns and rows, with Spark; cells are copied as they are stored."""
+    """Copy a dataset, or some of its columns and rows; cells are copied as they are stored."""
     with errors_in_one_line(debug=debug):
+        options, settings = json_options(storage_options), settings_of(spark_session_config or ())
+        if master is None and not settings and _are_local(source_url, target_url, options):
+            from petastore.writers.copying.cells import copy_cells
+
+            print(
+                copy_cells(
+                    source_url,
+                    target_url,
+                    field_regex or None,
+                    not_null_fields or None,
+                    overwrite_output=overwrite_output,
+                    files_count=partition_count,
+                    row_group_size_mb=row_group_size_mb,
+                    storage_options=options,
+                )
+            )
+            return
         from petastore.spark import copy_dataset
 
-        options = json_options(storage_options)
-        spark = _session(master, settings_of(spark_session_config or ()))
+        spark = _session(master or "local[2]", settings)
         try:
             print(
                 copy_dataset(
@@ -55,6 +75,12 @@ def copy(
             )
         finally:
             spark.stop()
+
+
+def _are_local(source_url: str, target_url: str, options: dict[str, Any]) -> bool:
+    from petastore.storage.files.location import open_location
+
+    return all(open_location(url, storage_options=options).is_local for url in (source_url, target_url))
 
 
 def _session(master: str, settings: dict[str, str]) -> Any:

@@ -89,7 +89,7 @@ class ArrowCodec:
 
     def _encoded(self, values: Sequence[Any] | NDArray[Any], field: UnischemaField) -> pa.Array:
         try:
-            return encode_objects(values, self.arrow_type, field.name)
+            return encode_objects(list(values), self.arrow_type, field.name)
         except EncodeError as problem:
             inside = "" if problem.column in (None, field.name) else f"{problem.column}: "
             raise EncodeError(f"{inside}{problem.problem}", column=field.name) from None

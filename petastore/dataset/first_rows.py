@@ -89,7 +89,9 @@ def first_columns(dataset: _Dataset, fields: Sequence[UnischemaField], count: in
         for name, column in columns.items():
             found[name].append(column.rows(0, rows))
     return {
-        name: np.ma.concatenate(parts) if any(map(np.ma.isMaskedArray, parts)) else np.concatenate(parts)
+        name: np.ma.concatenate(parts)  # type: ignore[no-untyped-call]
+        if any(map(np.ma.isMaskedArray, parts))
+        else np.concatenate(parts)
         for name, parts in found.items()
     }
 

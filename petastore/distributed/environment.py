@@ -157,6 +157,8 @@ def _claim(launcher: _Launcher, environ: Mapping[str, str]) -> Claim | None:
     rank, size = environ.get(rank_name), environ.get(size_name)
     if not rank and not size:
         return None
+    if not rank and size == "1":
+        rank = "0"  # some job runners set the size for every program: alone, it is the one rank there can be
     if not rank or not size:
         there, missing = (rank_name, size_name) if rank else (size_name, rank_name)
         raise RequestError(

@@ -321,7 +321,7 @@ def col(name: str) -> Column:
     Raises:
         RequestError: The name is no text.
     """
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str):
         raise RequestError(f"col takes the name of a column, but {name!r} was given")
     return Column(name)
 

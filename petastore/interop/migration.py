@@ -161,8 +161,11 @@ def _nothing_to_do(location: Location, *, dry_run: bool) -> Migration:
 
     Raises:
         RequestError: It is none.
+        DatasetNotFoundError: Nothing is there.
     """
     manifest = read_manifest(location)
+    if manifest is None:
+        list_data_files(location)  # says so where there is nothing
     if manifest is None or manifest.schema_document is None:
         raise RequestError(
             f"{location.url} is no dataset that Petastorm wrote: there is no {PETASTORM_SCHEMA_KEY.decode()!r} in "

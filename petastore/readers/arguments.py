@@ -73,6 +73,7 @@ class FurtherArguments(DatasetArguments, total=False):
     block_rows: int | None
     reshuffle: Reshuffle | None
     tail: TailWord | Tail
+    provenance: bool
 
 
 class ReaderArguments(FurtherArguments, total=False):

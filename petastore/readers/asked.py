@@ -251,3 +251,6 @@ class RunAsk:
 
     batched: bool = False
     """Whether iteration gives column batches, or else rows."""
+
+    provenance: bool = False
+    """Whether columns are added that say where rows come from."""

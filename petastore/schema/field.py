@@ -138,8 +138,8 @@ class UnischemaField:
     """Dtype of the array that holds many values: `object` for text, bytes and decimals, µs for a bare datetime."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise SchemaError(f"a field needs a name, but {self.name!r} was given")
+        if not isinstance(self.name, str):  # an empty name is one: an index exported through CSV has it
+            raise SchemaError(f"name must be text, got {self.name!r}")
         try:
             object.__setattr__(self, "numpy_dtype", canonical_dtype(self.numpy_dtype))
         except SchemaError as problem:

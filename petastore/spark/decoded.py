@@ -32,6 +32,7 @@ class DecodedRowGroups:
     Args:
         dataset: The dataset.
         columns: Names, regular expressions over whole names, or fields; None is all.
+        part_bytes: Decoded bytes of a part, about.
 
     Raises:
         RequestError: Columns that were asked for match nothing.
@@ -46,7 +47,14 @@ class DecodedRowGroups:
         [[[0, 1, 2]], [[3, 4]]]
     """
 
-    def __init__(self, dataset: Dataset, columns: Iterable[str | UnischemaField] | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        columns: Iterable[str | UnischemaField] | None = None,
+        *,
+        part_bytes: int = _PART_BYTES,
+    ) -> None:
+        self._part_bytes = part_bytes
         self._rows = RandomAccess(dataset, columns, cache_bytes=0)
         counts = dataset.inventory.rows
         self._stops = np.cumsum(counts)
@@ -70,7 +78,7 @@ class DecodedRowGroups:
             StorageError: It cannot be read.
         """
         row_bytes = sum(_FREE_BYTES if (size := field.decoded_bytes) is None else size for field in self.schema)
-        step = max(1, _PART_BYTES // max(1, row_bytes))
+        step = max(1, self._part_bytes // max(1, row_bytes))
         start, stop = int(self._starts[group]), int(self._stops[group])
         for first in range(start, stop, step):
             yield self._rows.take(np.arange(first, min(first + step, stop)))

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +37,10 @@ __all__ = [
 Takes: TypeAlias = Literal["row", "dataframe", "columns"]
 """What the function of a transform takes and returns, in a word; see `TransformSpec.takes`."""
 
-
-class Transform(Protocol):
-    """Makes of the columns of a span, and where its batches begin, the columns after a transform: a new dict."""
-
-    def __call__(
-        self, columns: dict[str, Decoded], offsets: NDArray[np.int64], /, **keys: NDArray[np.uint64]
-    ) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
-        """The columns; `keys=` are the random keys of the rows, shape (rows, 2), if functions draw random numbers."""
+Transform: TypeAlias = Callable[..., "dict[str, Decoded] | Future[dict[str, Decoded]]"]
+"""`transform(columns, offsets)` makes of the columns of a span, and where its batches begin, the columns after a
+transform; they are a new dict. One whose function draws random numbers also takes `keys=`: of each row, shape (rows,
+2)."""
 
 
 def as_transform_spec(transform: AnyTransform | None) -> TransformSpec | None:
@@ -109,7 +105,7 @@ class TransformSpec:
         >>> of_columns = TransformSpec(lambda columns: {"x": columns["x"] / 2}, spec.edit_fields, takes="columns")
     """
 
-    func: Callable[[Any], Any] | None = None
+    func: Callable[..., Any] | None = None
     """The function; it runs in worker threads, several at a time, or, with `reader_pool_type="process"`, in worker
     processes: they import it, or, where they cannot, are sent it with all that it names. None removes and selects
     fields, and gives those in `edit_fields` a new dtype or shape: lists that are all of one length become one array by

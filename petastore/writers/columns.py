@@ -42,7 +42,15 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
 
 
-Tabular: TypeAlias = Mapping[str, Any] | ArrowStream
+class HuggingFaceDataset(Protocol):
+    """A `datasets.Dataset`."""
+
+    def with_format(self, kind: str, /) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+
+Tabular: TypeAlias = Mapping[str, Any] | ArrowStream | HuggingFaceDataset
 """Data in columns, as `write_dataset` takes it."""
 
 _SCALE = 18

@@ -17,7 +17,7 @@ import petastore
 from petastore import NGram, Unischema, UnischemaField
 from petastore.adapters.torch import DataLoader, MapDataset
 from petastore.codecs import ScalarCodec
-from petastore.errors import MetadataError, RequestError, SchemaError
+from petastore.errors import DatasetChangedError, MetadataError, RequestError, SchemaError
 from petastore.schema.document import DOCUMENT_KEY, dump_document
 from tests.servers.fault_proxy import FaultProxy
 from tests.servers.fixtures import Served
@@ -149,7 +149,7 @@ def test_a_field_that_cannot_be_is_refused_when_it_is_asked_for_and_others_are_r
         metadata={DOCUMENT_KEY: document},
     ))  # fmt: skip
     pq.write_table(table, tmp_path / "x.parquet")
-    dataset = petastore.open_dataset(tmp_path)
+    dataset = petastore.petastore.open_dataset(tmp_path)
     assert list(dataset.schema.fields) == ["id"]
     with petastore.make_reader(tmp_path, ["id"], shuffle_row_groups=False) as reader:
         assert [int(row.id) for row in reader] == [1, 2]
@@ -166,4 +166,39 @@ def test_a_damaged_document_is_refused_as_a_whole(tmp_path: Path) -> None:
     table = pa.table({"id": [1]}).replace_schema_metadata({DOCUMENT_KEY: document})
     pq.write_table(table, tmp_path / "x.parquet")
     with pytest.raises(MetadataError, match="nullable is true or false"):
+        petastore.petastore.open_dataset(tmp_path)
+
+
+def test_common_metadata_of_fastparquet_counts_rows_of_other_files(tmp_path: Path) -> None:
+    table = pa.table({"id": [1, 2]})
+    pq.write_table(table, tmp_path / "part.0.parquet")
+    pq.write_metadata(table.schema, tmp_path / "_common_metadata")
+    footer = (tmp_path / "_common_metadata").read_bytes()
+    counted = footer.replace(b"\x16\x00\x19\x0c", b"\x16\x04\x19\x0c")  # field 3 says 2 rows, field 4 no row groups
+    assert counted != footer
+    (tmp_path / "_common_metadata").write_bytes(counted)
+    assert petastore.open_dataset(tmp_path).inventory.num_rows == 2
+    (tmp_path / "part.1.parquet").write_bytes(counted)
+    with pytest.raises(MetadataError, match=r"part.1.parquet: the footer says 2 rows, but its row groups have 0"):
         petastore.open_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"not Parquet", b"PAR1" + bytes(20) + b"PAR1"])
+def test_broken_common_metadata_message_says_what_to_delete(tmp_path: Path, content: bytes) -> None:
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
+    (tmp_path / "_common_metadata").write_bytes(content)
+    with pytest.raises(
+        MetadataError, match=r"_common_metadata .*Delete _common_metadata of file://.* if another program"
+    ):
+        petastore.open_dataset(tmp_path)
+    (tmp_path / "_common_metadata").unlink()
+    assert petastore.open_dataset(tmp_path).inventory.num_rows == 2
+
+
+def test_rewritten_file_message_names_both_footers_or_neither(tmp_path: Path) -> None:
+    for rows in ([1, 2], [1, 2, 3]):
+        if len(rows) == 3:
+            reader = petastore.make_reader(str(tmp_path), num_epochs=3)
+        pq.write_table(pa.table({"id": rows}), tmp_path / "a.parquet")
+    with reader, pytest.raises(DatasetChangedError, match=r"it had \d+ bytes, and has \d+ bytes\. Open the dataset"):
+        list(reader)

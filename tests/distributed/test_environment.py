@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+import petastore
 from petastore.distributed import from_environment, from_tf_config
 from petastore.errors import RequestError
 from petastore.plan.request import Shard
@@ -157,3 +160,19 @@ def test_a_tf_config_that_cannot_be_is_refused(config: str, said: str) -> None:
         from_tf_config(config)
     with pytest.raises(RequestError, match=said):
         from_environment({"TF_CONFIG": config})
+
+
+@pytest.mark.parametrize(("rank", "size"), PAIRS[:-1])
+def test_size_of_one_without_a_rank_is_one_process_alone(rank: str, size: str) -> None:
+    assert from_environment({size: "1"}) == Shard(0, 1)
+    for environment in ({size: "2"}, {rank: "0"}):
+        with pytest.raises(RequestError, match="so nobody knows which of how many ranks this is"):
+            from_environment(environment)
+
+
+def test_reader_takes_all_rows_when_world_size_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    petastore.write_dataset(str(tmp_path), {"id": np.arange(3)})
+    with petastore.make_reader(str(tmp_path), cur_shard="auto") as reader:
+        assert sorted(row.id for row in reader) == [0, 1, 2]

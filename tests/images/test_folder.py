@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,8 +67,9 @@ def test_from_folder_shuffles_by_seed(tmp_path: Path) -> None:
 def test_from_folder_rejects_what_is_no_folder_of_images(folder: Path) -> None:
     with pytest.raises(RequestError, match=r"must hold .png, .jpg or .jpeg files, got none"):
         images.from_folder(folder / "nothing")
+    wrong: Any = "hsv"
     with pytest.raises(RequestError, match="mode must be 'rgb' or 'gray', got 'hsv'"):
-        images.from_folder(folder, mode="hsv")
+        images.from_folder(folder, mode=wrong)
     (folder / "e.png").write_bytes(b"")
     with pytest.raises(RequestError, match="got both in"):
         images.from_folder(folder)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import petastore
-from petastore.errors import DatasetChangedError, MetadataError, RequestError
+from petastore.errors import DatasetChangedError, DatasetNotFoundError, MetadataError, RequestError
 from petastore.indexing import get_row_group_indexes
 from petastore.interop import export, migrate
 from petastore.schema.document import DOCUMENT_KEY
@@ -213,3 +213,10 @@ def test_what_petastorm_did_not_write_is_refused_and_left_as_it_is(tmp_path: Pat
     with pytest.raises(RequestError, match="is a file"):
         migrate(next(meadow.rglob("*.parquet")))
     assert contents(tmp_path) == before
+
+
+def test_migrate_says_so_when_nothing_is_there(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for path, words in (("nosuch", "there is nothing at that path"), ("empty", "is an empty directory")):
+        with pytest.raises(DatasetNotFoundError, match=words):
+            migrate(tmp_path / path)

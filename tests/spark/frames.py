@@ -102,7 +102,7 @@ def rows_of(url: str) -> dict[str, list[Any]]:
     """All columns of a dataset, in the order of the ids."""
     with petastore.make_reader(url, shuffle_row_groups=False) as reader:
         rows = sorted(reader, key=lambda row: row.id)
-    return {name: [plain(row[name]) for row in rows] for name in rows[0]._column_names}
+    return {name: [plain(row[name]) for row in rows] for name in rows[0]._asdict()}
 
 
 def same(one: Any, other: Any) -> bool:
@@ -313,9 +313,9 @@ class Frames:
         ).collect()
         expected = [row_of(number) for number in range(ROWS)]
         return {
-            "names": [type(rows[0]).__name__, list(rows[0]._column_names)],
+            "names": [type(rows[0]).__name__, list(rows[0]._asdict())],
             "ids": [int(row.id) for row in rows],
-            "same": [same(row[name], expected[row.id][name]) for row in rows for name in row._column_names],
+            "same": [same(row[name], expected[row.id][name]) for row in rows for name in row._asdict()],
             "types": [type(rows[1].i32).__name__, str(rows[0].matrix.dtype)],
         }
 

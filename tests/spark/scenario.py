@@ -160,15 +160,22 @@ class Kept(logging.Handler):
         self._records.append(record)
 
 
-def slow_ids(spark: Any) -> Any:
-    """Twenty ids in four tasks, which take long enough to be seen."""
+def ids_once_told(spark: Any, mark: Path) -> Any:
+    """Twenty ids in four tasks, which last until progress was told: then it was told while they ran, on any machine."""
+    awaited = str(mark)
 
     def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            time.sleep(1)
+            wait_for(awaited)
             yield batch
 
     return spark.range(0, 20, 1, 4).mapInArrow(wait, "id long")
+
+
+def wait_for(mark: str) -> None:
+    """Wait in a task until the driver has made a file: tasks have no other way to hear of it."""
+    while not Path(mark).exists():
+        time.sleep(0.05)
 
 
 def problem_of(action: Callable[[], Any]) -> str:
@@ -264,7 +271,7 @@ class Scenario:
     def _two_writers(self, *, session_settings: bool) -> dict[str, Any]:
         """Two threads of one session with different row groups, started at the same moment."""
         schema = Unischema("ids", [UnischemaField("id", np.int64)])
-        together = threading.Barrier(2, timeout=60)
+        together = threading.Barrier(2, timeout=300)
         problems: list[str] = []
         before = self.configuration()
 
@@ -302,21 +309,29 @@ class Scenario:
     def tell_and_index(self) -> dict[str, Any]:
         """Progress while Spark writes, and an index with the data."""
         told: list[tuple[int, int]] = []
+        mark, again = self.folder / "was told", self.folder / "was told again"
+
+        def tell(done: int, tasks: int) -> None:
+            told.append((done, tasks))
+            mark.touch()
+
+        def fail(done: int, tasks: int) -> None:
+            again.touch()
+            raise ZeroDivisionError
+
         asked: dict[str, Any] = {
-            "progress": lambda done, tasks: told.append((done, tasks)),
+            "progress": tell,
             "indexers": [SingleFieldIndexer("by", "id")],
         }
         schema = Unischema("ids", [UnischemaField("id", np.int64)])
         with materialize_dataset(self.spark, self.url("told"), schema, rows_per_row_group=5, **asked) as writer:
-            writer.write(encode_dataframe(slow_ids(self.spark), schema))
+            writer.write(encode_dataframe(ids_once_told(self.spark, mark), schema))
         logged: list[logging.LogRecord] = []
         log = logging.getLogger("petastore.spark.writing.progress")
         log.propagate, log.handlers = False, [Kept(logged)]
         (index,) = get_row_group_indexes(petastore.open_dataset(self.url("told"))).values()
-        with materialize_dataset(
-            self.spark, self.url("not told"), schema, progress=lambda done, tasks: (done + tasks) / 0
-        ) as writer:
-            writer.write(encode_dataframe(slow_ids(self.spark), schema))
+        with materialize_dataset(self.spark, self.url("not told"), schema, progress=fail) as writer:
+            writer.write(encode_dataframe(ids_once_told(self.spark, again), schema))
         return {
             "last": told[-1],
             "grows": sorted(told) == told,

@@ -15,7 +15,6 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
 from petastore.errors import DecodeError, RequestError, SchemaError
 from petastore.schema.arrow import storage_schema
-from petastore.spark import decoded
 from petastore.spark.decoded import DecodedRowGroups, plain_batch, plain_schema
 
 PETASTORM = ["petastorm-0.13.1/Meadow", "petastorm-legacy/0.5.1", "petastorm-legacy/0.7.6"]
@@ -49,12 +48,11 @@ def test_what_petastorm_wrote_is_a_frame_of_the_readers_values(fixtures_root: Pa
             assert same(stored[field], value), field
 
 
-def test_a_row_group_comes_in_parts_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_group_comes_in_parts_of_bounded_size(tmp_path: Path) -> None:
     schema = Unischema("x", [UnischemaField("x", "uint8", (100,), NdarrayCodec())])
     rows = [{"x": np.full(100, n, "uint8")} for n in range(25)]
     petastore.write_dataset(tmp_path / "x", schema, rows, rows_per_row_group=20)
-    monkeypatch.setattr(decoded, "_PART_BYTES", 1000)
-    groups = DecodedRowGroups(petastore.open_dataset(tmp_path / "x"))
+    groups = DecodedRowGroups(petastore.open_dataset(tmp_path / "x"), part_bytes=1000)
     assert [[len(part["x"]) for part in groups.parts(group)] for group in range(len(groups))] == [[10, 10], [5]]
     assert [row["x"][0] for batch in batches(groups) for row in batch.to_pylist()] == list(range(25))
 

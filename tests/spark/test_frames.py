@@ -149,7 +149,7 @@ def test_a_dataset_as_a_dataframe_and_written_again_is_the_same(folder: Path) ->
     assert [int(row.id) for row in rows] == list(range(ROWS))
     for row in rows:
         expected = row_of(int(row.id))
-        for name in row._column_names:
+        for name in row._asdict():
             assert same(row[name], expected[name]), (int(row.id), name)
 
 

@@ -190,7 +190,7 @@ class BlockSampler(torch.utils.data.DistributedSampler[Any]):
         from it.
         """
         batches = whole_number(batches, name="batches", least=0)
-        plan = worker_plan(self._plan, Shard(0, self._workers), self._pass.begin)
+        plan = worker_plan(self._plan, Shard(0, self._workers), self._pass.begin, self._size)
         return dump_place(plan, batches, self._size, of_all=True)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

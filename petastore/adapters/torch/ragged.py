@@ -62,8 +62,7 @@ def _lists_of_one_length(reader: Any, names: list[str]) -> set[str]:
 
     What a transform's function returns is not known before it is called: none of its columns is among them.
     """
-    transform = reader.transform
-    if not names or (transform is not None and transform.func is not None):
+    if not names or (reader.transform is not None and reader.transform.func is not None):
         return set()
     lengths: dict[str, set[int | None]] = {name: set() for name in names}
     for dataset in reader.dataset.datasets:

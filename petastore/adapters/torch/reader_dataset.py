@@ -341,7 +341,7 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
 
     def _plan_of(self, worker: Shard, begin: Cursor) -> WorkerPlan:
         plan = with_lanes_for_workers(self.plan, worker.count, shuffle_memory=self._shuffle_memory)
-        return worker_plan(plan, worker, begin)
+        return worker_plan(plan, worker, begin, self._size)
 
     def set_epoch(self, epoch: int) -> None:
         """The next `for` begins with this epoch; or goes on where a state was loaded.

@@ -65,9 +65,9 @@ def shard_of_this_process(num_replicas: int | None, rank: int | None) -> Shard:
     return Shard()
 
 
-def worker_plan(plan: Plan, worker: Shard, begin: Cursor) -> WorkerPlan:
+def worker_plan(plan: Plan, worker: Shard, begin: Cursor, batch_size: int) -> WorkerPlan:
     """What one worker reads of a rank's plan, in a pass that begins at a cursor."""
-    return WorkerPlan(plan.inventory, plan.request, plan.selection, worker=worker, begin=begin)
+    return WorkerPlan(plan.inventory, plan.request, plan.selection, worker=worker, begin=begin, batch_size=batch_size)
 
 
 def refuse_unequal_rows(plan: Plan) -> None:

@@ -65,5 +65,6 @@ def _with_none(values: NDArray[Any]) -> Any:
     """Arrays with None for what is missing."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
-    missing = np.ma.getmaskarray(values).reshape(len(values), -1).any(axis=1)
-    return [None if is_missing else value for is_missing, value in zip(missing, np.ma.getdata(values), strict=True)]
+    mask = np.ma.getmaskarray(values).reshape(len(values), -1)
+    gone = np.logical_or.reduce(mask, axis=1).tolist()
+    return [None if is_missing else value for is_missing, value in zip(gone, np.ma.getdata(values), strict=True)]

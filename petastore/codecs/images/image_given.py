@@ -85,7 +85,9 @@ def image_cells(values: pa.Array, field: UnischemaField) -> pa.Array | None:
         files = values.cast(pa.binary())
         cells = byte_cells(files, field)
         pixels = field.decoded_bytes
-        if (pixels is not None and (cells.sizes == pixels).all()) or not any(map(is_image_file, cells)):
+        if (pixels is not None and (cells.sizes == pixels).all()) or not any(
+            is_image_file(cells[row]) for row in range(len(cells))
+        ):
             return None
     else:
         return None

@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from petastore.plan.selection import Selection
 
 __all__ = ["Batches", "EpochOfBatches", "Pace", "SharedBatches", "Source", "Span", "Walk", "each_once"]
 
-NumberedRows: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+NumberedRows: TypeAlias = "tuple[NDArray[Any], NDArray[np.int64]]"
 """Of some rows: the source of each, and how many rows that source gave before it."""
 
 _FEW = 64

@@ -27,8 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.once import once
+from petastore.plan.batches.load_order import LoadOrder, Stretch, load_order
 from petastore.plan.batches.spans import Pace, SharedBatches, Span
-from petastore.plan.batches.tail import EpochBatches, Share
+from petastore.plan.batches.tail import EpochBatches, Share, lanes_of
 from petastore.plan.cursor import Cursor
 from petastore.plan.lanes import in_memory, shuffled_lanes
 from petastore.plan.order.visits import spreads_evenly
@@ -157,6 +158,28 @@ class WorkerPlan(Plan):
     begin: Cursor = Cursor()  # noqa: RUF009 - frozen
     """Where the workers begin, all of them."""
 
+    batch_size: int = 1
+    """Rows of a batch, for `load_order`: they decide which worker's turn it is when an epoch begins."""
+
+    def load_order(self, after: Cursor) -> LoadOrder:
+        """Return which row groups this worker loads from a cursor of its own on: in its epoch and in the next one.
+
+        Those of full rounds; the batches that are left at the end of an epoch may have rows of a few more.
+        """
+        sources, stretches = [], []
+        for epoch in (after.epoch, after.epoch + 1):
+            batches = self._of_epoch(epoch, self.batch_size)
+            part = Shard(self.request.shard.index * batches.workers + batches.turn, batches.ranks * batches.workers)
+            source = dataclasses.replace(self._source(self.request.order), own_lanes=lanes_of(part, batches.lanes))
+            first = epoch * self.num_rows + batches.start
+            end = first + batches.rounds * batches.round_rows
+            is_under_way = epoch == after.epoch
+            begin = max(first, epoch * self.num_rows + after.position) if is_under_way else first
+            stretch = Stretch(begin, end, 0) if is_under_way else Stretch(first, first, end - first)
+            sources.append(source)
+            stretches.append(stretch if begin < end else Stretch(0, 0, 0))
+        return load_order(sources, stretches, after.next_epoch(), epochs=self.request.epochs)
+
     def spans(self, batch_size: int, *, rows_per_span: int, after: Cursor | None = None) -> Iterator[Span]:
         """The worker's batches from a cursor of its own on, several at a time, through all epochs."""
         cursor = after or self.begin
@@ -179,23 +202,30 @@ class WorkerPlan(Plan):
 
     def _epochs(self, batch_size: int) -> Iterator[tuple[int, WorkerBatches]]:
         """The epochs from the beginning on, with what the worker makes of each."""
-        here, given = self.begin, 0
+        here = self.begin
         while not here.is_at_end(self.request.epochs):
-            batches = WorkerBatches(
-                num_rows=self.num_rows,
-                batch_size=batch_size,
-                ranks=self.request.shard.count,
-                lanes=self._lanes_in(self.request.order),
-                tail=self.request.tail,
-                start=here.position,
-                workers=self.worker.count,
-                turn=(self.worker.index - given) % self.worker.count,
-            )
+            batches = self._of_epoch(here.epoch, batch_size)
             yield here.epoch, batches
             if batches.of_ranks.steps == 0 and batches.start == 0:
                 return
-            given += batches.of_ranks.steps
             here = here.next_epoch()
+
+    def _of_epoch(self, epoch: int, batch_size: int) -> WorkerBatches:
+        """What the worker makes of an epoch, from the beginning on."""
+        begin, given = self.begin, 0
+        if epoch > begin.epoch:  # whose turn it is depends on the batches before
+            rest = self._batches(batch_size, begin.position).steps
+            given = rest + (epoch - begin.epoch - 1) * self._batches(batch_size).steps
+        return WorkerBatches(
+            num_rows=self.num_rows,
+            batch_size=batch_size,
+            ranks=self.request.shard.count,
+            lanes=self._lanes_in(self.request.order),
+            tail=self.request.tail,
+            start=begin.position if epoch == begin.epoch else 0,
+            workers=self.worker.count,
+            turn=(self.worker.index - given) % self.worker.count,
+        )
 
 
 def cursor_after(plan: WorkerPlan, given: int, batch_size: int) -> Cursor | None:

@@ -52,15 +52,9 @@ _LARGE_VALUE_BYTES = 16 * 1024
 
 LoadedRowGroups: TypeAlias = Mapping[int, LoadedRowGroup]
 Task: TypeAlias = Callable[[], None]
-
-
-class SpanTransform(Protocol):
-    """Makes of the columns of a span the columns after a transform; they are a new dict."""
-
-    def __call__(
-        self, columns: dict[str, Decoded], span: Span, /, **keys: NDArray[np.uint64]
-    ) -> dict[str, Decoded] | Future[dict[str, Decoded]]:
-        """The columns; `keys=` are the random keys of the rows, shape (rows, 2), if functions draw random numbers."""
+SpanTransform: TypeAlias = Callable[..., "dict[str, Decoded] | Future[dict[str, Decoded]]"]
+"""`transform(columns, span)` makes of the columns of a span the columns after a transform; they are a new dict. One
+whose functions draw random numbers also takes `keys=`: of each row, shape (rows, 2)."""
 
 
 def _where_they_are(groups: NDArray[Any], rows: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -30,6 +30,7 @@ def execution_of_rows(
     workers: Workers,
     transform: TransformSpec | None = None,
     batched: bool = False,
+    provenance: bool = False,
 ) -> Execution:
     """What a reader of the rows of a dataset runs.
 
@@ -39,6 +40,7 @@ def execution_of_rows(
         workers: Who does the work.
         transform: A function for rows, or for DataFrames where `batched`.
         batched: Whether iteration gives column batches, or else rows.
+        provenance: Whether columns are added that say where rows come from.
 
     Raises:
         RequestError: The transform contradicts the schema, or cannot be sent to a process.
@@ -52,6 +54,11 @@ def execution_of_rows(
         transform = described(transform, source, selection, view, workers=workers, batched=batched)
     functions = Functions.of([transform], workers=workers, batched=batched)
     schema, transformed = functions.transform(transform, view, dataset, memory.buffers)
+    of_spans_made = of_spans(transformed)
+    if provenance:
+        from petastore.readers.execution.provenance import with_provenance  # with what few readers need
+
+        schema, of_spans_made = with_provenance(schema, of_spans_made, source.inventory)
     partition_values = dataset.partition_values(columns)
     return build_execution(
         dataset,
@@ -61,7 +68,7 @@ def execution_of_rows(
             {field.name: EncodedColumn.of(field, partition_values.get(field.name)) for field in view},
             [(view, partition_values)],
         ),
-        Outcome(schema, of_spans(transformed), functions, transform),
+        Outcome(schema, of_spans_made, functions, transform),
         memory,
         loading=functools.partial(Loading.of, ahead_bytes=MOST_BYTES_AHEAD if workers.memory_budget is None else 0),
         workers=workers,

@@ -87,7 +87,7 @@ class Foresight:
         self._lock = Lock()
         self._told = _Told(followers, plan.load_order(begin), None)
         self._begun = self._told
-        self._planned: dict[int, collections.deque[tuple[_Told, int]]] = collections.defaultdict(collections.deque)
+        self._planned: dict[int, collections.deque[tuple[_Told, int]]] = {}  # by row group; none is empty
         self._is_closed = False
 
     def plans(self, groups: Sequence[int]) -> list[int]:
@@ -103,7 +103,7 @@ class Foresight:
         known = {group: place for group, place in zip(groups, places, strict=True) if place is not None}
         with self._lock:
             for group, place in known.items():
-                self._planned[group].append((self._told, place))
+                self._planned.setdefault(group, collections.deque()).append((self._told, place))
         for place in known.values():
             self._told.plans(place)
         return sorted(range(len(groups)), key=lambda number: known.get(groups[number], -1))
@@ -115,9 +115,12 @@ class Foresight:
             What says that it is loaded, whatever it is given.
         """
         with self._lock:
-            if not self._planned[group]:
+            places = self._planned.get(group)
+            if places is None:
                 return None
-            told, place = self._planned[group].popleft()
+            told, place = places.popleft()
+            if not places:  # an empty deque takes 800 bytes, and there are a million row groups
+                del self._planned[group]
             is_first = told.claimed() and not self._is_closed
             if is_first:
                 self._begun = told
@@ -153,14 +156,18 @@ class _Told:
         # Of a million row groups a dict would take seconds, and a gigabyte, before the first of them is loaded.
         self._places = np.argsort(order.groups, kind="stable")
         self._sorted = order.groups[self._places]
-        self._come = collections.Counter[int]()
+        # How often the row group at a place of `_sorted` has come, written at its first place there.
+        self._come = np.zeros(len(self._sorted), np.int32)
 
     def next_place(self, group: int) -> int | None:
         """The next place of a row group in the order; None where it has none left."""
-        at = int(np.searchsorted(self._sorted, group)) + self._come[group]
+        first = int(np.searchsorted(self._sorted, group))
+        if first == len(self._sorted):
+            return None
+        at = first + int(self._come[first])
         if at >= len(self._sorted) or self._sorted[at] != group:
             return None
-        self._come[group] += 1
+        self._come[first] += 1
         return int(self._places[at])
 
     def claimed(self) -> bool:

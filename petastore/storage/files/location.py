@@ -26,13 +26,14 @@ from petastore.storage.files.file_systems import (
     scheme_and_host,
 )
 from petastore.storage.files.fsspec_listings import forget_listings
-from petastore.storage.files.patterns import pattern_at
 from petastore.storage.requests.failure_kinds import attribute
 from petastore.storage.requests.failures import answered, foreign_text, raise_alone
 from petastore.storage.requests.shown import secrets_in_options, secrets_in_url, shown_url, without_query
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 
 __all__ = ["Location", "open_location"]
+
+_WILDCARDS = frozenset("*?[")
 
 _Found = TypeVar("_Found")
 
@@ -356,6 +357,10 @@ def _place(filesystem: Any, url: str, path: str, way: _Way) -> _Place:
 
     def look() -> _Place | None:
         for spelling in dict.fromkeys([path, unquote(path) if url.startswith("file:") else path]):
+            if not _WILDCARDS.intersection(spelling):
+                return _Place(url, spelling, levels)
+            from petastore.storage.files.patterns import pattern_at  # which few paths need
+
             pattern = pattern_at(filesystem, spelling)
             if pattern is None:
                 return _Place(url, spelling, levels)

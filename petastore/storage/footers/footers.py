@@ -198,6 +198,12 @@ class Footer:
         groups = range(self.metadata.num_row_groups)
         return np.array([self.metadata.row_group(group).num_rows for group in groups], dtype=np.int64)
 
+    @once
+    def largest_group_bytes(self) -> int:
+        """Bytes of the largest row group, not compressed, as the footer says."""
+        groups = map(self.metadata.row_group, range(self.metadata.num_row_groups))
+        return max((group.total_byte_size for group in groups), default=0)
+
     @property
     def unreadable(self) -> Mapping[str, str]:
         """Of each other column: why it cannot be read."""
@@ -279,13 +285,14 @@ def _check_counts(counts: NDArray[np.int64], num_rows: int, path: str) -> None:
         raise MetadataError(f"{path}: the footer says {num_rows:,} rows, but its row groups have {total:,}")
 
 
-def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES) -> Footer:
+def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BYTES, has_rows: bool = True) -> Footer:
     """Read and check the footer of one file; once more where it came damaged over the web.
 
     Args:
         location: Where the dataset lies.
         path: The file, relative to the root.
         max_bytes: A larger footer is refused.
+        has_rows: Whether the file holds the rows that it counts; `_common_metadata` may count those of other files.
 
     Raises:
         FileMissingError: There is no such file.
@@ -293,19 +300,27 @@ def read_footer(location: Location, path: str, *, max_bytes: int = MAX_FOOTER_BY
         MetadataError: The file is no Parquet, or its footer is damaged; the message says how.
     """
     with Tails(location) as tails:
-        ends = _Ends(tails, functools.partial(tails.read, max_bytes=max_bytes))
+        ends = _Ends(tails, functools.partial(tails.read, max_bytes=max_bytes), has_rows=has_rows)
         return ends.parsed(path, ends.read(path))
 
 
 def footer_if_there(location: Location, path: str) -> Footer | None:
-    """The footer of a file; None where there is no such file.
+    """The footer of a file that describes others, such as `_common_metadata`; None where there is no such file.
 
     Raises:
         StorageError: The file cannot be read, or nobody can tell whether it is there.
         MetadataError: The file is no Parquet, or its footer is damaged.
     """
     info = answered(location, lambda: location.filesystem.get_file_info(location.join(path)), "look at", path)
-    return read_footer(location, path) if info.is_file else None
+    if not info.is_file:
+        return None
+    try:
+        return read_footer(location, path, has_rows=False)
+    except MetadataError as problem:
+        raise MetadataError(
+            f"{problem}. Delete {path} of {location.url} if another program than petastore or Petastorm wrote it; else "
+            "write the dataset's metadata again"
+        ) from problem
 
 
 def parsed_footer(path: str, size: int, footer: bytes, version: FileVersion | None = None, etag: str = "") -> Footer:
@@ -378,6 +393,7 @@ class _Ends:
     tails: Tails
     ask: Callable[[str], Tail]
     kept: KeptTails | None = None
+    has_rows: bool = True
 
     def read(self, path: str) -> Tail:
         """The end of a file.
@@ -396,9 +412,10 @@ class _Ends:
             MetadataError: It is damaged, the second time, too.
             StorageError: It cannot be read.
         """
+        parse = _counted if self.has_rows else lambda path, tail: parsed_footer(path, *tail)
         return read_right(
-            lambda: _counted(path, tail),
-            None if self.tails.are_local else lambda: _counted(path, self.ask(path)),
+            lambda: parse(path, tail),
+            None if self.tails.are_local else lambda: parse(path, self.ask(path)),
             refused=MetadataError,
             forget=None if self.kept is None else functools.partial(self.kept.forget, path),
         )
@@ -526,10 +543,15 @@ def check_unchanged(now: DataFile, expected: DataFile) -> None:
     """
     if not is_unchanged(now, expected):
         raise DatasetChangedError(
-            f"{expected.path} was rewritten since the dataset was listed: it had {expected.size:,} bytes and footer "
-            f"{expected.digest or '(unknown)'}, and has {now.size:,} bytes and footer {now.digest}. Open the "
-            "dataset again; if its manifest lists the old file, `petastore generate-metadata` lists the new one"
+            f"{expected.path} was rewritten since the dataset was listed: it had {_version_of(expected, now)}, and has "
+            f"{_version_of(now, expected)}. Open the dataset again; if its manifest lists the old file, `petastore "
+            "generate-metadata` lists the new one"
         )
+
+
+def _version_of(file: DataFile, other: DataFile) -> str:
+    """The size of a file, and the digest of its footer where those of both files are known."""
+    return f"{file.size:,} bytes and footer {file.digest}" if file.digest and other.digest else f"{file.size:,} bytes"
 
 
 def is_unchanged(now: DataFile, expected: DataFile) -> bool:

@@ -62,6 +62,8 @@ def s3_settings(options: Mapping[str, Any]) -> S3Settings | None:
     secret = _one_of(left, ("secret", "password"), client, "aws_secret_access_key")
     token = _one_of(left, ("token",), client, "aws_session_token")
     endpoint = _one_of(left, ("endpoint_url",), client, "endpoint_url")
+    if endpoint is None and os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() != "true":
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     region = client.pop("region_name", None)
     secure = _one_of(left, ("use_ssl",), client, "use_ssl")
     verify = client.pop("verify", None)

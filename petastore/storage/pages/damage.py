@@ -3,8 +3,8 @@
 The checksum of a page is over its data alone. A bit that flips in its header may have fewer values read of it, or have
 them read in another encoding, and give other values without any error. So what a header says twice, or what the footer
 says as well, has to agree: the values of all pages are as many as those of the chunk; an encoding is one of those that
-the chunk is declared to have; the levels of a page of version 2 fill the bytes that its header gives them. Of the first
-page without a checksum only the length is looked at, and of the rest nothing: their data may have flipped just as well.
+the chunk is declared to have; the levels of a page of version 2 fill the bytes that its header gives them. Of pages
+without a checksum only the length is looked at, if that: their data may have flipped just as well.
 """
 
 from __future__ import annotations
@@ -42,8 +42,13 @@ __all__ = ["FEWEST_TOGETHER", "refuse_damaged_pages"]
 _SMALL_BYTES = 64 * 1024
 FEWEST_TOGETHER = 32
 
+_LEFT_OUT_BYTES = 128
+"""Old releases of parquet-mr leave the header of the dictionary out of the bytes of a column chunk."""
 
-def refuse_damaged_pages(read: Read, metadata: Any, leaves: Iterable[int], *, file: DataFile, ordinal: int) -> None:
+
+def refuse_damaged_pages(
+    read: Read, metadata: Any, leaves: Iterable[int], *, file: DataFile, ordinal: int, unchecked: bool = False
+) -> None:
     """Refuse a row group whose page headers contradict the footer, or themselves.
 
     Args:
@@ -53,22 +58,26 @@ def refuse_damaged_pages(read: Read, metadata: Any, leaves: Iterable[int], *, fi
         leaves: Leaf columns to look at.
         file: The file, for the message.
         ordinal: The row group.
+        unchecked: Whether the lengths of pages without a checksum are looked at, too.
 
     Raises:
         DecodeError: A header is not what it was; the message says how.
     """
     wanted, group = list(leaves), metadata.row_group(ordinal)
-    if wanted and is_without_checksum(read(LEAST_BYTES, first_page(group.column(wanted[0])))):
-        return  # who writes checksums writes them for all
+    # Who writes checksums writes them for all.
+    are_checked = not wanted or not is_without_checksum(read(LEAST_BYTES, first_page(group.column(wanted[0]))))
+    if not (are_checked or unchecked):
+        return
     columns = [group.column(leaf) for leaf in wanted]
-    are_right = _seen_right(read, columns) if len(wanted) >= FEWEST_TOGETHER else [False] * len(wanted)
+    together = are_checked and len(wanted) >= FEWEST_TOGETHER
+    are_right = _seen_right(read, columns) if together else [False] * len(wanted)
     window = PageWindow(read, _SMALL_BYTES) if group.total_byte_size <= _SMALL_BYTES else PageWindow(read)
     for leaf, column, is_right in zip(wanted, columns, are_right, strict=True):
         if is_right:
             continue
         levels = metadata.schema.column(leaf)
         try:
-            _check_chunk(window, column, levels.max_definition_level, levels.max_repetition_level)
+            _check_chunk(window, column, levels.max_definition_level, levels.max_repetition_level, unchecked)
         except (LookupError, ValueError, OverflowError, RecursionError) as problem:
             raise DecodeError(
                 f"the data is damaged: the page header of {column.path_in_schema} at byte {window.header_at:,} is "
@@ -84,18 +93,21 @@ def _seen_right(read: Read, columns: Sequence[Any]) -> Iterable[bool]:
     return seen_right(read, columns)
 
 
-def _check_chunk(window: PageWindow, column: Any, max_definition: int, max_repetition: int) -> None:
-    encodings, values = column.encodings, 0
+def _check_chunk(window: PageWindow, column: Any, max_definition: int, max_repetition: int, unchecked: bool) -> None:
+    encodings, values, are_checked = column.encodings, 0, True
     for header, after, left in headers_of(window.header, column):
-        check_length(header, left)
-        if CHECKSUM not in header:
+        check_length(header, left if CHECKSUM in header else left + _LEFT_OUT_BYTES)
+        are_checked = are_checked and CHECKSUM in header
+        if not (are_checked or unchecked):
             return
+        if not are_checked:
+            continue
         values += values_of(header)
         if header[TYPE] == DATA:
             _check_v1(header[V1], encodings, max_definition, max_repetition)
         elif header[TYPE] == DATA_V2:
             _check_v2(header, encodings, window, after, (max_definition, max_repetition))
-    if values != column.num_values:
+    if are_checked and values != column.num_values:
         raise ValueError(f"pages have {values:,} values, but the footer says {column.num_values:,}")
 
 

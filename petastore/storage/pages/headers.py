@@ -48,16 +48,25 @@ _NUMBER, _ANY = rb"([\x80-\xff]*[\x00-\x7f])", rb"[\x80-\xff]*[\x00-\x7f]"
 # A number that is not below 0 begins with an even byte: whoever goes from page to page by their sizes gets on.
 _EVEN_WITH_MORE, _EVEN = (re.escape(bytes(range(first, first + 128, 2))) for first in (128, 0))
 _SIZE = rb"([" + _EVEN_WITH_MORE + rb"]" + _ANY + rb"|[" + _EVEN + rb"])"
-# As nearly all writers have them, with a checksum: a dictionary, and a data page of version 1.
+# As nearly all writers have them, with a checksum or without: a dictionary, and a data page of version 1.
 _USUAL_DICTIONARY = re.compile(
-    rb"\x15\x04\x15" + _ANY + rb"\x15" + _SIZE + rb"\x15" + _ANY + rb"\x3c\x15" + _ANY + rb"\x15.[\x11\x12]?\x00\x00",
+    rb"\x15\x04\x15" + _ANY + rb"\x15" + _SIZE + rb"(?:\x15(" + _ANY + rb")\x3c|\x4c)\x15" + _ANY
+    + rb"\x15.[\x11\x12]?\x00\x00",
     re.DOTALL,
-)
+)  # fmt: skip
 _BYTES, _LARGE, _TRUTH = rb"[\x18\x28\x38\x48\x58\x68]", rb"[\x16\x26\x36\x46]", rb"[\x11\x12\x21\x22]"
 # Statistics of numbers; those of text have other lengths.
 _STATISTICS = rb"\x1c(?:" + _BYTES + rb"(?:\x04.{4}|\x08.{8}|\x01.)|" + _LARGE + _ANY + rb"|" + _TRUTH + rb")*+\x00"
 _USUAL = re.compile(
-    rb"\x15\x00\x15" + _ANY + rb"\x15" + _SIZE + rb"\x15" + _ANY + rb"\x1c\x15" + _NUMBER + rb"\x15(.)\x15(.)\x15(.)"
+    rb"\x15\x00\x15"
+    + _ANY
+    + rb"\x15"
+    + _SIZE
+    + rb"(?:\x15("
+    + _ANY
+    + rb")\x1c|\x2c)\x15"
+    + _NUMBER
+    + rb"\x15(.)\x15(.)\x15(.)"
     rb"(?:" + _STATISTICS + rb")?+\x00\x00",
     re.DOTALL,
 )
@@ -171,11 +180,11 @@ def read_header(data: bytes, at: int) -> tuple[Header, int]:
         ValueError: It is none.
     """
     if (usual := _USUAL_DICTIONARY.match(data, at)) is not None:
-        return {TYPE: DICTIONARY_PAGE, PACKED: _number(usual[1]), CHECKSUM: 0}, usual.end()
+        return {TYPE: DICTIONARY_PAGE, PACKED: _number(usual[1]), **_checksum(usual[2])}, usual.end()
     if (usual := _USUAL.match(data, at)) is not None:
-        packed, values, encoding, definition, repetition = map(_number, usual.groups())
-        page = {1: values, 2: encoding, 3: definition, 4: repetition}
-        return {TYPE: DATA, PACKED: packed, CHECKSUM: 0, V1: page}, usual.end()
+        packed, checksum, *of_page = usual.groups()
+        page = dict(enumerate(map(_number, of_page), start=1))
+        return {TYPE: DATA, PACKED: _number(packed), **_checksum(checksum), V1: page}, usual.end()
     return read_whole_header(data, at)
 
 
@@ -185,6 +194,11 @@ def read_whole_header(data: bytes, at: int) -> tuple[Header, int]:
     if TYPE not in header or header.get(PACKED, -1) < 0:
         raise ValueError("it says neither what page it is of nor how long that is")
     return header, at
+
+
+def _checksum(encoded: bytes | None) -> Header:
+    """The field of a checksum that is there; its value is Arrow's to verify."""
+    return {} if encoded is None else {CHECKSUM: 0}
 
 
 @functools.lru_cache(maxsize=4096)  # pages of a row group have the same values, and often the same sizes

@@ -41,8 +41,8 @@ def check_whole_microseconds(reading: Any, footer: Footer, ordinal: int, leaves:
         # Both wrap around at 64 bits alike, so that equal integers are equal instants, however far away.
         if not np.array_equal(exact, cut * 1000):
             raise DecodeError(
-                "it has INT96 timestamps with nanoseconds, but INT96 must be whole microseconds, as Spark writes it. "
-                "Write the column as TIMESTAMP(NANOS), or leave it out with schema_fields",
+                "INT96 timestamps must be whole microseconds, as Spark writes them, got nanoseconds or a time out of "
+                "range. Write the column as TIMESTAMP(NANOS), or leave it out with schema_fields",
                 column=footer.columns.stored.column(leaf).path.partition(".")[0],
                 file=footer.file.path,
                 row_group=ordinal,

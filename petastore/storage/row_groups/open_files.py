@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import pyarrow as pa
 
-from petastore.errors import ReaderClosedError
+from petastore.errors import DecodeError, ReaderClosedError
 from petastore.forks import made_anew_in_children
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
@@ -318,19 +318,44 @@ class Reading:
         self._version = telling_version_of(self._file.path)
         self.opened = self._open(believe=False)
 
-    def check_pages(self, leaves: Iterable[int]) -> None:
-        """Checks the page headers of some leaf columns that were read and verified; where that takes no requests.
+    def check_pages_before(self, leaves: Sequence[int]) -> None:
+        """Checks page headers before Arrow takes memory for what they say: of files that are streamed and verified.
 
         Raises:
             DecodeError: One contradicts the footer, or itself.
         """
+        if self.opened is None or not (self.opened.is_streamed and self.opened.settings.verify):
+            return
+        try:
+            self._file.footer.check_chunks([self._ordinal], leaves)
+            self._check_pages(leaves)
+        except DecodeError:
+            if not self.is_in_doubt:  # else the headers are of another version, and are read again
+                raise
+
+    def check_pages_after(self, leaves: Sequence[int]) -> None:
+        """Checks page headers of what was read and verified, where they were not checked before and take no requests.
+
+        Raises:
+            DecodeError: One contradicts the footer, or itself.
+        """
+        if self.opened is not None and not self.opened.is_streamed:
+            self._check_pages(leaves)
+
+    def _check_pages(self, leaves: Iterable[int]) -> None:
         opened = self.opened
         if opened is None or not opened.is_near or not opened.settings.verify:
             return
         footer, ordinal = self._file.footer, self._ordinal
         decoded = {footer.leaves[name][0] for name in self.decoded}
-        checked = [leaf for leaf in leaves if leaf not in decoded]
-        refuse_damaged_pages(opened.source.read_at, footer.metadata, checked, file=footer.file, ordinal=ordinal)
+        refuse_damaged_pages(
+            opened.source.read_at,
+            footer.metadata,
+            [leaf for leaf in leaves if leaf not in decoded],
+            file=footer.file,
+            ordinal=ordinal,
+            unchecked=opened.is_streamed,
+        )
 
     def found_right(self) -> None:
         """Says that all that was asked for was read; if it was verified in a version that tells, that is noted."""

@@ -23,6 +23,13 @@ _STREAM_BYTES = 256 * 1024
 Of a file that is far away so many are fetched at a time where only the first rows of chunks are wanted.
 """
 
+_WHOLE_BYTES = 8 * 1024 * 1024
+"""Of a file with row groups of at most so many bytes, column chunks are read whole.
+
+Arrow's stream takes as many bytes of memory as a page header says that its page has. A chunk that is read whole bounds
+them, so that headers need no check before.
+"""
+
 
 class Settings(NamedTuple):
     """How a file is read."""
@@ -57,12 +64,17 @@ class OpenedFile:
         buffer_bytes: int = _STREAM_BYTES,
     ) -> None:
         self.source, self.settings, self.version, self.is_near = source, settings, version, is_near
-        self._buffer_bytes = buffer_bytes
+        self._buffer_bytes = 0 if is_near and footer.largest_group_bytes <= _WHOLE_BYTES else buffer_bytes
         try:
             self.reader = self.reader_of(footer, verify=settings.verify)
         except BaseException:
             self.source.close()
             raise
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether Arrow reads pages from a stream, for which it takes as much memory as their headers say."""
+        return self.is_near and self._buffer_bytes > 0
 
     def reader_of(
         self, footer: Footer, dictionaries: Sequence[str] = (), *, int96_unit: str = INT96_UNIT, verify: bool = True

@@ -25,7 +25,6 @@ from petastore.storage.requests.under_way import waiting_for
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, leaves_of
 from petastore.storage.row_groups.dictionaries import check_copies, swelling_leaves
 from petastore.storage.row_groups.fetched_ahead import KeptIn, place_of
-from petastore.storage.row_groups.int96 import check_whole_microseconds
 from petastore.storage.row_groups.open_files import OpenFiles, Reading
 from petastore.storage.row_groups.small.small_files import (
     SMALL_FILE_BYTES,
@@ -281,15 +280,19 @@ def _of_reading(
     at: list[Part],
 ) -> Iterator[pa.Table]:
     """The tables of all parts; in `at` is noted which one is being read."""
+    all_leaves = [leaf for of_part in leaves for leaf in of_part]
+    reading.check_pages_before(all_leaves)
     for part, leaves_of_part in zip(parts, leaves, strict=True):
         at.append(part)
         if footer.most_copied_bytes > part.most_bytes:
             _check_copies(reading, footer, ordinal, part)
         if footer.columns.int96_leaves:
+            from petastore.storage.row_groups.int96 import check_whole_microseconds  # which only old files need
+
             check_whole_microseconds(reading, footer, ordinal, leaves_of_part)
         yield from _right_tables(reading, footer, ordinal, part, leaves_of_part)
     if any(part.first is None for part in parts):
-        reading.check_pages(leaf for of_part in leaves for leaf in of_part)
+        reading.check_pages_after(all_leaves)
         reading.found_right()
 
 
@@ -317,6 +320,7 @@ def _right_tables(reading: Reading, footer: Footer, ordinal: int, part: Part, le
         else:
             return
         reading.verify()
+        reading.check_pages_before(leaves)
     raise DatasetChangedError(
         f"{footer.file.path} was written to each of the {_TRIES} times that row group {ordinal} was read. Open the "
         "dataset again when it is written"

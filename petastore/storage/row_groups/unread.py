@@ -56,7 +56,8 @@ def _first_damaged(location: Location, ordinal: int, columns: Sequence[str], foo
             try:
                 # Arrow takes memory for what a header says, before it sees that there is less: headers come first.
                 footer.check_chunks([ordinal], leaves)
-                reading.check_pages(leaves)
+                reading.check_pages_before(leaves)
+                reading.check_pages_after(leaves)
                 reading.reader.read_row_group(ordinal, column_indices=leaves, use_threads=False)
             except (pa.ArrowException, OSError, DecodeError) as problem:
                 if _is_of_storage(problem):

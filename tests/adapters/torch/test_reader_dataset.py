@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections import Counter
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow.fs import LocalFileSystem
 from torch.utils.data import DataLoader
 
@@ -453,3 +455,36 @@ def test_workers_read_each_row_of_large_row_groups_once_with_what_belongs_to_it(
         assert batch["word"] == [f"w{number}" for number in numbers]
         seen += numbers
     assert sorted(seen) == list(range(4150))
+
+
+class _Counted(MemoryFileSystem):  # type: ignore[misc] # fsspec has no types
+    """Files in memory, which workers inherit, that count the bytes that all processes have asked for."""
+
+    cachable = False
+    fetched: torch.Tensor
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> Any:
+        content = super().cat_file(path, start=start, end=end, **options)
+        type(self).fetched += len(content)
+        return content
+
+
+def test_each_worker_fetches_only_its_own_row_groups() -> None:
+    _Counted.fetched = torch.zeros(1, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+    store = _Counted()
+    for number in range(6):
+        content = io.BytesIO()
+        columns = pa.table({"id": np.arange(200_000) + 200_000 * number})
+        pq.write_table(columns, content, row_group_size=10_000, compression="none", use_dictionary=False)
+        store.pipe_file(f"/counted/{number:02}.parquet", content.getvalue())
+    fetched = {}
+    for num_workers in (1, 2, 4):
+        dataset = ReaderDataset("/counted", batch_size=1000, shuffle_rows=True, seed=1, lanes=12, filesystem=store)
+        before = int(store.fetched)
+        loader = DataLoader(dataset, batch_size=None, num_workers=num_workers)
+        assert sum(len(batch["id"]) for batch in loader) == 1_200_000
+        fetched[num_workers] = int(store.fetched) - before
+    stored = store.du("/counted")
+    store.rm("/counted", recursive=True)
+    del _Counted.fetched
+    assert stored <= min(fetched.values()) <= max(fetched.values()) <= 1.05 * fetched[1] <= 1.05 * 1.05 * stored

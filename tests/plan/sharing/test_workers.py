@@ -16,7 +16,7 @@ from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
-from petastore.plan.sharing.workers import WorkerPlan, cursor_after, with_lanes_for_workers
+from petastore.plan.sharing.workers import WorkerBatches, WorkerPlan, cursor_after, with_lanes_for_workers
 from petastore.testing.plan_laws import Walked, check_row_groups_at_hand, inventories, orders, walk
 from tests.tier import examples
 
@@ -48,7 +48,7 @@ def in_turns(plan: Plan, workers: int, batch_size: int, begin: Cursor | None = N
     return batches
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=100)
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
@@ -61,7 +61,8 @@ def in_turns(plan: Plan, workers: int, batch_size: int, begin: Cursor | None = N
 def test_workers_keep_what_the_tail_promises_and_the_number_of_batches(
     inventory: Inventory, order: Order, tail: Tail, ranks: int, workers: int, batch_size: int, epochs: int
 ) -> None:
-    assume(tail is not Tail.EVEN or inventory.num_rows == 0 or inventory.num_rows >= ranks)
+    if tail is Tail.EVEN and 0 < inventory.num_rows < ranks:
+        return
     seen = [collections.Counter[int]() for _ in range(epochs)]
     for rank in range(ranks):
         plan = plan_of(inventory, order, rank=Shard(rank, ranks), tail=tail, epochs=epochs)
@@ -83,7 +84,7 @@ def test_workers_keep_what_the_tail_promises_and_the_number_of_batches(
             assert set(counts) == set(range(inventory.num_rows))
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=60)
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
@@ -93,14 +94,15 @@ def test_workers_keep_what_the_tail_promises_and_the_number_of_batches(
 def test_one_worker_gives_the_batches_of_the_rank_in_full_rounds(
     inventory: Inventory, order: Order, tail: Tail, ranks: int
 ) -> None:
-    assume(tail is not Tail.EVEN or inventory.num_rows == 0 or inventory.num_rows >= ranks)
+    if tail is Tail.EVEN and 0 < inventory.num_rows < ranks:
+        return
     plan = plan_of(inventory, order, rank=Shard(ranks - 1, ranks), tail=tail, epochs=2)
     for ours, wanted in zip(in_turns(plan, 1, 4), walk(plan, 4), strict=True):
         assert ours.rows.tolist() == wanted.rows.tolist()
         assert ours.valid.tolist() == wanted.valid.tolist()
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=60)
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
@@ -126,7 +128,7 @@ def test_a_worker_goes_on_from_each_of_its_batches(
     assert rest == [batch.rows.tolist() for batch in batches[given_out:]]
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=60)
 @given(
     inventory=inventories(max_groups=12, max_rows=30),
     order=orders(),
@@ -138,7 +140,8 @@ def test_a_worker_goes_on_from_each_of_its_batches(
 def test_after_a_whole_round_any_other_workers_and_ranks_go_on(
     inventory: Inventory, order: Order, ranks: int, workers: int, batch_size: int, data: st.DataObject
 ) -> None:
-    assume(inventory.num_rows >= 3)
+    if inventory.num_rows < 3:
+        return
     plans = [plan_of(inventory, order, rank=Shard(rank, ranks), tail=Tail.EVEN) for rank in range(ranks)]
     steps = plans[0].steps_per_epoch(batch_size)
     given_out = data.draw(st.integers(0, steps))
@@ -175,6 +178,43 @@ def test_row_groups_are_at_hand_and_nothing_is_kept(
         check_row_groups_at_hand(mine, 3)
         for span in mine.spans(3, rows_per_span=20):
             assert (span.valid is not None) == (tail is Tail.PAD)
+
+
+@settings(max_examples=examples(40))
+@given(
+    inventory=inventories(max_groups=12, max_rows=30),
+    order=orders(),
+    tail=st.sampled_from(TAILS),
+    ranks=st.integers(1, 2),
+    workers=st.integers(1, 4),
+    batch_size=st.sampled_from([2, 6]),
+    data=st.data(),
+)
+def test_load_order_of_a_worker_names_what_its_full_rounds_load(
+    inventory: Inventory, order: Order, tail: Tail, ranks: int, workers: int, batch_size: int, data: st.DataObject
+) -> None:
+    order = dataclasses.replace(order, lanes=ranks * workers * 2)  # no worker shares a lane, in any batch
+    plan = plan_of(inventory, order, rank=Shard(data.draw(st.integers(0, ranks - 1)), ranks), tail=tail, epochs=2)
+    assume(plan.num_rows >= order.lanes)
+    rounds = WorkerBatches(plan.num_rows, batch_size, ranks, order.lanes, tail, workers=workers).rounds
+    for worker in range(workers):
+        mine = dataclasses.replace(worker_plan(plan, worker, workers), batch_size=batch_size)
+        needed: list[set[int]] = [set(), set()]
+        counts = [0, 0]
+        for span in mine.spans(batch_size, rows_per_span=batch_size):
+            if counts[span.epoch] < rounds:
+                needed[span.epoch] |= set(span.groups.tolist())
+            counts[span.epoch] += span.num_batches
+        told = mine.load_order(Cursor())
+        for names, groups in zip((told.groups[: told.first], told.groups[told.first :]), needed, strict=True):
+            assert groups <= set(names.tolist())
+            assert len(names) <= len(groups) + 2  # of each lane, perhaps the one with which its rest begins
+        assert told.sure == len(told.groups)
+        if rounds > 1:
+            later = mine.load_order(mine.place_after(1, batch_size))
+            assert later.first <= told.first
+            last = mine.load_order(Cursor(1))
+            assert last.sure == last.first <= len(last.groups)  # the epoch after the last one may not be read
 
 
 @pytest.mark.parametrize("shuffle_rows", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tracemalloc
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,8 +17,11 @@ import pytest
 import petastore
 from petastore.cache import DiskCache, simulate
 from petastore.cache.table import slots_for, table_bytes
+from petastore.inventory import Inventory
 from petastore.plan.batches.load_order import LoadOrder
 from petastore.plan.cursor import Cursor
+from petastore.plan.plan import Plan
+from petastore.plan.request import Order, ReadRequest
 from petastore.predicates import in_lambda
 from petastore.readers.loaded.foresight import Foresight
 from petastore.readers.reader import Reader
@@ -216,3 +220,26 @@ def test_who_stops_early_takes_back_what_was_told(remote: Remote) -> None:
             next(reader)
             assert cache.info().readers == 1
         assert cache.info().readers == 0
+
+
+def test_foresight_keeps_nothing_of_row_groups_that_are_loaded() -> None:
+    """At most 20 bytes each: an empty deque takes 800."""
+    groups = 20_000
+    order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=False, lanes=1, block_rows=1)
+    plan = Plan(Inventory.of_rows([10] * groups), ReadRequest(("id",), order))
+    heard = Heard()
+    foresight = Foresight(plan, [heard], Cursor())
+    loads = plan.load_order(Cursor()).groups[:groups].tolist()
+    tracemalloc.start()
+    try:
+        for group in loads:
+            foresight.plans([group])
+            ended = foresight.begins(group)
+            assert ended is not None
+            ended(None)
+            heard.moves.clear()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    foresight.close()
+    assert held <= 20 * groups

@@ -191,7 +191,8 @@ def test_a_loader_of_ones_own_is_given_nulls_and_ragged_where_they_are_asked(
     incomplete: SparkDatasetConverter,
 ) -> None:
     asked: list[dict[str, Any]] = []
-    for given in ({}, {"nulls": 0, "ragged": "list"}):
+    cases: list[dict[str, Any]] = [{}, {"nulls": 0, "ragged": "list"}]
+    for given in cases:
         with incomplete.make_torch_dataloader(data_loader_fn=lambda _, **names: asked.append(names), **given):
             pass
     assert asked == [
@@ -202,16 +203,18 @@ def test_a_loader_of_ones_own_is_given_nulls_and_ragged_where_they_are_asked(
 
 def test_an_unknown_parameter_is_answered_with_those_of_the_method(incomplete: SparkDatasetConverter) -> None:
     unknown: dict[str, Any] = {"nulz": 0}
+    odd: dict[str, Any] = {"qqq": 1}
+    url: dict[str, Any] = {"dataset_url_or_urls": "x"}
     with pytest.raises(UnknownParameterError, match=r"make_tf_dataset has no parameter nulz: did you mean nulls\?"):
         incomplete.make_tf_dataset(**unknown)
     with pytest.raises(UnknownParameterError, match="make_torch_dataloader has no parameter qqq") as refused:
-        incomplete.make_torch_dataloader(qqq=1)
+        incomplete.make_torch_dataloader(**odd)
     said = str(refused.value).partition("its parameters are ")[2].split(", ")
     assert said == [
         "batch_size", "data_loader_fn", "nulls", "num_epochs", "ragged", "shuffling_queue_capacity", "workers_count",
     ]  # fmt: skip
     with pytest.raises(UnknownParameterError, match="no parameter dataset_url_or_urls"):
-        incomplete.make_tf_dataset(dataset_url_or_urls="x")
+        incomplete.make_tf_dataset(**url)
 
 
 @pytest.mark.parametrize(

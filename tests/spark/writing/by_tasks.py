@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from petastore import Unischema, UnischemaField
 from petastore.codecs import NdarrayCodec
 from petastore.indexing import SingleFieldIndexer, get_row_group_indexes
 from petastore.spark import encode_dataframe, materialize_dataset
-from tests.spark.scenario import SCHEMA, problem_of, raw_dataframe, row_of
+from tests.spark.scenario import SCHEMA, problem_of, raw_dataframe, row_of, wait_for
 from tests.spark.source.through_spark import left_at, seen_at
 
 ROWS = 120
@@ -31,9 +31,9 @@ def pose(number: int) -> dict[str, Any]:
     return {"id": number} if number % 5 == 4 else {"id": number, "pose.2": value}
 
 
-def poses(start: int) -> Iterator[dict[str, Any]]:
-    """Ten rows of an item, which take long enough for progress to be seen: nothing else is told while a stage runs."""
-    time.sleep(1)
+def poses(mark: str, start: int) -> Iterator[dict[str, Any]]:
+    """Ten rows of an item, once progress was told: nothing else is told while a stage runs."""
+    wait_for(mark)
     yield from map(pose, range(start, start + 10))
 
 
@@ -106,14 +106,20 @@ class Steps:
     def told_and_indexed(self) -> dict[str, Any]:
         """Several writes of a block, row groups as asked, an index, and progress."""
         told: list[tuple[int, int]] = []
+        mark = self.folder / "was told"
+
+        def tell(done: int, tasks: int) -> None:
+            told.append((done, tasks))
+            mark.touch()
+
         indexer = SingleFieldIndexer("by", "id")
         with self.block(
             "several",
             rows_per_row_group=7,
             indexers=[indexer],
-            progress=lambda done, tasks: told.append((done, tasks)),
+            progress=tell,
         ) as writer:
-            writer.write_rows(poses, [0, 10], partitions=2)
+            writer.write_rows(functools.partial(poses, str(mark)), [0, 10], partitions=2)
             writer.write(self.raw.where("id between 20 and 59"))
             writer.write_rows(pose, (number for number in range(60, ROWS)), partitions=1)
             seen = seen_at(self.folder / "several")

@@ -121,7 +121,7 @@ def test_an_attempt_that_is_complete_while_its_job_ends_is_deleted(url: str, mon
 
     def batches() -> Iterator[pa.RecordBatch]:
         meets.set()
-        assert ends.wait(60)
+        assert ends.wait(300)
         yield from batches_of(1, 2)
 
     attempt = threading.Thread(target=job.part, args=(0, batches()))
@@ -134,7 +134,7 @@ def test_an_attempt_that_is_complete_while_its_job_ends_is_deleted(url: str, mon
 
     monkeypatch.setattr("petastore.spark.writing.write_job.delete_quietly", deleted)
     attempt.start()
-    assert meets.wait(60)
+    assert meets.wait(300)
     job.commit(counts)
     assert [path for path in files_below(open_location(url)) if job.job in path] == list(counts[0].names)
 

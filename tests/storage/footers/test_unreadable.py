@@ -7,6 +7,7 @@ import datetime as dt
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
@@ -96,11 +97,15 @@ def test_columns_of_one_name_are_refused_at_the_call_and_the_others_are_read(tmp
     assert read(tmp_path, ["b"]) == {"b": [2]}
 
 
-def test_a_column_without_a_name_is_refused_at_the_call_and_the_others_are_read(tmp_path: Path) -> None:
-    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["", "b"]), tmp_path / "x.parquet")
-    with pytest.raises(SchemaError, match="a field needs a name"):
-        petastore.make_batch_reader(str(tmp_path))
-    assert read(tmp_path, ["b"]) == {"b": [2]}
+def test_column_without_a_name_is_read(tmp_path: Path) -> None:
+    """An index that was exported through CSV has none; pandas and pyarrow read it."""
+    pq.write_table(pa.table({"": [1, 2], "b": [3, 4]}), tmp_path / "x.parquet")
+    assert read(tmp_path) == {"": [1, 2], "b": [3, 4]}
+    assert read(tmp_path, [""]) == {"": [1, 2]}
+    with petastore.make_reader(str(tmp_path), filters=petastore.col("") > 1, selection_cache=False) as reader:
+        assert [row._asdict() for row in reader] == [{"": 2, "b": 4}]
+    petastore.write_dataset(str(tmp_path / "own"), {"": np.arange(3)})
+    assert read(tmp_path / "own") == {"": [0, 1, 2]}
 
 
 def test_a_struct_with_two_members_of_one_name_is_refused_at_the_call(tmp_path: Path) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+import boto3
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import petastore
 from petastore.storage.obstores.s3 import s3_settings
 
 
@@ -80,3 +85,38 @@ def test_anonymous_and_profile() -> None:
     assert anonymous.anonymous
     assert profile is not None
     assert profile.profile == "work"
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+def test_endpoint_of_the_environment_may_be_plain_http(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9000")
+    settings = s3_settings({"key": "k", "secret": "s"})
+    assert settings is not None
+    assert (settings.config, settings.client_options) == ({"endpoint": "http://127.0.0.1:9000"}, {"allow_http": True})
+    given = s3_settings({"endpoint_url": "https://host"})
+    assert given is not None
+    assert (given.config, given.client_options) == ({"endpoint": "https://host"}, {})
+    monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
+    ignored = s3_settings({})
+    assert ignored is not None
+    assert ignored.config == {}
+
+
+def test_dataset_opens_at_a_plain_http_endpoint_of_the_environment(moto: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{moto}",
+        "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "hush-hush-hush",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    s3 = boto3.client("s3")
+    s3.create_bucket(Bucket="environment")
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"id": [1, 2]}), sink)
+    s3.put_object(Bucket="environment", Key="ds/a.parquet", Body=sink.getvalue().to_pybytes())
+    s3.close()
+    with petastore.make_reader("s3://environment/ds", shuffle_row_groups=False) as reader:
+        assert [row.id for row in reader] == [1, 2]

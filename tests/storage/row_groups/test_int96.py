@@ -67,7 +67,7 @@ def test_int96_with_nanoseconds_is_rejected(location: Location, put: Put, files:
     nanoseconds = pa.array([0, None, 1_767_312_000_000_000_001], pa.timestamp("ns"))
     written(put, {"id": [1, 2, 3], "t": nanoseconds, "l": pa.array([[0], None, [1]], pa.list_(pa.timestamp("ns")))})
     for name in ("t", "l"):
-        message = f"column '{name}', row group 0 in 000.parquet: it has INT96 timestamps with nanoseconds"
+        message = f"column '{name}', row group 0 in 000.parquet: INT96 timestamps must be whole microseconds"
         with make_reader(location.url, schema_fields=[name]) as reader, pytest.raises(DecodeError, match=message):
             list(reader)
     with make_reader(location.url, schema_fields=["id"]) as reader:

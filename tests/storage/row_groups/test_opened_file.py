@@ -60,7 +60,7 @@ def test_what_arrow_makes_no_reader_of_is_closed(tmp_path: Path) -> None:
     location, footer = written(tmp_path, ["a"])
     source = open_local(location, str(tmp_path / NAME), footer.file)
     with pytest.raises(TypeError):
-        OpenedFile(source, footer, SETTINGS, buffer_bytes="many")  # type: ignore[arg-type]
+        OpenedFile(source, footer, SETTINGS, is_near=False, buffer_bytes="many")  # type: ignore[arg-type]
     assert source.closed
 
 
