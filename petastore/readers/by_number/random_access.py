@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from petastore.arrow.concatenate import concatenate
-from petastore.arrow.memory import arrow_numbers
+from petastore.arrow.memory import arrow_numbers, concatenate
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.decoding.cell_sizes import refuse_large_fields

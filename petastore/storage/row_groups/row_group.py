@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from petastore.arrow.concatenate import only_chunk
+from petastore.arrow.memory import only_chunk
 from petastore.errors import DatasetChangedError, DecodeError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
@@ -25,7 +25,6 @@ from petastore.storage.requests.under_way import waiting_for
 from petastore.storage.row_groups.asked_columns import Part, as_asked, check_rows, leaves_of
 from petastore.storage.row_groups.dictionaries import check_copies, swelling_leaves
 from petastore.storage.row_groups.fetched_ahead import KeptIn, place_of
-from petastore.storage.row_groups.int96 import check_whole_microseconds
 from petastore.storage.row_groups.open_files import OpenFiles, Reading
 from petastore.storage.row_groups.small.small_files import (
     SMALL_FILE_BYTES,
@@ -288,6 +287,8 @@ def _of_reading(
         if footer.most_copied_bytes > part.most_bytes:
             _check_copies(reading, footer, ordinal, part)
         if footer.columns.int96_leaves:
+            from petastore.storage.row_groups.int96 import check_whole_microseconds  # few files of today have any
+
             check_whole_microseconds(reading, footer, ordinal, leaves_of_part)
         yield from _right_tables(reading, footer, ordinal, part, leaves_of_part)
     if any(part.first is None for part in parts):
