@@ -75,7 +75,7 @@ class WorkerProcess:
         return f"worker process {self._number} (pid {self._process.pid})"
 
     def end(self) -> None:
-        """Ends it: by itself, once the call that it is at is done; by force, if that takes longer than half a second."""
+        """End the process once its current call is done, or kill it after 0.5 s."""
         if os.getpid() != self._owner:  # a fork of the parent's has copies of all this, but no child to end
             return
         self.channel.hang_up()

@@ -103,7 +103,7 @@ class FetchAhead:
             if self._kept_in is KeptIn.CACHE:
                 self._cached.add(group)
             place = self._dataset.inventory.place_of(group)
-            # Whoever loads the row group gets the error; here a callback would only log it, also after the reader ended.
+            # Loading the row group raises the error; here a callback would only log it, even after the reader ended.
             with contextlib.suppress(PetastoreError):
                 self._dataset.fetch_ahead(*place, self._columns, self._files, self._kept_in)
 
