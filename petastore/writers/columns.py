@@ -57,13 +57,13 @@ _SCALE = 18
 """Digits after the point of decimals without a codec; as many as are left of 38 stand before it."""
 
 _FREE_IMAGE_BYTES = 64 * 1024
-"""What an image of any size is taken to need while it is encoded."""
+"""Estimated bytes to encode an image of unknown size."""
 
 _LOOKED_AT = 1000
 """Values of a column that are looked at, where Arrow has no type for them."""
 
 KINDS = "an Arrow table, a pandas or Polars frame, a datasets.Dataset, or a dict of columns"
-"""What columns may come in, for messages."""
+"""Accepted containers of columns, for messages."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -194,7 +194,7 @@ def rows_of(url: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", READABLE)
-def test_what_make_reader_reads_write_dataset_writes(tmp_path: Path, name: str) -> None:
+def test_write_dataset_writes_each_type_that_make_reader_reads(tmp_path: Path, name: str) -> None:
     """The same values, whether the table, its chunks, or the values that the reader gave are written."""
     table = pa.table({"x": READABLE[name]})
     (tmp_path / "plain").mkdir()

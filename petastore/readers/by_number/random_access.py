@@ -103,7 +103,7 @@ class RandomAccess:
                 "epoch. Use make_reader or ReaderDataset"
             )
         self.transform = described(spec, dataset, selection, self._view, workers=workers, batched=False)
-        """What is done to each row that is asked for; None is nothing."""
+        """The transform of each row; None leaves rows as they are."""
         self.schema = self._view if self.transform is None else transform_schema(self._view, self.transform)
         """What comes out: the fields after selection and transform."""
         # stops: (groups,) number of the first row after each row group
