@@ -252,6 +252,9 @@ def test_forked_child_reads_the_row_group_that_a_thread_of_its_parent_was_readin
     is_answered = here.poll(LONG)
     storage.answer.set()
     thread.join()
+    if not is_answered:
+        child.kill()
+        child.join()
     assert is_answered
     found, reads = here.recv()
     child.join(LONG)
