@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -262,7 +262,7 @@ class Reader:
         """
         if self.stopped:
             raise ReaderClosedError(STOPPED)
-        self._end_iterators(MOVED)
+        _end((self._own, self._asked_for()), MOVED)
         self._pass.close()  # whoever still asks it for rows must not begin it again
         self._pass.end()
         self.plan, self.shard, self.begin = plan, plan.request.shard, begin
@@ -275,15 +275,9 @@ class Reader:
     def stop(self) -> None:
         """Ends reading; whoever waits in `next` wakes with `ReaderClosedError`. May be called again, by any thread."""
         self.stopped = True
-        self._end_iterators(STOPPED)
+        _end((self._own, self._asked_for()), STOPPED)
         self._pass.close()
         self._execution.close()
-
-    def _end_iterators(self, why: str) -> None:
-        """Make iterators that are under way raise `ReaderClosedError`."""
-        for iterator in (self._own, self._asked_for()):
-            if iterator is not None:
-                iterator.end(why)
 
     def join(self) -> None:
         """Waits until no worker runs any more, after `stop`; gives memory back. May be called again."""
@@ -343,3 +337,10 @@ class Reader:
 
     def __repr__(self) -> str:
         return f"Reader({self._execution})"
+
+
+def _end(iterators: Iterable[Any], why: str) -> None:
+    """Make running iterators raise `ReaderClosedError`; None stands for an iterator that ended."""
+    for iterator in iterators:
+        if iterator is not None:
+            iterator.end(why)
