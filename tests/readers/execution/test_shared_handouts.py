@@ -212,9 +212,8 @@ def test_error_goes_to_one_thread_and_the_others_raise_too() -> None:
             outcomes.append("end")
         except ZeroDivisionError:
             outcomes.append("error")
-        except ReaderClosedError as closed:
+        except ReaderClosedError:
             outcomes.append("closed")
-            assert "ended with ZeroDivisionError: on purpose" in str(closed)
 
     assert [item for mine in taken_by(3, consume) for item in mine] in ([1], [])
     assert sorted(outcomes) == ["closed", "closed", "error"]
