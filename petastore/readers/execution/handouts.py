@@ -157,6 +157,11 @@ class Shared(Iterator[_Item]):
                     self.at_hand = iter(next(self._handouts))
                 except ReaderClosedError as closed:
                     raise closed if self._over is None else ReaderClosedError(self._over) from None
+                except StopIteration:
+                    raise
+                except BaseException as problem:
+                    self.fail(problem)  # before another thread's turn: the generator would say that it is at its end
+                    raise
                 if self._over is not None:  # meanwhile
                     break
                 for item in self.at_hand:

@@ -199,7 +199,7 @@ def test_stop_wakes_all_threads(url: str) -> None:
         stopping.join()
 
 
-def test_an_error_goes_to_one_thread_and_the_others_hear_that_the_pass_is_over() -> None:
+def test_error_goes_to_one_thread_and_the_others_raise_too() -> None:
     def fails() -> Generator[Iterable[int]]:
         yield iter([1])
         raise ZeroDivisionError("on purpose")
@@ -213,6 +213,8 @@ def test_an_error_goes_to_one_thread_and_the_others_hear_that_the_pass_is_over()
             outcomes.append("end")
         except ZeroDivisionError:
             outcomes.append("error")
+        except ReaderClosedError:
+            outcomes.append("closed")
 
     assert [item for mine in taken_by(3, consume) for item in mine] in ([1], [])
-    assert sorted(outcomes) == ["end", "end", "error"]
+    assert sorted(outcomes) == ["closed", "closed", "error"]
