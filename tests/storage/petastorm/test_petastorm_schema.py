@@ -198,7 +198,7 @@ DTYPES = {name: kind.removeprefix("dtype ") for (module, name), kind in NAMES.it
 del DTYPES["dtype"]
 
 
-def test_each_name_of_a_numpy_type_means_what_numpy_means(subtests: pytest.Subtests) -> None:
+def test_name_of_a_numpy_type_is_that_type(subtests: pytest.Subtests) -> None:
     names = [name for name in DTYPES if hasattr(np, name)]
     assert len(names) > 25
     for name in names:
