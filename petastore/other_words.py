@@ -87,7 +87,7 @@ def answering_other_words(
 
 
 def _names_of(function: Callable[..., object]) -> frozenset[str]:
-    """What can be given by name."""
+    """Options that can be given by name."""
     return frozenset(
         name
         for name, parameter in inspect.signature(function).parameters.items()

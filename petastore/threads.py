@@ -114,12 +114,20 @@ class Threads:
         with self._lock:
             if self._ended or interpreter_ends.is_set():
                 return False
-            thread = self._idle.pop() if self._idle else None
-            if thread is None:
-                thread = _Thread(self, f"{self._name}-{next(_numbers)}")
+            # A thread has its call before anything else: Ctrl-C may come here, and `join` waits for all threads.
+            if self._idle:
+                self._idle[-1].calls.put(call)
+                self._idle.pop()
+                return True
+            thread = _Thread(self, f"{self._name}-{next(_numbers)}")
+            thread.calls.put(call)
+            try:
                 self._all.add(thread)
                 thread.start()
-        thread.calls.put(call)
+            except BaseException:
+                if thread.ident is None:  # it was not started, or has not begun: nobody can wait for it
+                    self._all.discard(thread)
+                raise
         return True
 
     def _is_free(self, thread: _Thread) -> bool:

@@ -15,12 +15,12 @@ _ONE_WORKER = ("tests/spark/",)
 """Folders whose files share fixtures of a session that are slow to start."""
 
 
-class SharedSessions(LoadFileScheduling):
+class SharedSessions(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
     """Distributes tests by file, and those folders whole."""
 
     def _split_scope(self, nodeid: str) -> str:
         folder = next((folder for folder in _ONE_WORKER if nodeid.startswith(folder)), None)
-        return super()._split_scope(nodeid) if folder is None else folder
+        return folder or str(super()._split_scope(nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -99,3 +100,31 @@ def test_a_task_that_forks_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPa
     with of_thread.at_task:
         child = forked(lambda: None)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+LOCKS_OF_ONE_PROCESS = {
+    "forks._OfTasks": "is what makes the others anew",
+    "forks._OfThread": "is what makes the others anew",
+    "spark.turns._Turns": "belongs to Spark's driver, whose JVM no child has",
+    "spark.writing.progress._Told": "belongs to Spark's driver, whose JVM no child has",
+    "storage.ranges.asking.calls.Calls": "is of one request, whose thread no child has",
+    "transforming.processes._Crew": "knows its process, and does nothing in another one",
+    "work.futures._Job": "is of tasks, which a forked child has forgotten",
+    "writers.local._Told": "is of one write, which goes on in the parent alone",
+}
+"""Classes whose locks are not made anew in a forked child, and why that is right."""
+
+
+def test_class_with_a_lock_has_a_fork_handler(repository: Path) -> None:
+    """A lock that another thread held when the process forked is held in the child for ever."""
+    without = set()
+    for path in (repository / "petastore").rglob("*.py"):
+        module = ".".join(path.relative_to(repository / "petastore").with_suffix("").parts)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            made = {ast.unparse(call.func) for call in ast.walk(node) if isinstance(call, ast.Call)}
+            has_handler = any(isinstance(each, ast.FunctionDef) and each.name == "make_anew" for each in node.body)
+            if made & {"threading.Lock", "threading.RLock", "threading.Condition"} and not has_handler:
+                without.add(f"{module}.{node.name}")
+    assert without == set(LOCKS_OF_ONE_PROCESS)

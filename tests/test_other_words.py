@@ -51,7 +51,7 @@ def test_what_is_advised_exists(subtests: pytest.Subtests) -> None:
     for word in WORDS.split():
         with subtests.test(word):
             with pytest.raises(UnknownParameterError, match=rf"has no parameter {word}: ") as refused:
-                petastore.make_batch_reader("nowhere", **{word: 1})
+                petastore.make_batch_reader("nowhere", **{word: 1})  # type: ignore[arg-type]
             advice = str(refused.value).partition(": ")[2]
             assert not advice.startswith(("did you mean", "its parameters are"))
             named = {part.rpartition(" ")[2] for part in advice.replace("(", " ").split("=")[:-1]} - {"device"}

@@ -54,12 +54,12 @@ LEFT = {
 }
 
 
-def test_uses_finds_what_depends_on_private_names_and_clocks() -> None:
+def test_uses_finds_private_names_and_clocks() -> None:
     found = {name: dict(+uses(source, ATTRIBUTES)) for name, (_, source) in FOUND.items()}
     assert found == {name: {kind: 1} for name, (kind, _) in FOUND.items()}
 
 
-def test_uses_leaves_out_what_is_public_or_not_asserted() -> None:
+def test_uses_leaves_out_public_names_and_plain_clock_reads() -> None:
     assert {name: dict(+uses(source, ATTRIBUTES)) for name, source in LEFT.items()} == {name: {} for name in LEFT}
 
 

@@ -37,7 +37,7 @@ class Fill:
     """
 
     value: Any
-    """What stands where a value is missing; the column must hold it."""
+    """The value that replaces missing values; the column must be able to hold it."""
 
 
 _TEXTS: dict[Any, Any] = {np.str_: "", np.bytes_: b"", Decimal: Decimal(0)}

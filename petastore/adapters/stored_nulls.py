@@ -71,6 +71,6 @@ def refuse_stored_nulls(reader: Any, filled: Collection[str]) -> None:
 
 
 def _by_file(files: Any, is_whole: Any) -> Any:
-    """Of each file, ascending: its number, and those of its row groups that are read whole."""
+    """Yield the number of each file, ascending, with its row groups that are read whole."""
     whole = np.flatnonzero(is_whole).tolist()
     return itertools.groupby(whole, key=lambda group: int(files[group])) if whole else iter(())

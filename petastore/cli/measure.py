@@ -101,7 +101,7 @@ def _decode_hints(options: dict[str, Any]) -> dict[str, ImageDecode]:
 
 
 def _transform_of(name: str) -> TransformSpec:
-    """What a dotted name in the working directory, or in an installed package, is."""
+    """Import the object of a dotted name from the working directory or an installed package."""
     from petastore.transforming.transform import TransformSpec
 
     module, _, attribute = name.rpartition(".")

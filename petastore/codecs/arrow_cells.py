@@ -133,7 +133,9 @@ def _shaped_bytes(values: pa.Array, field: UnischemaField) -> Any:
     for row in range(len(cells)):
         if len(cells[row]) % dtype.itemsize:
             raise EncodeError(
-                f"{len(cells[row]):,} bytes are no whole number of {field.dtype_name}", column=field.name, row=row
+                f"{len(cells[row]):,} bytes must be a multiple of the size of {field.dtype_name}",
+                column=field.name,
+                row=row,
             )
         value = np.frombuffer(cells[row], dtype).astype(field.dtype, copy=False)
         arrays.append(_in_shape(value, field, row))

@@ -38,7 +38,7 @@ _classes: dict[str, type] = {
 }
 
 _HOMES: dict[str, str] = {"arrow": "petastore.codecs.arrow_codec"}
-"""Of codecs that few datasets need: the modules that register them, imported when a document names them."""
+"""Modules that register rarely used codecs, imported when a document names them."""
 
 
 def codec_of(field: UnischemaField) -> Codec:

@@ -24,7 +24,7 @@ __all__ = ["first_columns", "first_rows"]
 
 
 class _Dataset(Protocol):
-    """What is needed of a `petastore.Dataset`."""
+    """The part of `petastore.Dataset` that is used here."""
 
     @property
     def inventory(self) -> Inventory: ...
@@ -99,7 +99,7 @@ def first_columns(dataset: _Dataset, fields: Sequence[UnischemaField], count: in
 def _first_groups(
     dataset: _Dataset, fields: Sequence[UnischemaField], count: int
 ) -> Iterator[tuple[int, dict[str, Decoded]]]:
-    """Of each row group that has some of the first rows: how many, and their columns."""
+    """Yield, for each row group with some of the first rows, their number and columns."""
     refuse_large_fields(Unischema("head", fields), DEFAULT_MAX_CELL_BYTES)
     left = count
     for group, rows in enumerate(dataset.inventory.rows.tolist()):

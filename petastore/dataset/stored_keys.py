@@ -16,8 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow import compute as pc
-from petastore.arrow.concatenate import only_chunk
-from petastore.arrow.memory import flags_of
+from petastore.arrow.memory import flags_of, only_chunk
 from petastore.codecs.registry import codec_of
 from petastore.errors import DecodeError, SchemaError
 from petastore.inventory import DataFile

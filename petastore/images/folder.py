@@ -39,7 +39,7 @@ class ImageFolder:
     """Names of the folders right below the root, sorted: label 0 is the first. Empty where there are none."""
 
     schema: Unischema
-    """What the rows are."""
+    """The schema of the rows."""
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -85,7 +85,8 @@ class Pipeline(Iterator[AssembledSpan]):
         self._planned = 0
         self._is_planning = False
         self._exhausted = False
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._closed = False
         self.waited_s = 0.0
         """Seconds that the consumer has waited for spans; near 0 means that reading is ahead of training."""
@@ -93,16 +94,17 @@ class Pipeline(Iterator[AssembledSpan]):
 
     def make_anew(self) -> None:
         """Is closed, and knows no spans."""
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._closed, self._exhausted = True, False
         self._jobs = collections.deque()
         self._tables = {}
 
     def __next__(self) -> AssembledSpan:
-        self._have_planned()
         began = time.perf_counter()
         try:
-            with self._changed:
+            self._have_planned()
+            with self._lock:
                 wait_for(lambda: self._closed or self._is_over or self._is_next_done, self._changed, self._pool)
         except BaseException:
             self.close()
@@ -126,7 +128,7 @@ class Pipeline(Iterator[AssembledSpan]):
     @property
     def counts(self) -> tuple[int, int, int]:
         """Spans that were planned, those of them that are assembled, and those that were handed over."""
-        with self._changed:
+        with self._lock:
             waiting = list(self._jobs)
             planned = self._planned
         handed = planned - len(waiting)
@@ -142,7 +144,7 @@ class Pipeline(Iterator[AssembledSpan]):
 
     def _have_planned(self) -> None:
         """Sees to it that somebody plans, if there is room for another span."""
-        with self._changed:
+        with self._lock:
             if self._is_planning or self._exhausted or self._closed or len(self._jobs) >= self._ahead:
                 return
             self._is_planning = True
@@ -157,7 +159,7 @@ class Pipeline(Iterator[AssembledSpan]):
             job = None if span is None else self._job(span)
         except BaseException as problem:  # noqa: BLE001 - it belongs to whoever asks for the span
             job = _Failed(problem)
-        with self._changed:
+        with self._lock:
             self._is_planning = False
             self._exhausted = job is None or isinstance(job, _Failed)
             if job is not None:
@@ -178,7 +180,7 @@ class Pipeline(Iterator[AssembledSpan]):
         return _SpanJob(span, tables, self._begin, submit, self._notify)
 
     def _notify(self, _made: Future[Any]) -> None:
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     @property
@@ -188,7 +190,7 @@ class Pipeline(Iterator[AssembledSpan]):
 
     def close(self) -> None:
         """Starts no further task and wakes whoever waits. Does not wait itself; may be called again."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()
         self._pool.close()

@@ -79,4 +79,8 @@ def _kind(stored: pa.DataType) -> Any:
         return "decimal", stored.scale
     if is_list(stored):
         return "list", _kind(stored.value_type)
+    if types.is_map(stored):
+        return "map", _kind(stored.key_type), _kind(stored.item_type)
+    if types.is_struct(stored):
+        return "struct", tuple((member.name, _kind(member.type)) for member in stored)
     return str(stored)

@@ -23,8 +23,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow.concatenate import only_chunk
-from petastore.arrow.memory import arrow_numbers, flags_of
+from petastore.arrow.memory import arrow_numbers, flags_of, only_chunk
 from petastore.callers import frames_inside_petastore
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset

@@ -88,7 +88,7 @@ def captured_generators(func: Callable[..., Any]) -> list[str]:
 
 
 def _parts(thing: Any, home: str) -> Iterator[tuple[str | None, Any]]:
-    """What a value refers to, with a name each; None is the name of the value."""
+    """Yield the objects that a value refers to with their names; None names the value itself."""
     if isinstance(thing, types.MethodType):
         yield from ((None, part) for part in (thing.__self__, thing.__func__))
     elif isinstance(thing, functools.partial):

@@ -13,7 +13,7 @@ Where the code disagrees with this, the code is wrong:
   at; the other workers are ended. The next pass of the reader starts new ones.
 * **A worker cannot begin**, for one because a module that a function needs cannot be imported: `WorkerError`, too.
 * **The reader is stopped, or forgotten, or the interpreter exits.** Workers end when they have done the call that they
-  are at, and after three seconds by force.
+  are at, and after half a second by force.
 * **The parent is killed.** Workers end by themselves, also in the middle of a call.
 
 Memory that is shared is bounded: each worker has two slots of two arenas, each as large as the largest piece. Nothing

@@ -173,7 +173,7 @@ def _check_keyword(func: Callable[..., Any] | None, rng: object) -> None:
 
 
 AnyTransform: TypeAlias = TransformSpec | Callable[..., Any]
-"""What `transform_spec` takes: a TransformSpec, or its function."""
+"""Type of `transform_spec=`: a TransformSpec, or its function."""
 
 
 def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unischema:

@@ -193,6 +193,7 @@ def main(connection: int, parent: int) -> None:
     faulthandler.enable()
     # Ctrl-C in a terminal goes to all processes of the program; the parent decides what becomes of its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # the parent blocked it, for the time until here
     threading.Thread(target=_end_with, args=(parent,), daemon=True, name="end with the parent").start()
     channel = Channel(socket.socket(fileno=connection))
     try:

@@ -7,12 +7,14 @@ program's main module is not imported. No helper process stays behind, as forkse
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing.spawn
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from petastore.transforming.transport import Channel
@@ -21,7 +23,7 @@ from petastore.work.thread import available_cpus
 
 __all__ = ["WorkerProcess"]
 
-_GRACE_SECONDS = 3.0
+_GRACE_SECONDS = 0.5
 """How long a worker may take to end by itself."""
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -49,9 +51,10 @@ class WorkerProcess:
         with theirs:
             command, passed = _command(theirs.fileno()), [theirs.fileno()]
             try:
-                self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
-                    command, pass_fds=passed, stdin=subprocess.DEVNULL, env=_environment(of)
-                )
+                with _without_interrupts():
+                    self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and program
+                        command, pass_fds=passed, stdin=subprocess.DEVNULL, env=_environment(of)
+                    )
             except BaseException:
                 ours.close()
                 raise
@@ -72,7 +75,7 @@ class WorkerProcess:
         return f"worker process {self._number} (pid {self._process.pid})"
 
     def end(self) -> None:
-        """Ends it: by itself, once the call that it is at is done; by force, if that takes longer than 3 seconds."""
+        """End the process once its current call is done, or kill it after 0.5 s."""
         if os.getpid() != self._owner:  # a fork of the parent's has copies of all this, but no child to end
             return
         self.channel.hang_up()
@@ -96,6 +99,19 @@ class WorkerProcess:
         if name == "SIGKILL":
             said += ", as the system does when memory runs out"
         return said
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """A block whose child processes are born without Ctrl-C: while they import, it would print a traceback of each.
+
+    The worker ignores the signal once it runs (`petastore.transforming.worker.main`), and lets it through again.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _command(connection: int) -> list[str]:

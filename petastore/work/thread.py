@@ -7,6 +7,7 @@ open reader has none. A thread whose storage does not answer is nobody's any mor
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import os
@@ -110,22 +111,24 @@ class ThreadPool:
         self.closed = True
 
     def _begin_without_threads(self) -> None:
-        self._changed = threading.Condition()
+        # Entering a condition is Python, in which Ctrl-C may come while the lock is held; entering a lock is not.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._waiting: list[tuple[int, int, Future[Any], Task]] = []
-        self._begun = 0  # threads that run tasks of this pool, or are about to
-        self._running: set[int] = set()  # those that do, by their identifiers
+        self._starting: set[object] = set()  # a token for each thread that is about to run tasks of this pool
+        self._running: set[int] = set()  # threads that run tasks, by their identifiers
         self._left_behind: set[int] = set()  # those of them that nobody waits for any more
         self.closed = self._is_leasing = False
 
     def submit(self, task: Task, *, priority: int) -> Future[Any]:
         """Runs the task on one of the threads, tasks of lower priority number first."""
         future: Future[Any] = Future()
-        with self._changed:
+        with self._lock:
             if self.closed:
                 future.cancel()
                 return future
             heapq.heappush(self._waiting, (priority, next(self._tickets), future, task))
-            began = self._begun >= self._most or self._begin_one_more()
+            began = len(self._starting) + len(self._running) >= self._most or self._begin_one_more()
         # When the interpreter ends, tasks wait for ever, and so do the daemons that want them; not so the main thread.
         if not began and threading.current_thread() is threading.main_thread():
             self.close()
@@ -133,18 +136,23 @@ class ThreadPool:
 
     def _begin_one_more(self) -> bool:
         """One more thread for what waits; False where the interpreter ends."""
-        began = self._threads.run(self._run_waiting)
-        self._begun += began
+        token, began = object(), False
+        try:
+            self._starting.add(token)
+            began = self._threads.run(functools.partial(self._run_waiting, token))
+        finally:
+            if not began:  # or it was interrupted, and the thread says itself that it runs
+                self._starting.discard(token)
         return began
 
-    def _run_waiting(self) -> None:
+    def _run_waiting(self, token: object) -> None:
         me, at_task = threading.get_ident(), of_thread.at_task
-        with self._changed:
+        with self._lock:
+            self._starting.discard(token)
             self._running.add(me)
         while True:
-            with self._changed:
+            with self._lock:
                 if not self._waiting or interpreter_ends.is_set():
-                    self._begun -= 1
                     self._running.discard(me)
                     self._left_behind.discard(me)
                     self._changed.notify_all()
@@ -157,19 +165,19 @@ class ThreadPool:
             del future, task  # or a thread that waits for work would keep the last result alive
 
     def _give_threads_back(self, *, once_idle: bool) -> None:
-        if self.closed and self._is_leasing and not (once_idle and self._begun):
+        if self.closed and self._is_leasing and not (once_idle and (self._starting or self._running)):
             self._is_leasing = False
             _shared.give_back()
 
     def requests(self) -> list[Request]:
         """The requests to storage that tasks wait for."""
-        with self._changed:
+        with self._lock:
             running = list(self._running)
         return [request for thread in running if (request := request_of(thread)) is not None]
 
     def close(self) -> None:
         """Cancels the tasks that wait; those that run go on to their end."""
-        with self._changed:
+        with self._lock:
             self.closed = True
             waiting, self._waiting = self._waiting, []
             self._give_threads_back(once_idle=True)
@@ -184,7 +192,7 @@ class ThreadPool:
         """
         began = time.monotonic()
         hopeless: list[Request] = []
-        with self._changed:
+        with self._lock:
             while self._others() and not hopeless:
                 self._changed.wait(max(began + _GRACE_S - time.monotonic(), _LOOK_AGAIN_S))
                 hopeless = self._hopeless() if time.monotonic() - began >= _GRACE_S else []
@@ -198,7 +206,7 @@ class ThreadPool:
 
     def _others(self) -> int:
         """How many threads the calling one would wait for."""
-        return self._begun - len(self._running & {threading.get_ident(), *self._left_behind})
+        return len(self._starting) + len(self._running - {threading.get_ident(), *self._left_behind})
 
     def _hopeless(self) -> list[Request]:
         """What the other threads wait for, where each of them has waited for storage for long; else nothing."""

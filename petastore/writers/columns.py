@@ -57,13 +57,13 @@ _SCALE = 18
 """Digits after the point of decimals without a codec; as many as are left of 38 stand before it."""
 
 _FREE_IMAGE_BYTES = 64 * 1024
-"""What an image of any size is taken to need while it is encoded."""
+"""Estimated bytes to encode an image of unknown size."""
 
 _LOOKED_AT = 1000
 """Values of a column that are looked at, where Arrow has no type for them."""
 
 KINDS = "an Arrow table, a pandas or Polars frame, a datasets.Dataset, or a dict of columns"
-"""What columns may come in, for messages."""
+"""Accepted containers of columns, for messages."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +107,7 @@ def columns_of(data: Any) -> Columns | None:
     if _is_of("pandas", data, "DataFrame"):
         _check_names(data.columns)
         return _of_dict({name: data[name] for name in data.columns})
-    if all(hasattr(data, name) for name in ("with_format", "features", "data", "iter")):
+    if _is_hugging_face(data):
         return _of_hugging_face(data)
     if hasattr(data, "__arrow_c_stream__"):
         return _of_arrow(pa.RecordBatchReader.from_stream(data))
@@ -226,6 +226,10 @@ def _of_arrow(data: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> Columns
     return Columns(names, fields, chunks, data.num_rows, lambda first, stop: _of_arrow(data[first:stop]))
 
 
+def _is_hugging_face(data: Any) -> bool:
+    return all(hasattr(data, name) for name in ("with_format", "features", "data", "iter"))
+
+
 def _of_hugging_face(data: Any) -> Columns:
     """A `datasets.Dataset`: a table, of which indices may pick the rows and say their order."""
     table, indices = data.data.table, data._indices  # noqa: SLF001 - as other libraries find them
@@ -310,6 +314,8 @@ def _column(name: str, values: Any) -> Column:
         return values
     if isinstance(values, np.ndarray) and values.ndim > 1:
         return values
+    if _is_hugging_face(values):
+        raise RequestError(f"column {name!r} must be an array or a list, got a dataset. Write each split by itself")
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
         raise RequestError(
             f"column {name!r} is a {type(values).__name__}; a dict of columns has an array or a list of values for "

@@ -200,6 +200,10 @@ def _comparable(arrow_type: pa.DataType) -> pa.DataType:
         return pa.timestamp("us")
     if types.is_decimal(arrow_type):
         return pa.decimal256(arrow_type.precision, arrow_type.scale)
-    if hasattr(arrow_type, "value_type") and not types.is_map(arrow_type):
+    if types.is_map(arrow_type):
+        return pa.map_(_comparable(arrow_type.key_type), _comparable(arrow_type.item_type))
+    if hasattr(arrow_type, "value_type"):
         return pa.list_(_comparable(arrow_type.value_type))
+    if types.is_struct(arrow_type):
+        return pa.struct([(member.name, _comparable(member.type)) for member in arrow_type])
     return arrow_type

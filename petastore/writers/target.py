@@ -60,7 +60,7 @@ class Target:
     """
 
     schema: Unischema
-    """What is written: the schema of the dataset to append to; its order and nullability may differ from the rows."""
+    """The schema to write; if rows are appended, that of the dataset."""
 
     def __init__(
         self, location: Location, schema: Unischema, mode: Mode, *, writer: str, since: str | None = None
@@ -123,7 +123,7 @@ class Target:
         return Manifest(Inventory.concatenate(mine), self._document, self._writer, footers=beside)
 
     def _old(self) -> Manifest | None:
-        """What the dataset to append to says of itself, or its files do; the rows to append fit its schema."""
+        """Return the schema of the dataset to append to, from its metadata or its files."""
         manifest = read_manifest(self._location)
         if manifest is not None:
             self._take_schema(manifest.schema_document)

@@ -55,7 +55,7 @@ def test_plan_shows_the_steps_of_each_rank(tmp_path: Path) -> None:
     assert json.loads(run(*asked, "--json", "--tail", "drop").stdout)["steps"] == 3
 
 
-def test_plan_says_what_cannot_be_in_one_line(tmp_path: Path) -> None:
+def test_plan_rejects_invalid_options_in_one_line(tmp_path: Path) -> None:
     petastore.write_dataset(tmp_path / "x", {"id": range(10)})
     for wrong in (("--ranks", "11"), ("--rank", "1"), ("--tail", "odd"), ("--field-regex", "no")):
         found = run("plan", tmp_path / "x", "--batch-size", "4", *wrong)

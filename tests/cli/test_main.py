@@ -70,7 +70,7 @@ def test_storage_options_are_a_json_object(dataset: Path, options: str) -> None:
 
 
 @pytest.mark.parametrize("package", ["typer", "rich"])
-def test_without_its_packages_the_command_says_what_to_install(
+def test_command_without_its_packages_names_the_extra(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)

@@ -184,7 +184,7 @@ def test_common_metadata_of_fastparquet_counts_rows_of_other_files(tmp_path: Pat
 
 
 @pytest.mark.parametrize("content", [b"", b"not Parquet", b"PAR1" + bytes(20) + b"PAR1"])
-def test_broken_common_metadata_message_says_what_to_delete(tmp_path: Path, content: bytes) -> None:
+def test_broken_common_metadata_message_names_the_file_to_delete(tmp_path: Path, content: bytes) -> None:
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
     (tmp_path / "_common_metadata").write_bytes(content)
     with pytest.raises(

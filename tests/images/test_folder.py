@@ -64,7 +64,7 @@ def test_from_folder_shuffles_by_seed(tmp_path: Path) -> None:
     assert sorted(orders[0]) == list(images.from_folder(tmp_path).paths)
 
 
-def test_from_folder_rejects_what_is_no_folder_of_images(folder: Path) -> None:
+def test_from_folder_rejects_folders_without_images(folder: Path) -> None:
     with pytest.raises(RequestError, match=r"must hold .png, .jpg or .jpeg files, got none"):
         images.from_folder(folder / "nothing")
     wrong: Any = "hsv"

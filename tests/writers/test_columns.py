@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -193,7 +194,7 @@ def rows_of(url: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", READABLE)
-def test_what_make_reader_reads_write_dataset_writes(tmp_path: Path, name: str) -> None:
+def test_write_dataset_writes_each_type_that_make_reader_reads(tmp_path: Path, name: str) -> None:
     """The same values, whether the table, its chunks, or the values that the reader gave are written."""
     table = pa.table({"x": READABLE[name]})
     (tmp_path / "plain").mkdir()
@@ -275,6 +276,8 @@ def test_a_hugging_face_dataset_is_written_in_the_order_of_its_indices(tmp_path:
     petastore.write_dataset(tmp_path / "some", HuggingFaceDataset(table, [3, 0]))
     assert rows_of(tmp_path / "all") == [10, 11, None, 13]
     assert rows_of(tmp_path / "some") == [13, 10]
+    with pytest.raises(RequestError, match="column 'train' must be an array or a list, got a dataset"):
+        petastore.write_dataset(tmp_path / "dict", {"train": HuggingFaceDataset(table, None)})
     schema = petastore.open_dataset(tmp_path / "some").schema
     assert (schema["x"].nullable, schema["word"].nullable) == (False, True)  # by the rows that are picked
 
@@ -326,3 +329,15 @@ def test_data_without_a_schema_that_can_be_inferred_is_refused(tmp_path: Path) -
         with pytest.raises(RequestError, match="Without one it writes columns"):
             petastore.write_dataset(tmp_path / "x", rows)
     assert not (tmp_path / "x").exists()
+
+
+def test_nested_columns_are_read_and_appended_without_the_manifest(tmp_path: Path) -> None:
+    nested = pa.struct(
+        {"tags": pa.map_(pa.string(), pa.list_(pa.struct({"took": pa.duration("s")}))), "raw": pa.binary(2)}
+    )
+    table = pa.table({"x": pa.array([{"tags": [("a", [{"took": 4}, None])], "raw": b"ab"}, None], nested)})
+    petastore.write_dataset(tmp_path / "x", table)
+    shutil.rmtree(tmp_path / "x" / "_petastore")
+    assert of_petastore(rows_of(tmp_path / "x")) == of_arrow(table["x"])
+    petastore.write_dataset(tmp_path / "x", table, mode="append")
+    assert of_petastore(rows_of(tmp_path / "x")) == of_arrow(table["x"]) * 2

@@ -142,7 +142,7 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         )
         """The rows as NumPy arrays: `rows.take([3, 1])`."""
         refuse_dtypes(self)
-        self._ragged, self._nulls = ragged_columns(self, ragged), nulls_of(nulls, self.schema)
+        self._ragged, self._nulls = ragged_columns(self.rows, ragged), nulls_of(nulls, self.schema)
 
     @property
     def schema(self) -> Unischema:

@@ -358,8 +358,8 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         self._shared.order_warning = _TOLD
         this = self._pass
         if this is not None and not this.is_loaded and not this.is_begun:  # since `iter()`, as Lightning calls it
-            loaded = dataclasses.replace(this, is_loaded=this.is_resumed)
-            self._shared.epoch, loaded = told(self._epochs, loaded, epoch)
+            taken = dataclasses.replace(this, is_loaded=this.is_resumed)
+            self._shared.epoch, loaded = told(self._epochs, taken, epoch)
             this.begin = Cursor.of_epoch(self._shared.epoch) if loaded is None else loaded.begin
             this.given = 0 if loaded is None else loaded.given
             return

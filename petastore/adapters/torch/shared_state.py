@@ -28,7 +28,7 @@ _MOST_READS = 10_000
 
 
 class SharedState:
-    """What loops begin with. Persistent workers have a copy of the dataset, and nothing else reaches them.
+    """The start of loops, in shared memory: nothing else reaches persistent workers, which have a copy of the dataset.
 
     One process writes records: the one that has the DataLoader. Each state is taken by one loop.
 
@@ -66,7 +66,7 @@ class SharedState:
 
     @property
     def order_warning(self) -> int:
-        """What became of the epoch; a loop that repeats the order of the last one warns of it."""
+        """Return the epoch of the next loop; warn if it repeats the order of the last one."""
         return int(self._words[_ORDER_WARNING])
 
     @order_warning.setter

@@ -57,7 +57,7 @@ def encode_objects(values: Sequence[Any], plain: pa.DataType, name: str) -> pa.A
 
 
 class _Parts:
-    """What the values of a column hold, end to end, and where each begins."""
+    """Return the values of a column end to end, and the offset of each."""
 
     def __init__(self, flat: list[Any], lengths: list[int | None], name: str) -> None:
         if len(flat) > np.iinfo(np.int32).max:

@@ -188,7 +188,7 @@ def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
 
 
 def image_header(cell: NDArray[np.uint8]) -> Header | None:
-    """What a file says about its pixels; None where it is not an image that can be read."""
+    """Return the header of an image file; None if it is not a readable image."""
     try:
         return _header(cell)
     except ImageError:

@@ -13,7 +13,7 @@ from petastore.errors import RequestError
 __all__ = ["WHOLE", "ImageDecode", "ImageMode"]
 
 ImageMode: TypeAlias = Literal["rgb", "gray"]
-"""Which colors come out."""
+"""The color mode of decoded images."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

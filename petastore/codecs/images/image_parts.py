@@ -39,7 +39,7 @@ _LEAST_SIDE_TO_SHRINK = 16
 """Pixels; the sizes of smaller images round to the same at several scales."""
 
 _FLIPS = {2: (1, -1), 3: (-1, -1), 4: (-1, 1), 5: (1, 1), 6: (1, -1), 7: (-1, -1), 8: (-1, 1)}
-"""Of each orientation of EXIF: the steps along rows and columns, once the axes of 5 to 8 are swapped."""
+"""Steps along rows and columns for each EXIF orientation, after the axes of 5 to 8 are swapped."""
 
 _LARGEST_STEP = 1.5
 """How many times smaller a side may become in one step of linear interpolation. It is then as close to an ideal filter
@@ -131,7 +131,7 @@ def read_part(
 
 
 def _turned_header(header: Header, turn: int) -> Header:
-    """What a file would say of itself if its pixels were upright; it is decoded whole to get them so."""
+    """Return the header that the file would have if its pixels were upright."""
     height, width = header.shape[:2]
     return Header("upright", (*((width, height) if turn > 4 else (height, width)), *header.shape[2:]), header.dtype)
 

@@ -33,7 +33,7 @@ from petastore.plan.selection import Selection
 __all__ = ["Batches", "EpochOfBatches", "Pace", "SharedBatches", "Source", "Span", "Walk", "each_once"]
 
 NumberedRows: TypeAlias = "tuple[NDArray[Any], NDArray[np.int64]]"
-"""Of some rows: the source of each, and how many rows that source gave before it."""
+"""For each row: its source, and the number of rows that the source gave before."""
 
 _FEW = 64
 """So few numbers are sorted faster by Python."""

@@ -211,7 +211,7 @@ class WorkerPlan(Plan):
             here = here.next_epoch()
 
     def _of_epoch(self, epoch: int, batch_size: int) -> WorkerBatches:
-        """What the worker makes of an epoch, from the beginning on."""
+        """Return the batches of the worker in an epoch, from its start."""
         begin, given = self.begin, 0
         if epoch > begin.epoch:  # whose turn it is depends on the batches before
             rest = self._batches(batch_size, begin.position).steps

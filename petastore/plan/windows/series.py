@@ -26,7 +26,7 @@ __all__ = ["SeriesLine", "SeriesOfGroup", "SeriesWindows", "series_of_group"]
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class SeriesOfGroup:
-    """What is kept of a row group while window starts are found: its rows, segment after segment."""
+    """Rows of a row group, segment after segment, kept while window starts are found."""
 
     keys: Sequence[Hashable]
     """The series of each segment."""
@@ -105,7 +105,7 @@ class SeriesLine:
     """The number of the series of each segment, shape (segments,)."""
 
     orders: Mapping[int, NDArray[np.int32]]
-    """By row group: its rows, segment after segment, where that is not all rows in the order of the file."""
+    """Rows of each row group, segment after segment, unless these are all rows in file order."""
 
     @once
     def by_line(self) -> NDArray[np.int64]:

@@ -121,7 +121,7 @@ class Line:
         return cls(offsets, begins.astype(np.int64), np.append(begins[1:], offsets[-1]).astype(np.int64), ties)
 
     def starts(self, length: int, *, overlap: bool) -> Iterator[NDArray[np.bool_]]:
-        """Of each stretch: whether a window begins with each of its rows; see `window_starts`."""
+        """Return, for each stretch, whether a window starts at each row; see `window_starts`."""
         if overlap:
             firsts, stops = self.begins, self.ends - (length - 1)
             long_enough = stops > firsts

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.arrow.concatenate import concatenate
-from petastore.arrow.memory import arrow_numbers
+from petastore.arrow.memory import arrow_numbers, concatenate
 from petastore.decoding.buffers import Buffers
 from petastore.plan.order.grouped_rows import GroupedRows, Runs, inverse
 

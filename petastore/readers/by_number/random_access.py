@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from petastore.arrow.concatenate import concatenate
-from petastore.arrow.memory import arrow_numbers
+from petastore.arrow.memory import arrow_numbers, concatenate
 from petastore.codecs.registry import codec_of
 from petastore.dataset import Dataset
 from petastore.decoding.cell_sizes import refuse_large_fields
@@ -103,8 +102,9 @@ class RandomAccess:
                 f"rng must be None where rows are read by number, got {spec.rng!r}: such a read has neither seed nor "
                 "epoch. Use make_reader or ReaderDataset"
             )
-        self._transform = described(spec, dataset, selection, self._view, workers=workers, batched=False)
-        self.schema = self._view if self._transform is None else transform_schema(self._view, self._transform)
+        self.transform = described(spec, dataset, selection, self._view, workers=workers, batched=False)
+        """The transform of each row; None leaves rows as they are."""
+        self.schema = self._view if self.transform is None else transform_schema(self._view, self.transform)
         """What comes out: the fields after selection and transform."""
         # stops: (groups,) number of the first row after each row group
         self._stops = np.cumsum(self.rows)
@@ -157,10 +157,10 @@ class RandomAccess:
         groups, rows = self._places(np.atleast_1d(np.asarray(numbers)))
         cells = self._cells(groups, rows)
         columns = {field.name: self._decoded(field, cells[field.name], groups, rows) for field in self._view}
-        if self._transform is not None:
+        if self.transform is not None:
             calls = np.array([0, len(rows)], dtype=np.int64)
-            zones = self.dataset.time_zones if takes_frames(self._transform, batched=False) else {}
-            columns = transform_columns(columns, calls, self.schema, self._transform, batched=False, zones=zones)
+            zones = self.dataset.time_zones if takes_frames(self.transform, batched=False) else {}
+            columns = transform_columns(columns, calls, self.schema, self.transform, batched=False, zones=zones)
         return {name: column.rows(0, len(rows)) for name, column in columns.items()}
 
     def _places(self, numbers: NDArray[Any]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

@@ -24,7 +24,7 @@ PROVENANCE_FIELDS = (
     UnischemaField("source_row_group", "int32"),
     UnischemaField("source_row", "int64"),
 )
-"""What `provenance=True` adds: the file's path in the dataset, the row group's number in it, the row's number there."""
+"""Columns of `provenance=True`: path of the file, row group in the file, row in the row group."""
 
 
 def with_provenance(

@@ -89,11 +89,11 @@ class Arena:
     """
 
     def __init__(self, layout: Layout, rows: int, buffers: Buffers) -> None:
+        self._touched = self._row_bytes = 0
         self._buffers = buffers
         self.make_anew()
         self._free = [(0, rows)]
         self._returned: collections.deque[tuple[int, int]] = collections.deque()
-        self._touched = self._row_bytes = 0
         self.rows = rows
         """How many there is room for."""
         self.stacks = tuple(untouched((len(stack.names), rows, *stack.shape), stack.dtype) for stack in layout.stacks)
@@ -133,7 +133,8 @@ class Arena:
         self._returned.append((first, stop))
 
     def __del__(self) -> None:
-        self._buffers.count(-self._touched * self._row_bytes)
+        if getattr(self, "_touched", 0):  # an interrupted constructor has not set it
+            self._buffers.count(-self._touched * self._row_bytes)
 
 
 def _joined(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ be asked in the order of use: what it does not have waits in memory until it is 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.dataset import Dataset
+from petastore.errors import PetastoreError
 from petastore.forks import Lock
 from petastore.plan.batches.load_order import LoadOrder
 from petastore.storage.row_groups.fetched_ahead import KeptIn, place_of
@@ -101,7 +103,9 @@ class FetchAhead:
             if self._kept_in is KeptIn.CACHE:
                 self._cached.add(group)
             place = self._dataset.inventory.place_of(group)
-            self._dataset.fetch_ahead(*place, self._columns, self._files, self._kept_in)
+            # Loading the row group raises the error; here a callback would only log it, even after the reader ended.
+            with contextlib.suppress(PetastoreError):
+                self._dataset.fetch_ahead(*place, self._columns, self._files, self._kept_in)
 
     def leave(self, followed: _Followed) -> None:
         """Follows an order no longer."""

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow.concatenate import only_chunk
+from petastore.arrow.memory import only_chunk
 from petastore.codecs.arrow.arrow_views import ByteCells, byte_cells
 from petastore.codecs.registry import BoundCodec
 from petastore.decoding.buffers import Buffers

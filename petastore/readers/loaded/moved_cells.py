@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow.concatenate import concatenate, large_type
-from petastore.arrow.memory import flags_of
+from petastore.arrow.memory import concatenate, flags_of, large_type
 
 __all__ = ["are_movable", "moved_cells"]
 

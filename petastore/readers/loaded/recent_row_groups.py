@@ -13,6 +13,8 @@ from concurrent.futures import Future
 
 import pyarrow as pa
 
+from petastore.forks import made_anew_in_children
+
 __all__ = ["CacheInfo", "RecentRowGroups"]
 
 
@@ -59,10 +61,16 @@ class RecentRowGroups:
     def __init__(self, read: Callable[[int], pa.Table], max_bytes: int) -> None:
         self._read = read
         self._max_bytes = max_bytes
+        self._tables: collections.OrderedDict[int, pa.Table] = collections.OrderedDict()
+        self._hits = self._reads = 0
+        self.make_anew()
+        made_anew_in_children(self)
+
+    def make_anew(self) -> None:
+        """Forget reads that are under way: a forked child does not have the threads that were at them."""
         self._lock = threading.Lock()
-        self._entries: collections.OrderedDict[int, Future[pa.Table]] = collections.OrderedDict()
-        self._sizes: dict[int, int] = {}
-        self._bytes = self._hits = self._reads = 0
+        self._under_way: dict[int, Future[pa.Table]] = {}
+        self._bytes = sum(table.get_total_buffer_size() for table in self._tables.values())
 
     def get(self, group: int) -> pa.Table:
         """The row group; its memory is shared, so nobody writes into it.
@@ -70,39 +78,46 @@ class RecentRowGroups:
         Raises:
             Whatever `read` raises, in each thread that waited for it; the next call tries again.
         """
-        with self._lock:
-            entry = self._entries.get(group)
-            if entry is not None:
-                self._entries.move_to_end(group)
-                self._hits += 1
-            else:
-                mine = self._entries[group] = Future()
-                self._reads += 1
-        return entry.result() if entry is not None else self._filled(group, mine)
+        mine: Future[pa.Table] | None = None
+        try:
+            with self._lock:
+                table = self._tables.get(group)
+                if table is not None:
+                    self._tables.move_to_end(group)
+                    self._hits += 1
+                    return table
+                first = self._under_way.get(group)
+                if first is None:
+                    mine = self._under_way[group] = Future()
+                    self._reads += 1
+                else:
+                    self._hits += 1
+            return self._filled(group, mine) if mine is not None else first.result()  # type: ignore[union-attr]
+        except BaseException as problem:
+            if mine is not None and not mine.done():
+                with self._lock:
+                    self._under_way.pop(group, None)
+                mine.set_exception(problem)
+            raise
 
     def _filled(self, group: int, mine: Future[pa.Table]) -> pa.Table:
-        try:
-            table = self._read(group)
-        except BaseException as problem:
-            with self._lock:
-                del self._entries[group]
-            mine.set_exception(problem)
-            raise
-        mine.set_result(table)
+        table = self._read(group)
         with self._lock:
-            self._sizes[group] = table.get_total_buffer_size()
-            self._bytes += self._sizes[group]
-            self._drop_oldest(keep=group)
+            if self._under_way.get(group) is mine:  # not in a child that was forked meanwhile
+                self._tables[group] = table
+                self._bytes += table.get_total_buffer_size()
+                self._drop_oldest(keep=group)
+                del self._under_way[group]
+        mine.set_result(table)
         return table
 
     def _drop_oldest(self, *, keep: int) -> None:
-        for old in [known for known in self._entries if known in self._sizes and known != keep]:
+        for old in [known for known in self._tables if known != keep]:
             if self._bytes <= self._max_bytes:
                 return
-            del self._entries[old]
-            self._bytes -= self._sizes.pop(old)
+            self._bytes -= self._tables.pop(old).get_total_buffer_size()
 
     def info(self) -> CacheInfo:
         """What was done so far."""
         with self._lock:
-            return CacheInfo(self._hits, self._reads, len(self._sizes), self._bytes, self._max_bytes)
+            return CacheInfo(self._hits, self._reads, len(self._tables), self._bytes, self._max_bytes)

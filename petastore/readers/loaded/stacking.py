@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from petastore.arrow.concatenate import only_chunk
-from petastore.arrow.memory import flags_of
+from petastore.arrow.memory import flags_of, only_chunk
 from petastore.codecs.registry import BoundCodec
 from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import Decoded, decode_cells, decode_into

@@ -197,7 +197,7 @@ class _Timestamps:
         return stretch_of(values, most)
 
     def series(self, most: Any, group: int) -> SeriesOfGroup:
-        """What is kept of a row group where rows have a series."""
+        """State of one row group if rows belong to series."""
         rows, cells = self._rows(group), self._cells(group)
         stamps = self._decoded(group, rows, cells[self._field.name])
         codes, keys = self._coded([_chosen(cells[name], rows) for name in self._series], group, rows)
@@ -281,7 +281,7 @@ class _Timestamps:
         return cells
 
     def of_groups(self, kept: Callable[[Any, int], _Kept], most: Any, workers: Workers) -> dict[int, _Kept]:
-        """What is kept of each row group; they are read side by side."""
+        """State of each row group; row groups are read concurrently."""
         pool = workers.pool()
         try:
             return dict(
@@ -326,6 +326,6 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _is_nothing(column: pa.Array) -> NDArray[np.bool_]:
-    """Which cells are missing, or NaN."""
+    """Return a mask of missing or NaN cells."""
     nothing: NDArray[np.bool_] = column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     return nothing

@@ -58,7 +58,7 @@ class Job:
     """What its ranks know, and nobody else."""
 
     schema: Unischema
-    """What the rows are."""
+    """The schema of the rows."""
 
     columns: tuple[str, ...]
     """True names of the columns, by position."""

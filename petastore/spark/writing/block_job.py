@@ -22,7 +22,7 @@ class BlockJob:
 
     url: str
     schema: Unischema
-    """What the rows are."""
+    """The schema of the rows."""
     layout: Layout
     compression: str
     writer: str

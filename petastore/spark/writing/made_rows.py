@@ -35,7 +35,7 @@ class MadeRows:
     """What it is called with."""
 
     schema: Unischema
-    """What the rows are."""
+    """The schema of the rows."""
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""

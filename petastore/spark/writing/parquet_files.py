@@ -45,7 +45,7 @@ class ParquetFiles:
     """Of each file, in order."""
 
     schema: Unischema
-    """What the rows are."""
+    """The schema of the rows."""
 
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
     filesystem: Any = dataclasses.field(default=None, repr=False)

@@ -57,7 +57,7 @@ class WriteJob:
 
     url: str
     schema: Unischema
-    """What the rows are."""
+    """The schema of the rows."""
     layout: Layout
     compression: str
     mode: Mode
@@ -69,7 +69,7 @@ class WriteJob:
     since: str
     """What told the version of the manifest that stood there; "" for none."""
     stored: Unischema
-    """What is written: `schema`, or that of the dataset to append to, whose order and nullability may differ."""
+    """Return the schema to write: `schema`, or that of the dataset to append to."""
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
     filesystem: Any = dataclasses.field(default=None, repr=False)
     """A filesystem to use instead of the URL's; it goes to tasks too."""

@@ -99,8 +99,6 @@ def _reject(table_format: str, table: str) -> NoReturn:
 
 def _marked_table(path: str) -> tuple[str, str] | None:
     """The directory and the format of the table whose metadata a path is."""
-    if "_delta_log" not in path and ".hoodie" not in path and "metadata/" not in path:
-        return None  # nearly always, and there may be a million paths
     parts = path.split("/")
     for depth, name in enumerate(parts):
         if name == "_delta_log":

@@ -14,13 +14,12 @@ import functools
 import os
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from pyarrow import fs
 
 from petastore.errors import DatasetNotFoundError, MetadataError, StorageError
 from petastore.storage.files.fsspec_listings import forget_listings
-from petastore.storage.files.lake_tables import reject_lake_tables_above, reject_lake_tables_among
 from petastore.storage.files.location import Location
 from petastore.storage.files.walk import Enter, Entry, Tree, entry_at, local_path, trees_at, walk
 from petastore.storage.requests.failures import answered
@@ -161,7 +160,7 @@ def _looked_through(location: Location) -> tuple[list[_Found], list[_Found], boo
     written = [one for one in data if one.is_named or not any(token in one.path for token in unfinished)]
     is_any_unfinished = len(data) > len(written)
     written = _without_links_to_neighbours(location, written)
-    reject_lake_tables_among(location, everything, [one.path for one in written if not one.is_named])
+    _reject_lake_tables_among(location, everything, [one.path for one in written if not one.is_named])
     return all_entries, written, is_any_unfinished
 
 
@@ -179,8 +178,18 @@ def _without_links_to_neighbours(location: Location, written: list[_Found]) -> l
     return [one for one in written if links.get(one.path) not in own_names]
 
 
+def _reject_lake_tables_among(location: Location, listed: Iterable[str], data: Sequence[str]) -> None:
+    marked = [path for path in listed if "_delta_log" in path or ".hoodie" in path or "metadata/" in path]
+    if marked:
+        from petastore.storage.files.lake_tables import reject_lake_tables_among  # datasets with a manifest do without
+
+        reject_lake_tables_among(location, marked, data)
+
+
 def _reject_lake_tables_above(location: Location, data: Sequence[_Found]) -> None:
     """Reject what is inside a lake table; not files that the caller named: the table's own API may have listed them."""
+    from petastore.storage.files.lake_tables import reject_lake_tables_above  # datasets with a manifest do without
+
     listed = {one.start for one in data if one.below}
     matched = {posixpath.dirname(one.path) for one in data if not one.below}
     reject_lake_tables_above(location, *([_home(location, path) for path in paths] for paths in (listed, matched)))

@@ -57,7 +57,7 @@ class Entry:
     """What the storage calls the version that it has; empty where a listing does not say."""
 
     links_to: str = ""
-    """Real path of the local file that a link leads to; empty where it is no link to a file."""
+    """Real path of the local file that a link leads to; empty if it is not a link to a file."""
 
     @property
     def is_file(self) -> bool:

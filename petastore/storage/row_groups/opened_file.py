@@ -24,7 +24,7 @@ Of a file that is far away so many are fetched at a time where only the first ro
 """
 
 _WHOLE_BYTES = 8 * 1024 * 1024
-"""Of a file with row groups of at most so many bytes, column chunks are read whole.
+"""Row groups up to this size in bytes have their column chunks read whole.
 
 Arrow's stream takes as many bytes of memory as a page header says that its page has. A chunk that is read whole bounds
 them, so that headers need no check before.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from petastore.arrow.concatenate import only_chunk
+from petastore.arrow.memory import only_chunk
 from petastore.errors import DatasetChangedError, DecodeError, StorageError
 from petastore.inventory import DataFile
 from petastore.storage.files.location import Location

@@ -64,6 +64,6 @@ def test_times_of_numpy_keep_their_instant() -> None:
         ([1], pa.list_(pa.null()), "whose values are all None"),
     ],
 )
-def test_what_is_not_of_the_type_is_rejected(value: Any, kind: pa.DataType, said: str) -> None:
+def test_encode_rejects_values_of_another_type(value: Any, kind: pa.DataType, said: str) -> None:
     with pytest.raises(EncodeError, match=said):
         encode_objects([value], kind, "x")

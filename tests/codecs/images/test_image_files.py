@@ -105,7 +105,7 @@ def test_more_pixels_than_may_be_are_refused() -> None:
         checked_header(np.frombuffer(bytes(cell), np.uint8), GRAY)
 
 
-def test_what_is_no_exif_data_says_nothing_of_the_orientation() -> None:
+def test_orientation_is_none_for_invalid_exif_data() -> None:
     plain = file_of(pixels(8, 8, 3), "jpeg").tobytes()
     for exif in (b"", b"MM", b"XX" + bytes(20), b"II*\0" + b"\xff" * 4, b"MM\0*\0\0\0\x08\0\x01" + bytes(3)):
         inside = b"Exif\0\0" + exif

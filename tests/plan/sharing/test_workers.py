@@ -190,7 +190,7 @@ def test_row_groups_are_at_hand_and_nothing_is_kept(
     batch_size=st.sampled_from([2, 6]),
     data=st.data(),
 )
-def test_load_order_of_a_worker_names_what_its_full_rounds_load(
+def test_load_order_of_a_worker_names_its_row_groups(
     inventory: Inventory, order: Order, tail: Tail, ranks: int, workers: int, batch_size: int, data: st.DataObject
 ) -> None:
     order = dataclasses.replace(order, lanes=ranks * workers * 2)  # no worker shares a lane, in any batch

@@ -239,7 +239,8 @@ def _take_in_child(rows: RandomAccess, storage: HangingFileSystem, answer: Any) 
 
 def test_forked_child_reads_the_row_group_that_a_thread_of_its_parent_was_reading(dataset: Dataset) -> None:
     storage = HangingFileSystem()
-    rows = RandomAccess(petastore.open_dataset(dataset.url, filesystem=storage), ["id"])
+    path = dataset.url.removeprefix("file://")
+    rows = RandomAccess(petastore.open_dataset(path, filesystem=storage), ["id"])
     taken: list[list[int]] = []
     storage.at = "read"
     thread = threading.Thread(target=lambda: taken.append(rows.take([3, 9])["id"].tolist()))
@@ -251,6 +252,9 @@ def test_forked_child_reads_the_row_group_that_a_thread_of_its_parent_was_readin
     is_answered = here.poll(LONG)
     storage.answer.set()
     thread.join()
+    if not is_answered:
+        child.kill()
+        child.join()
     assert is_answered
     found, reads = here.recv()
     child.join(LONG)

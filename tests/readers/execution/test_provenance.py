@@ -44,7 +44,7 @@ def stored_at(url: Path) -> Callable[[str, int, int], int]:
         {"predicate": lambda row: row["id"] % 3 == 0},
         {"transform_spec": TransformSpec(lambda row: {**row, "half": -row["half"]})},
     ],
-    ids=str,
+    ids=["plain", "shuffled", "filtered", "sharded", "predicate", "transformed"],
 )
 def test_provenance_names_the_place_of_each_row(url: Path, options: dict[str, Any]) -> None:
     stored = stored_at(url)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -96,3 +98,27 @@ def test_a_failed_read_is_told_and_tried_again() -> None:
         recent.get(1)
     assert recent.get(1).num_rows == 4
     assert recent.info().reads == 3
+
+
+def test_forked_child_reads_what_a_thread_of_the_parent_was_reading() -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+    parent = os.getpid()
+
+    def read(group: int) -> pa.Table:
+        if os.getpid() == parent:
+            begun.set()
+            goes_on.wait(60)
+        return pa.table({"x": [group]})
+
+    recent = RecentRowGroups(read, max_bytes=1000)
+    thread = threading.Thread(target=recent.get, args=(3,))
+    thread.start()
+    begun.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # a net: it ends the child where it would wait for ever
+        os._exit(0 if recent.get(3).column("x").to_pylist() == [3] else 1)
+    goes_on.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert recent.info().reads == 1

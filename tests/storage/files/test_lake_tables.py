@@ -116,7 +116,7 @@ def test_lake_table_is_rejected_in_a_given_file_system(tmp_path: Path) -> None:
 
 
 def test_directories_above_that_may_not_be_listed_are_passed_over(location: Location, put: Put) -> None:
-    class Guarded(MemoryFileSystem):
+    class Guarded(MemoryFileSystem):  # type: ignore[misc]
         protocol = "guarded"
         cachable = False
 
@@ -144,7 +144,7 @@ def test_write_dataset_rejects_a_lake_table(tmp_path: Path, table_format: str) -
     (tmp_path / "part-0.parquet").write_bytes(parquet(1))
     for mode in ("append", "overwrite"):
         with pytest.raises(RequestError, match=table_format):
-            write_dataset(str(tmp_path), SCHEMA, [{"id": 1}], mode=mode)  # type: ignore[arg-type]
+            write_dataset(str(tmp_path), SCHEMA, [{"id": 1}], mode=mode)
     with pytest.raises(RequestError, match=table_format):
         generate_metadata(str(tmp_path))
     assert (tmp_path / "part-0.parquet").exists()

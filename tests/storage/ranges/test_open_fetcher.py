@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 from pyarrow import fs
 
 from petastore.storage.files.location import Location
-from petastore.storage.ranges import open_fetcher as module
 from petastore.storage.ranges.open_fetcher import open_fetcher
 from tests.storage.ranges.conftest import location_of
 
@@ -35,7 +35,7 @@ def test_who_asks(url: str, options: dict[str, Any], system: str) -> None:
 
 
 def test_without_obstore_fsspec_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "is_usable", lambda: False)
+    monkeypatch.setitem(sys.modules, "obstore", None)
     fetcher = open_fetcher(location_of("s3://bucket/a", anon=True))
     assert fetcher.system == "S3FileSystem"
     fetcher.close()
