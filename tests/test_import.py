@@ -104,7 +104,7 @@ OF_TENSORFLOW = ("petastore.adapters.keras", "petastore.adapters.tensorflow")
 
 
 @pytest.mark.leaves_running(reason="importing torch and pyspark")
-def test_what_a_module_lists_in_all_is_there_once(subtests: pytest.Subtests) -> None:
+def test_all_lists_existing_names_once(subtests: pytest.Subtests) -> None:
     names = [name for name in _modules(with_content=True) if not name.startswith((*OF_NEIGHBOURS, *OF_TENSORFLOW))]
     assert len(names) > 400
     _check_all(names, subtests)
@@ -112,7 +112,7 @@ def test_what_a_module_lists_in_all_is_there_once(subtests: pytest.Subtests) -> 
 
 @pytest.mark.slow
 @pytest.mark.tf
-def test_what_a_module_for_tensorflow_lists_in_all_is_there_once(subtests: pytest.Subtests) -> None:
+def test_all_of_tensorflow_modules_lists_existing_names_once(subtests: pytest.Subtests) -> None:
     _check_all([name for name in _modules(with_content=True) if name.startswith(OF_TENSORFLOW)], subtests)
 
 

@@ -117,7 +117,7 @@ def check_names_at_home(pairs: list[tuple[str, str]], subtests: pytest.Subtests)
 
 
 @pytest.mark.usefixtures("switched")
-def test_a_name_that_is_not_here_says_what_to_use_instead(subtests: pytest.Subtests) -> None:
+def test_missing_name_of_petastorm_names_its_replacement(subtests: pytest.Subtests) -> None:
     assert len(ELSEWHERE) > 50
     for inside, name, entry in ELSEWHERE:
         with subtests.test(f"{inside}.{name}"):

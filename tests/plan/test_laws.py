@@ -124,7 +124,7 @@ def test_global_batches_of_5000_row_groups_are_the_same_sets_for_any_number_of_r
 
 @some(16)
 @given(plans(max_groups=200), ranks, st.integers(1, 6))
-def test_what_follows_a_state_is_what_would_have_followed(plan: Plan, count: int, steps: int) -> None:
+def test_resume_from_any_state_gives_the_same_batches(plan: Plan, count: int, steps: int) -> None:
     if not is_refused(plan, count):
         plan_laws.check_going_on_after_every_batch(plan, count, batch_of(plan, count, steps=steps))
 
@@ -133,9 +133,7 @@ def test_what_follows_a_state_is_what_would_have_followed(plan: Plan, count: int
     ("count", "steps", "tail"),
     slow_but(Tail.PAD, [(1, 30, Tail.EVEN), (3, 12, Tail.PAD), (16, 6, Tail.DROP), (80, 2, Tail.WRAP)]),
 )
-def test_what_follows_a_state_of_5000_row_groups_is_what_would_have_followed(
-    count: int, steps: int, tail: Tail
-) -> None:
+def test_resume_of_5000_row_groups_gives_the_same_batches(count: int, steps: int, tail: Tail) -> None:
     plan = largest(tail, 0.1)
     plan_laws.check_going_on_after_every_batch(plan, count, batch_of(plan, count, steps=steps))
 
@@ -212,9 +210,7 @@ def test_global_batches_of_mixtures_are_the_same_sets_for_any_number_of_ranks(mi
 
 @some(5)
 @given(shared(mixture_laws.uneven_mixtures(max_sources=4, max_groups=50)), st.integers(1, 4))
-def test_what_follows_a_state_of_a_mixture_is_what_would_have_followed(
-    drawn: tuple[Mixture, list[int]], steps: int
-) -> None:
+def test_resume_of_a_mixture_gives_the_same_batches(drawn: tuple[Mixture, list[int]], steps: int) -> None:
     mixture, (count,) = drawn
     plan_laws.check_going_on_after_every_batch(mixture, count, batch_of(mixture, count, steps=steps))
 

@@ -71,9 +71,7 @@ def test_how_many_batches_a_span_holds_does_not_change_them(
 
 
 @given(laws.inventories(max_groups=8, max_rows=20), laws.orders(), st.integers(1, 12))
-def test_going_on_after_any_batch_gives_what_would_have_followed(
-    inventory: Inventory, order: Order, batch_size: int
-) -> None:
+def test_resume_after_any_batch_gives_the_same_batches(inventory: Inventory, order: Order, batch_size: int) -> None:
     plan = Plan(inventory, ReadRequest(("id",), order, epochs=2))
     whole = [batch.rows.tolist() for batch in laws.walk(plan, batch_size)]
     cursors = [

@@ -87,7 +87,7 @@ def test_turns_are_in_proportion_all_along() -> None:
     assert np.abs(after - wanted).max() <= 2 * 4  # a batch has four rows, and its turn is drawn within its stretch
 
 
-def test_who_goes_on_gets_what_would_have_followed() -> None:
+def test_resume_of_source_batches_gives_the_same_batches() -> None:
     rows, weights = [40, 80, 17], [2, 4, 1]
     whole = epoch_of(rows, weights)
     first = whole.take(9)

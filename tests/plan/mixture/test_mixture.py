@@ -87,7 +87,7 @@ def test_global_batches_do_not_depend_on_the_number_of_ranks(mixture: Mixture, g
 
 @settings(max_examples=sized(full=12, quick=3), deadline=None)
 @given(shared(laws.mixtures(tails=tuple(Tail)), [1, 3]), st.integers(3, 9))
-def test_going_on_after_any_step_gives_what_would_have_followed(drawn: tuple[Mixture, int], batch_size: int) -> None:
+def test_resume_after_any_step_gives_the_same_batches(drawn: tuple[Mixture, int], batch_size: int) -> None:
     mixture, ranks = drawn
     check_going_on_after_every_batch(mixture, ranks, batch_size)
 

@@ -174,7 +174,7 @@ WRONG = {
 }  # fmt: skip
 
 
-def test_what_is_no_index_is_refused(subtests: pytest.Subtests) -> None:
+def test_pickle_of_another_value_is_rejected_as_index(subtests: pytest.Subtests) -> None:
     for name, pickled in WRONG.items():
         with subtests.test(name):
             assert refused(pickled).startswith("a test")
