@@ -9,9 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from petastore.errors import NotPicklableError, ReaderClosedError
+from petastore.plan import Cursor, Shard
 from petastore.plan.batches.budget import Budget
-from petastore.plan.cursor import Cursor
-from petastore.plan.request import Shard
 from petastore.plan.state import dump_state, resharded, resume
 from petastore.readers.batch import Batch
 from petastore.readers.execution.execution import AnyPlan, Build, Readable
