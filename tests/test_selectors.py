@@ -45,7 +45,9 @@ ONE = st.builds(of_one, st.sampled_from("abc"), st.lists(st.sampled_from([1, 2, 
 @given(
     drawn=st.recursive(
         ONE,
-        lambda inner: st.one_of([st.builds(join, st.lists(inner, min_size=1, max_size=3)) for join in (of_all, of_each)]),
+        lambda inner: st.one_of(
+            [st.builds(join, st.lists(inner, min_size=1, max_size=3)) for join in (of_all, of_each)]
+        ),
     )
 )
 def test_unions_and_intersections_pick_what_sets_say(drawn: Picks) -> None:
