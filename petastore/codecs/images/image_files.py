@@ -7,7 +7,6 @@ Both libraries are imported when the first image passes, not before.
 from __future__ import annotations
 
 import functools
-import math
 import struct
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -27,6 +26,7 @@ __all__ = [
     "begins_as_jpeg",
     "checked_header",
     "common_header",
+    "declared_header",
     "decode_into",
     "decode_jpegs",
     "decoded_sizes",
@@ -36,7 +36,6 @@ __all__ = [
     "image_header",
     "is_image_file",
     "opencv",
-    "pixel_bytes",
 ]
 
 MAX_PIXELS = 2**28
@@ -171,7 +170,7 @@ def common_header(cells: Sequence[NDArray[np.uint8]], field: UnischemaField) -> 
             if header is not common:
                 if common is not None:
                     return None
-                common = _checked(header, field)
+                common = declared_header(header, field)
     except ImageError:
         return None
     return common
@@ -184,7 +183,7 @@ def checked_header(cell: NDArray[np.uint8], field: UnischemaField) -> Header:
         ImageError: It is no image, or one of another dtype or shape, or of too many pixels.
         MissingExtraError: The library is not installed.
     """
-    return _checked(_header(cell), field)
+    return declared_header(_header(cell), field)
 
 
 def image_header(cell: NDArray[np.uint8]) -> Header | None:
@@ -216,15 +215,6 @@ def decoded_sizes(cells: ByteCells, size_of: Callable[[Header], int]) -> NDArray
         if header.format != "png" and header.shape[0] * header.shape[1] > _FEW_PIXELS:
             sizes[row] = max(sizes[row], _coefficient_bytes(cell.data, header))
     return sizes
-
-
-def pixel_bytes(header: Header, field: UnischemaField) -> int:
-    """Bytes of the pixels of a file.
-
-    Raises:
-        ImageError: They are not what the field declares.
-    """
-    return math.prod(_checked(header, field).shape) * header.dtype.itemsize
 
 
 def _coefficient_bytes(data: memoryview, header: Header) -> int:
@@ -267,7 +257,12 @@ def _header(cell: NDArray[np.uint8]) -> Header:
     raise ImageError(f"it begins with {start!r}, which is neither PNG nor JPEG")
 
 
-def _checked(header: Header, field: UnischemaField) -> Header:
+def declared_header(header: Header, field: UnischemaField) -> Header:
+    """Return the header of the decoded image: gray files are RGB if the field declares three channels.
+
+    Raises:
+        ImageError: The image has another dtype or shape than the field declares, or too many pixels.
+    """
     height, width = header.shape[:2]
     if height * width > MAX_PIXELS:
         raise ImageError(f"it has {height:,}×{width:,} pixels, more than {MAX_PIXELS:,}")

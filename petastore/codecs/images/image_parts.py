@@ -21,12 +21,12 @@ from petastore.codecs.images.image_files import (
     begins_as_jpeg,
     checked_header,
     common_header,
+    declared_header,
     decode_into,
     decode_jpegs,
     each_image,
     exif_orientation,
     opencv,
-    pixel_bytes,
 )
 from petastore.codecs.images.image_hint import WHOLE, ImageDecode
 from petastore.errors import RequestError
@@ -149,7 +149,8 @@ def part_bytes(header: Header, stored: UnischemaField, wanted: ImageDecode) -> i
     Raises:
         ImageError: It refuses such files.
     """
-    whole = pixel_bytes(header, stored)
+    header = declared_header(header, stored)
+    whole = math.prod(header.shape) * header.dtype.itemsize
     try:
         shape: Any = wanted.size if wanted.exif_orientation else wanted.part_shape(header.shape)
     except RequestError as problem:

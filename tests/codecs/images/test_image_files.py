@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import cv2
@@ -18,13 +19,13 @@ from petastore.codecs.images.image_files import (
     ImageError,
     checked_header,
     common_header,
+    declared_header,
     decode_into,
     decode_jpegs,
     decoded_sizes,
     each_image,
     exif_orientation,
     image_bytes,
-    pixel_bytes,
 )
 from petastore.errors import DecodeError
 
@@ -57,7 +58,6 @@ def test_a_file_says_what_is_in_it_and_gives_that(image_format: str, image: NDAr
     cell = file_of(image, image_format)
     header = checked_header(cell, field_of(image))
     assert tuple(header) == (image_format, image.shape, image.dtype)
-    assert pixel_bytes(header, field_of(image)) == image.nbytes
     out = np.zeros_like(image)
     decode_into(cell, header, out)
     if image_format == "png":
@@ -180,7 +180,7 @@ def test_what_decoding_takes_is_known_by_the_headers_and_nothing_where_it_is_ref
         np.zeros(9, np.uint8),
         file_of(pixels(4, 4), "jpeg"),
     ]
-    found = decoded_sizes(cells_of(*files), lambda header: pixel_bytes(header, COLOR))
+    found = decoded_sizes(cells_of(*files), lambda header: math.prod(declared_header(header, COLOR).shape))
     assert found.tolist() == [48, 192, 0, 48]  # gray becomes RGB
 
 
