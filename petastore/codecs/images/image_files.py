@@ -212,8 +212,12 @@ def decoded_sizes(cells: ByteCells, size_of: Callable[[Header], int]) -> NDArray
             sizes[row] = known[id(header)][1]
         except ImageError:
             continue
-        if header.format != "png" and header.shape[0] * header.shape[1] > _FEW_PIXELS:
+        if header.shape[0] * header.shape[1] <= _FEW_PIXELS:
+            continue
+        if header.format != "png":
             sizes[row] = max(sizes[row], _coefficient_bytes(cell.data, header))
+        elif _is_animated(cell.data):  # OpenCV keeps the frame that the next one is drawn over
+            sizes[row] *= 2
     return sizes
 
 
@@ -460,6 +464,17 @@ def _check_chunks(data: memoryview) -> None:
             return
         at += _PNG_AROUND + length
     raise ImageError(f"the png is damaged (its chunk at byte {at:,} goes on behind its end)")
+
+
+def _is_animated(data: memoryview) -> bool:
+    """Whether a PNG says, before its pixels, that it has several frames."""
+    at = len(_PNG_SIGNATURE)
+    while at + _PNG_AROUND <= len(data):
+        length, kind = _PNG_CHUNK.unpack_from(data, at)
+        if kind in (b"acTL", b"IDAT"):
+            return bool(kind == b"acTL")
+        at += _PNG_AROUND + length
+    return False
 
 
 def _decode_png(cell: NDArray[np.uint8], out: NDArray[Any]) -> None:

@@ -100,7 +100,9 @@ class ReversedImageCodec(ImageFaces):
         Raises:
             DecodeError: As `CompressedImageCodec.decode`.
         """
-        return _reversed(self._plain.decode(field, cell))
+        image = self._plain.decode(field, cell)
+        _reverse(image)
+        return image
 
     def decode_bytes(self, cells: Sequence[NDArray[np.uint8]], field: UnischemaField, out: NDArray[Any]) -> None:
         """The bytes of files into `out`, as `decode_column`.
@@ -109,9 +111,8 @@ class ReversedImageCodec(ImageFaces):
             DecodeError: As `decode`, with `row` set.
         """
         self._plain.decode_bytes(cells, field, out)
-        # Row by row, so that no second copy of the whole column is needed.
-        for row in range(len(out)):
-            out[row] = _reversed(out[row])
+        for image in out:
+            _reverse(image)
 
     def _reading(self, field: UnischemaField) -> tuple[UnischemaField, ImageDecode]:
         return field, WHOLE
@@ -121,3 +122,11 @@ def _reversed(value: Any) -> Any:
     """The image with its channels in reverse, C-contiguous; anything else as it is."""
     is_color = type(value) is np.ndarray and value.ndim == 3
     return np.ascontiguousarray(value[..., ::-1]) if is_color else value
+
+
+def _reverse(image: Any) -> None:
+    """Reverse the channels of an image in place: a copy would take its memory twice."""
+    if type(image) is np.ndarray and image.ndim == 3:
+        first = image[..., 0].copy()
+        image[..., 0] = image[..., 2]
+        image[..., 2] = first

@@ -184,6 +184,14 @@ def test_what_decoding_takes_is_known_by_the_headers_and_nothing_where_it_is_ref
     assert found.tolist() == [48, 192, 0, 48]  # gray becomes RGB
 
 
+def test_decoded_sizes_of_an_animated_png_count_two_frames() -> None:
+    still = cv2.imencode(".png", np.zeros((1100, 1000, 3), np.uint8))[1].tobytes()
+    control = b"\0\0\0\x08acTL" + bytes(8) + b"\0\0\0\0"
+    animated = still[:33] + control + still[33:]  # behind the header chunk
+    cells = cells_of(np.frombuffer(still, np.uint8), np.frombuffer(animated, np.uint8))
+    assert decoded_sizes(cells, lambda _: 7).tolist() == [7, 14]
+
+
 def test_a_large_jpeg_of_several_scans_takes_all_of_its_frequencies() -> None:
     image = pixels(1100, 1000, 3)
     plain = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 50])[1]
