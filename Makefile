@@ -74,7 +74,7 @@ check: $(ALL) ## what CI runs except the tests: format, lint, types, import cont
 	@out=$$($(BIN)/mkdocs build --strict 2>&1) || { echo "$$out"; exit 1; }
 	@echo 'check: all is well'
 
-# Files start in the order of tests/longest_first.py, not by how many tests they have.
+# Files start in the order of tests/durations.json, longest first, not by how many tests they have.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: test
