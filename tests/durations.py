@@ -1,7 +1,7 @@
 """Pytest plugin for test durations: start long files first, estimate the run, print where the time went.
 
 `tests/durations.json` holds the seconds of each test file, for `make test` and `make test-all`, on two idle CPUs. It is
-written by `PETASTORE_WRITE_DURATIONS=1 make test` (and `make test-all`).
+written by `WRITE_DURATIONS=1 make test` (and `make test-all`).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Durations:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the seconds of this run where the environment asks for it."""
-        if os.environ.get("PETASTORE_WRITE_DURATIONS") and not hasattr(session.config, "workerinput"):
+        if os.environ.get("WRITE_DURATIONS") and not hasattr(session.config, "workerinput"):
             recorded = _read()
             recorded[_TIER] = {file: round(seconds, 1) for file, seconds in sorted(self._seconds.items())}
             _FILE.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
