@@ -29,7 +29,7 @@ class RaisesAfterErrors(Iterator[_Item]):
         >>> next(items)
         Traceback (most recent call last):
         ZeroDivisionError: integer division or modulo by zero
-        >>> next(items)
+        >>> next(items)  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         petastore.errors.ReaderClosedError: this iterator ended with ZeroDivisionError: ...
     """

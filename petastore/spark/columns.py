@@ -23,6 +23,7 @@ def encode_batches(batches: Iterable[pa.RecordBatch], schema: Unischema) -> Iter
         EncodeError: As `encode_batch`; by `next`.
 
     Example:
+        >>> from petastore import UnischemaField
         >>> schema = Unischema("user", [UnischemaField("id", "int64")])
         >>> [cells.num_rows for cells in encode_batches([pa.record_batch({"id": [1, 2]})] * 2, schema)]
         [2, 2]
@@ -51,6 +52,7 @@ def encode_batch(batch: pa.RecordBatch, schema: Unischema, *, first_row: int = 0
         EncodeError: A value does not fit its field; field and row are named.
 
     Example:
+        >>> from petastore import UnischemaField
         >>> schema = Unischema("step", [UnischemaField("grid", "uint8", (2, 2), nullable=True)])
         >>> batch = pa.record_batch({"grid": [[1, 2, 3, 4], None]})
         >>> encode_batch(batch, schema).to_pydict()

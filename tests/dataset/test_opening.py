@@ -149,7 +149,7 @@ def test_a_field_that_cannot_be_is_refused_when_it_is_asked_for_and_others_are_r
         metadata={DOCUMENT_KEY: document},
     ))  # fmt: skip
     pq.write_table(table, tmp_path / "x.parquet")
-    dataset = petastore.petastore.open_dataset(tmp_path)
+    dataset = petastore.open_dataset(tmp_path)
     assert list(dataset.schema.fields) == ["id"]
     with petastore.make_reader(tmp_path, ["id"], shuffle_row_groups=False) as reader:
         assert [int(row.id) for row in reader] == [1, 2]
@@ -166,7 +166,7 @@ def test_a_damaged_document_is_refused_as_a_whole(tmp_path: Path) -> None:
     table = pa.table({"id": [1]}).replace_schema_metadata({DOCUMENT_KEY: document})
     pq.write_table(table, tmp_path / "x.parquet")
     with pytest.raises(MetadataError, match="nullable is true or false"):
-        petastore.petastore.open_dataset(tmp_path)
+        petastore.open_dataset(tmp_path)
 
 
 def test_common_metadata_of_fastparquet_counts_rows_of_other_files(tmp_path: Path) -> None:

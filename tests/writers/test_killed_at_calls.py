@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.pace import patience
-from tests.writers.killed_at_calls import AT_COMMIT, WHILE_ROWS
+from tests.writers.killed_at_calls import AT_COMMIT, LAST, WHILE_ROWS
 
 
 @pytest.mark.timeout(600)
@@ -23,5 +23,5 @@ def test_dataset_is_old_or_new_when_a_writer_is_killed_at_any_call(tmp_path: Pat
     for mode in ("append", "overwrite"):
         old, new = ([call for one, call in outcome[name] if one == mode] for name in ("old", "new"))
         assert len(old) >= WHILE_ROWS
-        assert len(old) + len(new) == WHILE_ROWS + AT_COMMIT
+        assert len(old) + len(new) == WHILE_ROWS + AT_COMMIT + len(LAST)
         assert new, "some are killed after they have committed"

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import petastore
 from petastore.codecs import CompressedImageCodec, NdarrayCodec
-from petastore.errors import RequestError
+from petastore.errors import DecodeError, RequestError
 from petastore.plan.request import TailWord
 from petastore.readers.execution.execution import Assembly
 from tests.adapters.tensorflow.two_workers import run_two_workers
@@ -311,15 +312,28 @@ def test_of_two_iterations_at_once_the_older_one_says_so(tf: Any, make_tf_datase
         assert next(newer)["id"].numpy().tolist() == list(range(8, 16))
 
 
+@pytest.mark.parametrize("batch_size", [20, None])
+def test_missing_numbers_are_rejected_when_the_dataset_is_made(
+    make_tf_dataset: Any, url: str, batch_size: int | None
+) -> None:
+    with (
+        petastore.make_reader(url, ["age"], shuffle_row_groups=False) as reader,
+        pytest.raises(DecodeError, match=r"column 'age', row group \d+ .* values are missing"),
+    ):
+        make_tf_dataset(reader, batch_size)
+
+
 @pytest.mark.parametrize(
     ("column", "batch_size", "missing"),
     [("age", 20, "2 of 20 values are"), ("age", None, "1 of 1 values is"), ("nickname", 101, "1 of 101 values is")],
 )
-def test_missing_values_are_refused_with_their_column(
-    tf: Any, make_tf_dataset: Any, url: str, column: str, batch_size: int | None, missing: str
+def test_missing_values_without_statistics_name_their_column(
+    tf: Any, make_tf_dataset: Any, url: str, tmp_path: Path, column: str, batch_size: int | None, missing: str
 ) -> None:
+    table = petastore.open_dataset(url).to_arrow(1000).select([column])
+    pq.write_table(table, tmp_path / "x.parquet", write_statistics=False)
     with (
-        petastore.make_reader(url, [column], shuffle_row_groups=False) as reader,
+        petastore.make_reader(str(tmp_path / "x.parquet"), shuffle_row_groups=False) as reader,
         pytest.raises(tf.errors.InvalidArgumentError, match=f"column '{column}': {missing} missing"),
     ):
         list(make_tf_dataset(reader, batch_size))

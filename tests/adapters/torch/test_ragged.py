@@ -235,7 +235,7 @@ def test_auto_depends_on_the_dataset_and_not_on_batches(tmp_path: Path) -> None:
     rows = [[n] * (2 if n < 2000 else 3) for n in range(2100)]
     pq.write_table(pa.table({"x": rows}), tmp_path / "late.parquet", row_group_size=100)
     with petastore.make_reader(str(tmp_path), shuffle_rows=True, seed=0, num_epochs=2) as reader:
-        with pytest.raises(DecodeError, match=r"column 'x': a batch has values of the shapes .* say by ragged="):
+        with pytest.raises(DecodeError, match=r"column 'x': a batch has values of the shapes .* Set ragged="):
             list(DataLoader(reader, batch_size=64))
         assert {type(batch["x"]) for batch in DataLoader(reader, batch_size=1, ragged="list")} == {list}
     with petastore.make_reader(str(tmp_path), transform_spec=lambda row: row) as reader:
