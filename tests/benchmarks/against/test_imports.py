@@ -22,9 +22,9 @@ def package(root: Path, source: str) -> Path:
     return root
 
 
-def test_what_the_import_takes_is_measured_and_not_the_start_of_python(tmp_path: Path) -> None:
-    spin = "import time\nbegan = time.perf_counter()\nwhile time.perf_counter() - began < 0.25: pass\n"
-    assert import_seconds(package(tmp_path, spin)) >= 0.25
+def test_import_seconds_is_the_time_between_both_ends_of_the_import(tmp_path: Path) -> None:
+    hours = package(tmp_path, "import time\nreal = time.perf_counter\ntime.perf_counter = lambda: real() + 7200\n")
+    assert round(import_seconds(hours) / 3600) == 2
 
 
 def test_an_import_that_fails_says_why(tmp_path: Path) -> None:
