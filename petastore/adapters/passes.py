@@ -10,7 +10,6 @@ from typing import Any
 # Frameworks take seconds to import. What a first batch of text needs of Arrow is imported with them, not in a worker.
 import pyarrow.compute  # noqa: F401
 
-from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.received import Received
 from petastore.adapters.told_epochs import ToldEpochs, going_on
 from petastore.errors import ReaderClosedError, RequestError
@@ -19,6 +18,7 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.request import whole_number
 from petastore.plan.state import dump_state
 from petastore.readers.batch import Batch
+from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.reader import MOVED
 
 __all__ = ["Passes"]

@@ -6,14 +6,14 @@ only wants its first batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["arrow_numbers", "concatenate", "flags_of", "large_type", "number_dtype", "numbers_of", "only_chunk"]
+__all__ = ["NUMBER_DTYPES", "arrow_numbers", "concatenate", "flags_of", "large_type", "numbers_of", "only_chunk"]
 
 _NUMBERS = (
     "uint8",
@@ -29,7 +29,13 @@ _NUMBERS = (
     "float64",
     "bool",
 )
-_DTYPES = {pa.from_numpy_dtype(name): np.dtype(name) for name in _NUMBERS}
+NUMBER_DTYPES: Mapping[pa.DataType, np.dtype[Any]] = {pa.from_numpy_dtype(name): np.dtype(name) for name in _NUMBERS}
+"""The NumPy dtype of each Arrow type of numbers or booleans; `to_pandas_dtype` needs pandas in some releases.
+
+Example:
+    >>> NUMBER_DTYPES[pa.uint8()], NUMBER_DTYPES[pa.float16()]
+    (dtype('uint8'), dtype('float16'))
+"""
 
 
 def arrow_numbers(numbers: NDArray[Any]) -> pa.Array:
@@ -46,19 +52,6 @@ def arrow_numbers(numbers: NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(dtype, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(numbers))])
 
 
-def number_dtype(arrow_type: pa.DataType) -> np.dtype[Any]:
-    """Return the NumPy dtype of an Arrow type of numbers or booleans; `to_pandas_dtype` needs pandas in some releases.
-
-    Raises:
-        KeyError: The values of the type are not numbers.
-
-    Example:
-        >>> number_dtype(pa.uint8()), number_dtype(pa.float16())
-        (dtype('uint8'), dtype('float16'))
-    """
-    return _DTYPES[arrow_type]
-
-
 def numbers_of(numbers: pa.Array) -> NDArray[Any]:
     """Integers or floats of Arrow as a NumPy array over the same memory, not to be written to.
 
@@ -68,7 +61,7 @@ def numbers_of(numbers: pa.Array) -> NDArray[Any]:
         >>> numbers_of(pa.array([5, 7, 9], pa.int16()).slice(1))
         array([7, 9], dtype=int16)
     """
-    dtype = number_dtype(numbers.type)
+    dtype = NUMBER_DTYPES[numbers.type]
     data = numbers.buffers()[1]
     if len(numbers) == 0 or data is None:
         return np.empty(0, dtype)

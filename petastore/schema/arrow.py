@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from petastore.arrow.memory import number_dtype
+from petastore.arrow.memory import NUMBER_DTYPES
 from petastore.errors import SchemaError
 from petastore.schema.field import UnischemaField
 
@@ -193,7 +193,7 @@ def _check_members(arrow_type: pa.DataType, name: str) -> None:
 def _scalar_dtype(arrow_type: pa.DataType, name: str) -> Any:
     types = pa.types
     if types.is_boolean(arrow_type) or types.is_integer(arrow_type) or types.is_floating(arrow_type):
-        return number_dtype(arrow_type)
+        return NUMBER_DTYPES[arrow_type]
     if is_text(arrow_type):
         return np.str_
     if is_bytes(arrow_type):

@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, Unpack
 
-from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions, Made
 from petastore.callers import frames_inside_petastore
 from petastore.errors import RequestError
 from petastore.readers.batch import Batch
+from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.reader import Reader
 
 __all__ = ["ElasticDataLoader"]

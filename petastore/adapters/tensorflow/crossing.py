@@ -14,10 +14,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.runs import Run
 from petastore.adapters.tensorflow.tensor_column import TensorColumn
 from petastore.errors import DecodeError
+from petastore.readers.execution.handouts import RaisesAfterErrors
 
 __all__ = ["Crossing", "converted", "written_for_graphs"]
 

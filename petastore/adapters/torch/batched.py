@@ -14,7 +14,6 @@ from typing import Any, Self, Unpack
 import numpy as np
 import torch
 
-from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.stored_nulls import refuse_stored_nulls
 from petastore.adapters.torch.loader import DataLoader, LoaderOptions
@@ -25,6 +24,7 @@ from petastore.errors import RequestError
 from petastore.plan.cursor import Cursor
 from petastore.plan.order.mix import hashed_permutation, mix
 from petastore.plan.request import whole_number
+from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.reader import Reader
 
 __all__ = ["BatchedDataLoader", "InMemBatchedDataLoader"]

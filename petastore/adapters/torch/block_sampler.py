@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.told_epochs import ToldEpochs
 from petastore.adapters.torch.accelerated import refuse_dealing_out
 from petastore.adapters.torch.map_dataset import MapDataset
@@ -27,6 +26,7 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.request import Shard, Tail, TailWord, whole_number
 from petastore.plan.sharing.numbers import numbered_batches, plan_of_numbers
 from petastore.plan.sharing.worker_state import dump_place, resume_place
+from petastore.readers.execution.handouts import RaisesAfterErrors
 
 __all__ = ["BlockSampler"]
 

@@ -13,7 +13,6 @@ import torch
 import torch.utils.data
 from typing_extensions import TypeVar  # torch brings it; of Python's own, defaults came later
 
-from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.asked_of_keras import refuse_what_keras_would_shard
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.passes import Passes
@@ -29,6 +28,7 @@ from petastore.callers import is_called_by_lightning
 from petastore.dataset import Dataset
 from petastore.errors import NotPicklableError, RequestError
 from petastore.plan.request import Tail
+from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.reader import Reader
 
 __all__ = ["DataLoader", "LoaderOptions", "TorchOptions", "epochs_of"]

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import torch.utils.data
 
-from petastore.adapters.after_errors import RaisesAfterErrors
 from petastore.adapters.nulls import Nulls, nulls_of_reader
 from petastore.adapters.stored_nulls import refuse_stored_nulls
 from petastore.adapters.told_epochs import ToldEpochs
@@ -59,6 +58,7 @@ from petastore.readers.asked import (
     Urls,
 )
 from petastore.readers.by_number.reopen import reopened
+from petastore.readers.execution.handouts import RaisesAfterErrors
 from petastore.readers.reader import Reader
 from petastore.storage.requests.under_way import DEFAULT_STORAGE_TIMEOUT_S
 from petastore.transforming.transform import AnyTransform

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow import compute as pc
-from petastore.arrow.memory import number_dtype, numbers_of
+from petastore.arrow.memory import NUMBER_DTYPES, numbers_of
 from petastore.codecs.arrow.arrow_to_numpy import plain_layout, refuse_nulls
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.arrow import axes_in_storage, tensor_shape
@@ -117,7 +117,7 @@ def _items(lists: pa.Array, size: int | None) -> pa.Array | None:
 def _dtype_of(stored: pa.DataType) -> np.dtype[Any] | None:
     types = pa.types
     if types.is_integer(stored) or types.is_floating(stored):
-        return number_dtype(stored)
+        return NUMBER_DTYPES[stored]
     if types.is_timestamp(stored):
         return np.dtype(f"datetime64[{stored.unit}]")
     if types.is_duration(stored):

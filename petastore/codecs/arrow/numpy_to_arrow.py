@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from petastore.arrow import compute as pc
-from petastore.arrow.memory import number_dtype
+from petastore.arrow.memory import NUMBER_DTYPES
 from petastore.codecs.arrow.arrow_to_numpy import put_numbers
 from petastore.codecs.arrow.scalars import encode_scalar
 from petastore.errors import DecodeError, EncodeError
@@ -136,7 +136,7 @@ def _numbers_column(numbers: NDArray[Any], field: UnischemaField, stored: pa.Dat
         return _decimals_column(numbers, stored)
     if not (types.is_boolean(stored) or types.is_integer(stored) or types.is_floating(stored)):
         return None
-    target = UnischemaField(field.name, number_dtype(stored))
+    target = UnischemaField(field.name, NUMBER_DTYPES[stored])
     written = np.empty(numbers.shape, target.dtype)
     put_numbers(numbers, target, written)
     return pa.array(written, stored)

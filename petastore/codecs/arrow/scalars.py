@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from petastore.arrow.memory import number_dtype
+from petastore.arrow.memory import NUMBER_DTYPES
 from petastore.errors import DecodeError, EncodeError
 from petastore.schema.field import UnischemaField
 from petastore.schema.times import numpy_time
@@ -234,7 +234,7 @@ def _stored(value: Any, stored: pa.DataType) -> Any:
         return _stored_time(value, stored)
     if isinstance(value, np.timedelta64):
         return int(value.astype(np.int64))
-    dtype = number_dtype(stored)
+    dtype = NUMBER_DTYPES[stored]
     return exact_number(value, dtype).item()
 
 

@@ -25,7 +25,16 @@ from petastore.plan.plan import Span
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Batch
 
-__all__ = ["Handout", "Shared", "batches_of", "ended_by", "none_by_number", "rows_of", "windows_of"]
+__all__ = [
+    "Handout",
+    "RaisesAfterErrors",
+    "Shared",
+    "batches_of",
+    "ended_by",
+    "none_by_number",
+    "rows_of",
+    "windows_of",
+]
 
 _Item = TypeVar("_Item")
 
@@ -189,6 +198,43 @@ class Shared(Iterator[_Item]):
             self.at_hand = iter(())
             if self._handouts is not None:
                 self._handouts.close()
+
+
+class RaisesAfterErrors(Iterator[_Item]):
+    """Gives what another iterator gives; after an error it raises `ReaderClosedError`, never `StopIteration`.
+
+    A loop that catches an error and asks for the next batch would otherwise take the end of the generator for the end
+    of the epoch.
+
+    Args:
+        items: An iterator, for example a generator.
+
+    Example:
+        >>> items = RaisesAfterErrors(1 // number for number in (1, 0, 1))
+        >>> next(items)
+        1
+        >>> next(items)
+        Traceback (most recent call last):
+        ZeroDivisionError: integer division or modulo by zero
+        >>> next(items)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        petastore.errors.ReaderClosedError: this iterator ended with ZeroDivisionError: ...
+    """
+
+    def __init__(self, items: Iterator[_Item]) -> None:
+        self._items = items
+        self._failure: str | None = None
+
+    def __next__(self) -> _Item:
+        if self._failure is not None:
+            raise ReaderClosedError(self._failure)
+        try:
+            return next(self._items)
+        except StopIteration:
+            raise
+        except BaseException as problem:
+            self._failure, self._items = ended_by(problem), iter(())
+            raise
 
 
 def ended_by(problem: BaseException) -> str:

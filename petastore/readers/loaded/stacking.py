@@ -83,7 +83,8 @@ class Stacking:
             bound = self.columns.get(name)
             if bound is None:
                 continue
-            chunk = only_chunk(table.column(name))
+            column = table.column(name)
+            chunk = column.chunk(0) if column.num_chunks == 1 else only_chunk(column)
             decoded = _decoded(bound, chunk)
             if decoded is None:
                 made.not_stacked[name] = chunk
@@ -109,7 +110,8 @@ class Stacking:
         bound, is_missing = self.columns.get(name), np.zeros(rows, dtype=np.bool_)
         first = 0
         while first < rows and bound is not None:
-            chunk = only_chunk(next(tables).column(0))
+            column = next(tables).column(0)
+            chunk = column.chunk(0) if column.num_chunks == 1 else only_chunk(column)
             where = slice(first, first + len(chunk))
             if not made.not_stacked and not _put(bound, chunk, Decoded(made.values[0, where], is_missing[where])):
                 made.not_stacked[name] = None

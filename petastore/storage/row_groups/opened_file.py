@@ -65,16 +65,13 @@ class OpenedFile:
     ) -> None:
         self.source, self.settings, self.version, self.is_near = source, settings, version, is_near
         self._buffer_bytes = 0 if is_near and footer.largest_group_bytes <= _WHOLE_BYTES else buffer_bytes
+        self.is_streamed = is_near and self._buffer_bytes > 0
+        """Whether Arrow reads pages from a stream, for which it takes as much memory as their headers say."""
         try:
             self.reader = self.reader_of(footer, verify=settings.verify)
         except BaseException:
             self.source.close()
             raise
-
-    @property
-    def is_streamed(self) -> bool:
-        """Whether Arrow reads pages from a stream, for which it takes as much memory as their headers say."""
-        return self.is_near and self._buffer_bytes > 0
 
     def reader_of(
         self, footer: Footer, dictionaries: Sequence[str] = (), *, int96_unit: str = INT96_UNIT, verify: bool = True
