@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from petastore.dataset import Dataset
-from petastore.errors import DecodeError
+from petastore.errors import DecodeError, StorageError
 from petastore.plan.plan import Plan
 from petastore.storage.footers.column_chunks import ChunkStatistics, chunk_statistics
 
@@ -52,7 +52,10 @@ def refuse_stored_nulls(reader: Any, filled: Collection[str]) -> None:
         if footer is None:
             if dataset.is_fetched:
                 continue
-            footer = dataset.footers.get(dataset.location, file)
+            try:
+                footer = dataset.footers.get(dataset.location, file)
+            except StorageError:  # the file may be on the host of another rank; reading it raises the error if needed
+                continue
         leaves = {field.name: footer.leaves.get(field.name, range(0)) for field in fields}
         wanted = {own[0] for own in leaves.values() if len(own) == 1}
         known = chunk_statistics(footer.encoded, wanted, source=file.path)

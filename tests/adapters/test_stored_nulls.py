@@ -37,3 +37,14 @@ def test_loader_rejects_only_nulls_of_rows_that_are_surely_read(tmp_path: Path) 
     assert len(ReaderDataset(url)) == 100  # of rows, which have None
     with pytest.raises(DecodeError, match="column 'age'"):
         list(ReaderDataset(url, batch_size=10))
+
+
+def test_loader_leaves_files_of_other_hosts_to_their_ranks(tmp_path: Path) -> None:
+    schema = petastore.Unischema("x", [petastore.UnischemaField("x", "int64", nullable=True)])
+    for part in range(2):
+        rows = {"x": range(10 * part, 10 * part + 10)}
+        petastore.write_dataset(tmp_path / "d", schema, rows, mode="append" if part else "error")
+    dataset = petastore.open_dataset(str(tmp_path / "d"))  # with a manifest, so no footer was read
+    (tmp_path / "d" / dataset.inventory.files[1].path).unlink()
+    with petastore.make_batch_reader(dataset, cur_shard=0, shard_count=2, shuffle_row_groups=False) as reader:
+        assert [batch["x"].tolist() for batch in DataLoader(reader, batch_size=10)] == [list(range(10))]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from petastore.adapters.columns import padded, ragged_cells, stacked
 from petastore.adapters.ragged import Form, Padded, forms_of, lengths_field, refuse_ragged_windows
 from petastore.adapters.torch.tensors import shareable, tensor_or_list
+from petastore.dataset import Dataset
+from petastore.errors import FileMissingError
 from petastore.schema.field import UnischemaField
 from petastore.storage.row_groups.asked_columns import Part
 
@@ -66,14 +69,24 @@ def _lists_of_one_length(reader: Any, names: list[str]) -> set[str]:
         return set()
     lengths: dict[str, set[int | None]] = {name: set() for name in names}
     for dataset in reader.dataset.datasets:
-        groups = np.flatnonzero(dataset.inventory.rows)
-        if len(groups):
-            rows = min(int(dataset.inventory.rows[groups[0]]), _SAMPLED_ROWS)
-            place = dataset.inventory.place_of(int(groups[0]))
-            for table in dataset.reading()(*place, [Part(tuple(names), first=rows)]):
-                for name in names:
-                    lengths[name] |= set(pc.list_value_length(table.column(name)).slice(0, rows).unique().to_pylist())
+        for table in _first_tables(dataset, names):
+            for name in names:
+                lengths[name] |= set(pc.list_value_length(table.column(name)).unique().to_pylist())
     return {name for name, found in lengths.items() if len(found) == 1 and None not in found}
+
+
+def _first_tables(dataset: Dataset, names: list[str]) -> list[pa.Table]:
+    """Return first rows of a dataset, of the first file that is here: others may be on the hosts of other ranks."""
+    inventory = dataset.inventory
+    groups = np.flatnonzero(inventory.rows)
+    for group in groups[np.unique(inventory.file[groups], return_index=True)[1]].tolist():
+        rows = min(int(inventory.rows[group]), _SAMPLED_ROWS)
+        try:
+            tables = list(dataset.reading()(*inventory.place_of(group), [Part(tuple(names), first=rows)]))
+        except FileMissingError:
+            continue
+        return [table.slice(0, rows) for table in tables]
+    return []
 
 
 def _is_plain_list(field: UnischemaField) -> bool:

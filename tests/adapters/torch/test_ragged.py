@@ -260,3 +260,13 @@ def test_a_form_that_is_asked_for_is_the_form(lists: str, url: str) -> None:
             list(DataLoader(reader, batch_size=6, ragged="dense"))
     with petastore.make_reader(url, ["maybe"]) as reader, pytest.raises(DecodeError, match="1 of 23 values is missing"):
         list(DataLoader(reader, batch_size=ROWS, ragged="dense"))
+
+
+def test_auto_looks_at_the_first_file_that_is_on_this_host(tmp_path: Path) -> None:
+    for name, rows in (("a", [[1.0, 2.0], [3.0]]), ("b", [[1.0, 2.0], [3.0, 4.0]])):
+        pq.write_table(pa.table({"x": pa.array(rows, pa.list_(pa.float64()))}), tmp_path / f"{name}.parquet")
+    dataset = petastore.open_dataset(str(tmp_path))
+    (tmp_path / "a.parquet").unlink()  # it is on the host of rank 0
+    with petastore.make_batch_reader(dataset, cur_shard=1, shard_count=2, shuffle_row_groups=False) as reader:
+        (batch,) = DataLoader(reader, batch_size=2)
+    assert batch["x"].tolist() == [[1.0, 2.0], [3.0, 4.0]]
