@@ -280,6 +280,7 @@ def test_a_second_for_in_the_order_of_the_first_says_so_unless_that_was_asked_fo
     assert lists(in_order) == lists(in_order)
 
 
+@pytest.mark.slow  # torch waits ten seconds for workers of an abandoned loop
 def test_a_worker_says_it_too(url: str) -> None:
     rows = ReaderDataset(url, ["id"], batch_size=100, seed=3)
     loader = DataLoader(rows, batch_size=None, num_workers=2)
@@ -297,6 +298,7 @@ def test_leaving_early_ends_the_reader(url: str) -> None:
             break
 
 
+@pytest.mark.slow  # torch waits five seconds for the worker
 def test_an_error_in_a_worker_is_told(tmp_path: Path) -> None:
     ages = pa.table({"age": [1.0, None]})
     pq.write_table(ages, tmp_path / "a.parquet", write_statistics=False)  # which would tell it before

@@ -76,12 +76,12 @@ def test_rng_gives_each_row_of_each_epoch_other_values(url: str) -> None:
     ("make", "spec", "pool", "workers", "batch_size"),
     [
         (make_reader, ROW, "thread", 4, 7),
-        (make_reader, ROW, "process", 1, 64),
+        pytest.param(make_reader, ROW, "process", 1, 64, marks=pytest.mark.slow),
         (make_reader, ROW, "process", 3, 10),
         (make_reader, COLUMNS, "thread", 2, 16),
         (make_reader, FRAME, "dummy", 1, 10),
         (make_batch_reader, FRAME, "thread", 3, 13),
-        (make_batch_reader, COLUMNS, "process", 2, 30),
+        pytest.param(make_batch_reader, COLUMNS, "process", 2, 30, marks=pytest.mark.slow),
         (make_batch_reader, ROW, "thread", 2, 9),
     ],
 )
@@ -133,7 +133,7 @@ def test_rng_of_a_row_is_the_same_in_each_window(url: str) -> None:
         assert values.tolist() == [expected(url)[number][0] for number in ids.tolist()]
 
 
-@pytest.mark.parametrize("batching", ["mixed", "per_source"])
+@pytest.mark.parametrize("batching", ["mixed", pytest.param("per_source", marks=pytest.mark.slow)])
 def test_rng_differs_when_a_source_of_a_mixture_starts_over(url: str, tmp_path: Path, batching: Any) -> None:
     petastore.write_dataset(str(tmp_path / "few"), {"id": np.arange(1000, 1007)})
 
