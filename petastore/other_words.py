@@ -87,7 +87,7 @@ def answering_other_words(
 
 
 def _names_of(function: Callable[..., object]) -> frozenset[str]:
-    """Options that can be given by name."""
+    """Return the names of parameters that can be passed by keyword."""
     return frozenset(
         name
         for name, parameter in inspect.signature(function).parameters.items()

@@ -133,7 +133,8 @@ def _shaped_bytes(values: pa.Array, field: UnischemaField) -> Any:
     for row in range(len(cells)):
         if len(cells[row]) % dtype.itemsize:
             raise EncodeError(
-                f"{len(cells[row]):,} bytes must be a multiple of the size of {field.dtype_name}",
+                f"a cell must have a multiple of {dtype.itemsize} bytes, the size of {field.dtype_name}, "
+                f"got {len(cells[row]):,}",
                 column=field.name,
                 row=row,
             )

@@ -123,7 +123,7 @@ class Target:
         return Manifest(Inventory.concatenate(mine), self._document, self._writer, footers=beside)
 
     def _old(self) -> Manifest | None:
-        """Return the schema of the dataset to append to, from its metadata or its files."""
+        """Return the manifest of the dataset to append to, and take its schema; None if the dataset does not exist."""
         manifest = read_manifest(self._location)
         if manifest is not None:
             self._take_schema(manifest.schema_document)

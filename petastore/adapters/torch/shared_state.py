@@ -66,7 +66,7 @@ class SharedState:
 
     @property
     def order_warning(self) -> int:
-        """Return the epoch of the next loop; warn if it repeats the order of the last one."""
+        """Code of `ReaderDataset`: whether a loop has begun, and whether a repeated order needs no warning."""
         return int(self._words[_ORDER_WARNING])
 
     @order_warning.setter

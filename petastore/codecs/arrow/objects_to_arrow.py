@@ -57,7 +57,7 @@ def encode_objects(values: Sequence[Any], plain: pa.DataType, name: str) -> pa.A
 
 
 class _Parts:
-    """Return the values of a column end to end, and the offset of each."""
+    """The values of a column end to end, and the offset of each."""
 
     def __init__(self, flat: list[Any], lengths: list[int | None], name: str) -> None:
         if len(flat) > np.iinfo(np.int32).max:

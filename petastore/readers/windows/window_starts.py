@@ -197,7 +197,7 @@ class _Timestamps:
         return stretch_of(values, most)
 
     def series(self, most: Any, group: int) -> SeriesOfGroup:
-        """State of one row group if rows belong to series."""
+        """Return the series of the rows of one row group."""
         rows, cells = self._rows(group), self._cells(group)
         stamps = self._decoded(group, rows, cells[self._field.name])
         codes, keys = self._coded([_chosen(cells[name], rows) for name in self._series], group, rows)
@@ -281,7 +281,7 @@ class _Timestamps:
         return cells
 
     def of_groups(self, kept: Callable[[Any, int], _Kept], most: Any, workers: Workers) -> dict[int, _Kept]:
-        """State of each row group; row groups are read concurrently."""
+        """Return what `kept` makes of each row group; row groups are read concurrently."""
         pool = workers.pool()
         try:
             return dict(

@@ -69,7 +69,7 @@ class WriteJob:
     since: str
     """What told the version of the manifest that stood there; "" for none."""
     stored: Unischema
-    """Return the schema to write: `schema`, or that of the dataset to append to."""
+    """The schema to write; if rows are appended, that of the dataset."""
     storage_options: Mapping[str, Any] | None = dataclasses.field(default=None, repr=False)
     filesystem: Any = dataclasses.field(default=None, repr=False)
     """A filesystem to use instead of the URL's; it goes to tasks too."""
