@@ -16,7 +16,7 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -39,10 +39,8 @@ from petastore.selecting.predicate import RowPredicate, parse_predicate
 from petastore.selecting.remembered import RememberedSelections, selection_directory, selection_of
 from petastore.selecting.selected_groups import selected_groups
 from petastore.selecting.selection_file import Kept, as_kept
-from petastore.selecting.shared_scan import SharedScan
 from petastore.selecting.truth import true_rows
 from petastore.storage.footers.statistics import read_statistics
-from petastore.work import Pool
 from petastore.work.futures import in_order
 from petastore.work.workers import Workers
 
@@ -66,8 +64,8 @@ def select_rows(
 ) -> Selection | None:
     """Which rows of a dataset are wanted; the one step of asking that may read.
 
-    Reads what it must and remembers the answer, so that to ask again is free. Processes that ask the same at once and
-    share the directory divide the reading.
+    Scan the columns of the filter and write the selection to the selection cache, from which the next call reads it.
+    Ranks that start at the same time each scan, and get the same selection.
 
     Args:
         dataset: Where.
@@ -313,13 +311,7 @@ class _Search:
         began = time.perf_counter()
         pool = self.workers.pool()
         try:
-            if self.memory is None or key is None:
-                kept = dict(in_order(look, groups.tolist(), pool))
-            else:
-                together = self._looked_at_together(key, self.memory, groups, look, pool)
-                if isinstance(together, Selection):
-                    return together
-                kept = together
+            kept = dict(in_order(look, groups.tolist(), pool))
         finally:
             pool.close()
             pool.join()
@@ -332,31 +324,6 @@ class _Search:
         if self.memory is not None and key is not None:
             self.memory.save(key, selection, self.rows)
         return selection
-
-    def _looked_at_together(
-        self, key: str, memory: RememberedSelections, groups: NDArray[np.int64], look: Look, pool: Pool
-    ) -> dict[int, Kept] | Selection:
-        """What processes that ask the same find together, or the selection where one of them has finished it."""
-        share = memory.share(key, groups, self.rows)
-        kept: dict[int, Kept] = {}
-        try:
-            for part, found in _claimed(share, look, pool):
-                share.publish(part, found)
-                kept |= found
-            for part in range(len(share)):
-                if share.groups(part)[0] in kept:
-                    continue
-                theirs = share.wait(part)
-                if theirs is None:
-                    done = memory.load(key, self.rows)
-                    if done is not None:
-                        return done
-                    theirs = dict(in_order(look, share.groups(part), pool))
-                    share.publish(part, theirs)
-                kept |= theirs
-        finally:
-            share.give_up()
-        return kept
 
     def _cells(self, group: int, fields: Iterable[str], partitions: dict[str, Any]) -> dict[str, Any]:
         """The stored cells of some columns of a row group; partition columns have one value for all rows."""
@@ -404,22 +371,3 @@ def _constant(field: UnischemaField, cells: Any, rows: NDArray[np.int64]) -> Col
     elif values.dtype.kind == "f":
         values = values.astype(np.float64)
     return ColumnStatistics.of_values(values, missing, rows)
-
-
-def _claimed(share: SharedScan, look: Look, pool: Pool) -> Iterator[tuple[int, dict[int, Kept]]]:
-    """Parts that we claim, with what was found in them; the next one is claimed while the last one is looked at."""
-    part_of: dict[int, int] = {}
-
-    def groups() -> Iterator[int]:
-        for part in share.claims():
-            part_of.update(dict.fromkeys(share.groups(part), part))
-            yield from share.groups(part)
-
-    found: dict[int, Kept] = {}
-    for group, kept in in_order(look, groups(), pool):
-        part = part_of[group]
-        found[group] = kept
-        share.show_life(part)
-        if group == share.groups(part)[-1]:
-            yield part, found
-            found = {}

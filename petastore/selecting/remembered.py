@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import logging
 import os
-import shutil
 import time
 from pathlib import Path
 
@@ -21,8 +20,7 @@ from numpy.typing import NDArray
 from petastore.cache.location import user_cache_directory
 from petastore.errors import RequestError
 from petastore.plan.selection import Pruned, Selection
-from petastore.selecting.selection_file import Kept, read_pruned_selection_file, selection_bytes, write_aside
-from petastore.selecting.shared_scan import SharedScan
+from petastore.selecting.selection_file import Kept, read_selection_file, selection_bytes, write_aside
 
 __all__ = ["RememberedSelections", "selection_directory", "selection_of"]
 
@@ -87,7 +85,7 @@ class RememberedSelections:
             key: Hexadecimal digits.
             rows: Rows of each row group of the dataset.
         """
-        found = read_pruned_selection_file(self._path(key), key, rows)
+        found = read_selection_file(self._path(key), key, rows)
         if found is None:
             return None
         with contextlib.suppress(OSError):
@@ -96,7 +94,7 @@ class RememberedSelections:
         return selection_of(kept, rows, pruned)
 
     def save(self, key: str, selection: Selection, rows: NDArray[np.int64]) -> None:
-        """Writes a selection down, and forgets the parts that led to it."""
+        """Write a selection to its file."""
         kept = {group: selection.bitmaps.get(group, True) for group in np.flatnonzero(selection.counts).tolist()}
         data = selection_bytes(key, kept, rows, selection.pruned)
         try:
@@ -106,23 +104,9 @@ class RememberedSelections:
                 write_aside(self._path(key), data)
         except OSError as problem:
             _log.warning("the selection is not remembered: %s cannot be written: %s", self.directory, problem)
-        shutil.rmtree(self._parts(key), ignore_errors=True)
-
-    def share(self, key: str, groups: NDArray[np.int64], rows: NDArray[np.int64]) -> SharedScan:
-        """The work of finding the selection under a key, shared with whoever else looks for it now.
-
-        Args:
-            key: As for `load`.
-            groups: The row groups that have to be looked at; the same for whoever asks under this key.
-            rows: Rows of each row group of the dataset.
-        """
-        return SharedScan(self._parts(key), key, groups, rows, done=self._path(key))
 
     def _path(self, key: str) -> Path:
         return self.directory / f"{key}.selection"
-
-    def _parts(self, key: str) -> Path:
-        return self.directory / f"{key}.parts"
 
     def _make_room(self, size: int) -> None:
         entries = []
@@ -131,8 +115,8 @@ class RememberedSelections:
                 found = path.stat()
                 if path.suffix == ".selection":
                     entries.append((found.st_mtime, found.st_size, path))
-                elif path.suffix in (".parts", ".aside") and time.time() - found.st_mtime > _LEFT_BEHIND_S:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                elif path.suffix == ".aside" and time.time() - found.st_mtime > _LEFT_BEHIND_S:
+                    path.unlink()
         for _, of_entry, path in sorted(entries, reverse=True):
             size += of_entry
             if size > self.max_bytes:

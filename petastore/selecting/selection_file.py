@@ -27,7 +27,7 @@ from pyarrow import ipc
 from petastore.arrow.memory import numbers_of
 from petastore.plan.selection import Pruned
 
-__all__ = ["Kept", "as_kept", "read_pruned_selection_file", "read_selection_file", "selection_bytes", "write_aside"]
+__all__ = ["Kept", "as_kept", "read_selection_file", "selection_bytes", "write_aside"]
 
 Kept: TypeAlias = bool | NDArray[np.bool_]
 """Which rows of a row group are kept: all, none, or those that are True."""
@@ -99,22 +99,16 @@ def write_aside(path: Path, data: bytes) -> None:
         raise
 
 
-def read_selection_file(path: Path, key: str, rows: NDArray[np.int64]) -> dict[int, Kept] | None:
-    """What a file says, by row group; None where there is none that can be believed.
+def read_selection_file(
+    path: Path, key: str, rows: NDArray[np.int64]
+) -> tuple[dict[int, Kept], tuple[Pruned, ...]] | None:
+    """Return the kept rows by row group, and what pruned the others; None if no valid file exists.
 
     Args:
         path: The file.
-        key: What it must be the answer to.
+        key: Key of the selection, which the file must have.
         rows: Rows of each row group of the dataset.
     """
-    found = read_pruned_selection_file(path, key, rows)
-    return None if found is None else found[0]
-
-
-def read_pruned_selection_file(
-    path: Path, key: str, rows: NDArray[np.int64]
-) -> tuple[dict[int, Kept], tuple[Pruned, ...]] | None:
-    """The same as `read_selection_file`, and what left the other rows out."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             return None

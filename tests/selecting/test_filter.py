@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import datetime as dt
 import logging
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from petastore.plan.request import TailWord
 from petastore.readers import Workers
 from petastore.storage.row_groups.asked_columns import Part
 from petastore.testing.filter_laws import FilteredRows, filtered_rows
+from tests.pace import patience
 from tests.tier import examples
 
 SCHEMA = Unischema(
@@ -521,6 +524,48 @@ def test_answers_are_remembered(url: str, cache: Path, reads: list[ReadUnit]) ->
     assert reads == []
     select_rows(dataset, filters=col("split") == "train")
     assert len(reads) == 13
+
+
+RANK = """
+import sys
+from petastore import col, open_dataset, select_rows
+dataset = open_dataset(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+print(select_rows(dataset, filters=col("split") == "val").fingerprint)
+"""
+
+
+def test_ranks_that_scan_at_once_get_one_selection(url: str, cache: Path, reads: list[ReadUnit]) -> None:
+    command = [sys.executable, "-c", RANK, url]
+    ranks = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    for rank in ranks:
+        assert rank.stdout is not None
+        assert rank.stdout.readline() == "ready\n"
+    for rank in ranks:
+        assert rank.stdin is not None
+        rank.stdin.write("go\n")
+        rank.stdin.flush()
+    fingerprints = {rank.communicate(timeout=patience(100))[0].strip() for rank in ranks}
+    assert [path.suffix for path in cache.iterdir()] == [".selection"]
+    late = select_rows(open_dataset(url), filters=col("split") == "val")
+    assert late is not None
+    assert reads == []
+    alone = select_rows(open_dataset(url), filters=col("split") == "val", selection_cache=False)
+    assert alone == late
+    assert fingerprints == {late.fingerprint}
+
+
+def test_scan_that_fails_writes_no_selection(url: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Dataset, unit: ReadUnit) -> Any:
+        raise OSError("on purpose")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Dataset, "read", fail)
+        with pytest.raises(OSError, match="on purpose"):
+            select_rows(open_dataset(url), filters=col("split") == "val")
+    assert not cache.exists()
+    assert len(ids(url, filters=col("split") == "val")) == 33
 
 
 def test_a_new_version_of_the_dataset_is_asked_anew(url: str, reads: list[ReadUnit]) -> None:

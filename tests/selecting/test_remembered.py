@@ -69,15 +69,12 @@ def test_what_is_larger_than_the_bound_is_not_remembered(tmp_path: Path) -> None
 
 def test_what_killed_processes_left_is_cleared_away_after_a_day(tmp_path: Path) -> None:
     memory = RememberedSelections(tmp_path)
-    for name in ("old.parts", "new.parts"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "0.claim").touch()
-    (tmp_path / "old.aside").touch()
-    (tmp_path / "somebody else's").touch()
-    for path in tmp_path.glob("old.*"):
-        os.utime(path, (0, 0))
+    for name in ("old.aside", "new.aside", "somebody else's"):
+        (tmp_path / name).touch()
+    for name in ("old.aside", "somebody else's"):
+        os.utime(tmp_path / name, (0, 0))
     memory.save("a", SELECTION, ROWS)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.selection", "new.parts", "somebody else's"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.selection", "new.aside", "somebody else's"]
 
 
 def test_the_directory_is_the_one_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
