@@ -135,7 +135,7 @@ from petastore import Unischema, UnischemaField, make_batch_reader, make_reader,
 from petastore.codecs import CompressedNdarrayCodec, NdarrayCodec, ScalarCodec
 
 installed = {d.metadata["Name"].lower() for d in importlib.metadata.distributions()}
-assert installed == {"petastore", "pyarrow", "fsspec", "numpy"}, installed
+assert installed == {"petastore", "pyarrow", "fsspec", "numpy", "xxhash"}, installed
 
 schema = Unischema("core", [
     UnischemaField("id", np.int64, (), ScalarCodec("bigint"), False),
@@ -170,12 +170,12 @@ def _link_distribution(name: str, site: Path) -> None:
         (site / top).symlink_to(Path(str(distribution.locate_file(top))))
 
 
-def test_three_packages_are_enough_to_write_and_read_scalars_and_arrays(tmp_path: Path) -> None:
-    """A virtual environment of its own that holds pyarrow, fsspec, numpy and petastore and nothing else."""
+def test_four_packages_are_enough_to_write_and_read_scalars_and_arrays(tmp_path: Path) -> None:
+    """A virtual environment of its own that holds petastore and its four dependencies and nothing else."""
     home = tmp_path / "venv"
     venv.create(home, with_pip=False, symlinks=True)
     site = next((home / "lib").glob("python3.*/site-packages"))
-    for name in ("pyarrow", "fsspec", "numpy"):
+    for name in ("pyarrow", "fsspec", "numpy", "xxhash"):
         _link_distribution(name, site)
     (site / "petastore").symlink_to(PACKAGE)
     metadata = Path(str(importlib.metadata.distribution("petastore").locate_file("")))

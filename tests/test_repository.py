@@ -24,9 +24,9 @@ def project(repository: Path) -> dict[str, Any]:
     return tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_the_core_depends_on_three_packages_and_nothing_else(project: dict[str, Any]) -> None:
+def test_the_core_depends_on_four_packages_and_nothing_else(project: dict[str, Any]) -> None:
     names = [re.split(r"[<>=]", dependency)[0] for dependency in project["project"]["dependencies"]]
-    assert names == ["pyarrow", "fsspec", "numpy"]
+    assert names == ["pyarrow", "fsspec", "numpy", "xxhash"]
 
 
 def test_pyarrow_release_with_wrong_values_is_excluded(project: dict[str, Any]) -> None:

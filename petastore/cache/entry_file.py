@@ -1,13 +1,13 @@
 """The file of an entry: 64 bytes of header, and the payload.
 
 ```text
- 0  8  petacch1          format and version
+ 0  8  petacch2          format and version
  8  8  length            bytes of the payload, little-endian, as all numbers are
 16 16  digest            BLAKE2b of the key
 32  4  slot              where the ledger notes its last use; a hint
 36  8  fetched           nanoseconds that it took to fetch it; 0 where nobody knows
-44  8  zeros
-52 12  checksum          of the 52 bytes before and of the payload
+44 12  zeros
+56  8  checksum          XXH3 of the 56 bytes before and of the payload
 ```
 
 None of it is believed: what does not fit its length, its key or its checksum is damaged, and is never served.
@@ -42,9 +42,9 @@ __all__ = [
 BLOCK = 4096
 """Disks are filled by blocks of so many bytes, so sizes are counted in them."""
 
-_HEAD = struct.Struct("<8sQ16sIQ8s")
-_MAGIC = b"petacch1"
-_ZEROS = bytes(8)
+_HEAD = struct.Struct("<8sQ16sIQ12s")
+_MAGIC = b"petacch2"
+_ZEROS = bytes(12)
 _PAGES_AT_ONCE = mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)
 """One by one, as they are touched, takes longer, and so does a mapping for writers; the memory is the page cache."""
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from petastore.cache.checksum import SIZE, checksum
 
-BLOCK = 128 * 1031 * 8
+BLOCK = 1 << 20
 LONG = np.random.default_rng(1).bytes(2 * BLOCK + 12_345)
 
 
@@ -35,8 +35,7 @@ def test_every_wrong_byte_is_found_in_long_data(place: int, change: int) -> None
 
 @pytest.mark.parametrize("bit", [0x80, 0x01])
 def test_the_same_bit_of_two_words_is_found(bit: int) -> None:
-    # Modulo 2⁶⁴ the highest bits of two words cancel each other out, whatever odd number weighs them.
-    for first, second in ((7, 15), (7, 8 * 1031 + 15), (15, BLOCK + 15), (7, BLOCK - 1)):
+    for first, second in ((7, 15), (7, 71), (7, 1031), (15, BLOCK + 15), (7, BLOCK - 1)):
         wrong = bytearray(LONG)
         wrong[first] ^= bit
         wrong[second] ^= bit
@@ -62,12 +61,3 @@ def test_shifted_bytes_are_found(distance: int) -> None:
 def test_what_was_cut_off_is_found_and_zeros_are_no_end(data: bytes, rest: bytes) -> None:
     assert of(data) != of(data + rest)
     assert of(data) != of(data + b"\0")
-
-
-def test_changes_of_one_column_that_cancel_each_other_are_what_it_does_not_find() -> None:
-    row = 1031 * 8
-    swapped, flipped = bytearray(LONG), bytearray(LONG)
-    swapped[:8], swapped[row : row + 8] = LONG[row : row + 8], LONG[:8]
-    flipped[7] ^= 0x80
-    flipped[row + 7] ^= 0x80
-    assert of(swapped) == of(flipped) == of(LONG)

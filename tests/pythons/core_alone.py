@@ -1,6 +1,6 @@
-"""The core with pyarrow, fsspec and NumPy alone, through its public doors: a program that raises where it falls short.
+"""The core with its four dependencies alone, through its public doors: a program that raises where it falls short.
 
-`python -m tests.pythons` runs it with the oldest and the newest releases of the three, in environments without pandas.
+`python -m tests.pythons` runs it with the oldest and the newest releases of the four, in environments without pandas.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Announced futures in files, so that all processes that share a cache see them.
 
 ```text
- 0  8  petaftr2
+ 0  8  petaftr3
  8 24  entries, uses, positions    how many
-32 12  checksum          of the 32 bytes before and of what follows the header
-48  8  position          how many positions are over; written as the reader moves on
-56  8  begun             how many were begun, these included; as well
+32  8  checksum          of the 32 bytes before and of what follows the header
+40  8  position          how many positions are over; written as the reader moves on
+48  8  begun             how many were begun, these included; as well
+56  8  zeros
 64     words, uses       as `Future` has them
 ```
 
@@ -29,8 +30,8 @@ from petastore.cache.uses.next_use import Future
 __all__ = ["FutureFile", "future_bytes", "note_position", "open_futures", "uses_within"]
 
 _HEAD = struct.Struct("<8sQQQ")
-_MAGIC = b"petaftr2"
-_POSITION_AT = 48
+_MAGIC = b"petaftr3"
+_POSITION_AT = 40
 _POSITIONS = struct.Struct("<QQ")
 _HEADER = 64
 
