@@ -86,7 +86,7 @@ class AbandonedThreadWarning(RuntimeWarning):
 
 
 class CacheBypassWarning(RuntimeWarning):
-    """The local disk does not keep what is read: it is full, read-only, not permitted or too slow. Reading goes on."""
+    """The local disk does not keep what is read: it is full, read-only or not permitted. Reading goes on."""
 
 
 class UnshardedReaderWarning(UserWarning):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import sys
 import time
 import warnings
@@ -21,10 +20,7 @@ FOLDER = "petastore-cache-1"
 """The folder of a cache, in the directory that was asked for."""
 
 _REST_S = 60.0
-"""How long a ledger that others hold for long is let alone, and a disk that is slow."""
-
-_LONG_S = 5.0
-"""A disk that took less time than this is not slow, however fast what it took it for was fetched."""
+"""Seconds without writes after other processes held the lock of the ledger for too long."""
 
 _Answer = TypeVar("_Answer")
 
@@ -44,8 +40,6 @@ class Disk:
         """None where it cannot be opened."""
         self.rests_until = 0.0
         """Until when nothing is written to it."""
-        self._reads_rest_until = 0.0
-        self._read_s = self._fetch_s = 0.0
         self._has_warned = False
         self._lock = Lock()
         try:
@@ -71,37 +65,6 @@ class Disk:
             raise StorageError(
                 f"the cache at {self.folder.root} cannot be used: {problem}", errno=problem.errno
             ) from problem
-
-    def wrote(self, *, fetch_s: float, write_s: float) -> None:
-        """Says how long it took to fetch entries, and to keep them: a disk that is slower is let alone for a while."""
-        if write_s > max(fetch_s, _LONG_S):
-            slow = f"it took {write_s:.1f} s to write what was fetched in {fetch_s:.1f}"
-            self.bypass(TimeoutError(errno.ETIMEDOUT, slow, str(self.folder.root)))
-
-    @property
-    def is_read(self) -> bool:
-        """Whether entries are looked for: not for a while where to fetch them takes less time."""
-        return not self._reads_rest_until or time.monotonic() >= self._reads_rest_until
-
-    def read(self, *, fetch_s: float, read_s: float) -> None:
-        """Says how long it took to fetch an entry once, and to look at it now: a disk that is slower is let alone.
-
-        What it took to fetch them, entries say themselves: so the storage is asked for nothing to find that out.
-        """
-        with self._lock:
-            self._fetch_s, self._read_s = self._fetch_s + fetch_s, self._read_s + read_s
-            if self._read_s <= _LONG_S:
-                return
-            fetch_s, read_s = self._fetch_s, self._read_s
-            self._fetch_s = self._read_s = 0.0
-        if read_s > fetch_s:
-            slow = f"it took {read_s:.1f} s to read what was fetched in {fetch_s:.1f}"
-            self._reads_rest_until = time.monotonic() + _REST_S
-            self.bypass(TimeoutError(errno.ETIMEDOUT, slow, str(self.folder.root)))
-
-    def read_after_all(self) -> None:
-        """Entries are looked for again: the storage does not give them."""
-        self._reads_rest_until = 0.0
 
     def bypass(self, problem: OSError) -> None:
         """Goes on without the disk, and says so once."""

@@ -52,8 +52,8 @@ class DiskCache:
     """Bytes by key, fetched once for all processes of a host, and never more than a limit.
 
     Thread-safe. Any number of processes may open the same location. A forked child may go on with what it inherited,
-    and a cache that is pickled is opened again where it arrives. Where the disk is full, read-only, not permitted or
-    too slow, bytes are fetched and not kept, and one `CacheBypassWarning` says why.
+    and a cache that is pickled is opened again where it arrives. Where the disk is full, read-only or not
+    permitted, bytes are fetched and not kept, and one `CacheBypassWarning` says why.
 
     Args:
         location: A local directory, in which the cache has a folder of its own; None for the user's cache directory.
@@ -161,7 +161,6 @@ class DiskCache:
         *,
         sizes: Sequence[int | None],
         into: Sequence[memoryview | None] = (),
-        took: Callable[[], float] | None = None,
     ) -> Iterator[list[memoryview]]:
         """Several entries, each as `entry` gives it; those that are not there are fetched by one call.
 
@@ -171,8 +170,6 @@ class DiskCache:
             sizes: Of each key: how many bytes there will be, or None.
             into: Of each key: writable memory into which an entry of just as many bytes is read, where it is there, or
                 None; empty for none. Memory that was in use before is faster than mapping, if the entry is small.
-            took: Asked after `fetch`, seconds that it takes to fetch all that anew, 0 where that is not known: then the
-                disk is not found slow to read by these entries. None is what `fetch` took.
 
         Returns:
             A context with a view for each key: of that memory, or of that of the entry's file. Of more than 64 it is
@@ -188,7 +185,7 @@ class DiskCache:
             [b'a of [0, 1]', b'b of [0, 1]']
             [b'a of [0, 1]', b'c of [1, 2]', b'd of [1, 2]']
         """
-        entries = self._entries.of(keys, fetch, sizes, into, took)
+        entries = self._entries.of(keys, fetch, sizes, into)
         try:
             yield [entry.view for entry in entries]
         finally:
@@ -196,7 +193,7 @@ class DiskCache:
                 entry.close()
 
     def has(self, keys: Iterable[str | Key]) -> bool:
-        """Whether there is something under all of some keys now, right or not, and the disk is not too slow to give it.
+        """Whether there is something under all of some keys now, right or not.
 
         Example:
             >>> import tempfile
@@ -206,14 +203,10 @@ class DiskCache:
             ...     cache.has(["key"]), cache.has(["key", "other"])
             (True, False)
         """
-        if not self._disk.is_read:
-            return False
         return all(Path(self._disk.folder.entry(digest.hex())).exists() for digest in map(digest_of, keys))
 
     def there(self, keys: Sequence[str | Key]) -> list[memoryview | None]:
         """Entries as they lie there now, or None: nothing is fetched, waited for, or noted, also where one is damaged.
-
-        All are None where the disk takes longer to read than they took to be fetched.
 
         For whoever fetches one entry and may find its bytes in another.
 
@@ -226,13 +219,13 @@ class DiskCache:
             [b'bytes', None]
         """
         found: list[memoryview | None] = []
-        for digest in map(digest_of, keys if self._disk.is_read else ()):
+        for digest in map(digest_of, keys):
             entry = None
             with contextlib.suppress(DamagedEntryError, OSError):
                 path = self._disk.folder.entry(digest.hex())
                 entry = map_entry(path, digest, self._disk.most, mapped=len(keys) <= MOST_OPEN)
             found.append(None if entry is None else entry.view)
-        return found or [None] * len(keys)
+        return found
 
     def discard(self, keys: Iterable[str | Key]) -> None:
         """Removes entries that were kept as they were fetched, and turned out to be of no use. Views stay valid.

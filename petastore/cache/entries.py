@@ -22,7 +22,6 @@ from petastore.cache.entry_file import (
 )
 from petastore.cache.metrics import Counts
 from petastore.cache.writing import Writing
-from petastore.errors import StorageError
 
 __all__ = ["FETCH_PATIENCE_S", "MOST_OPEN", "Entries", "FetchSeveral", "FetchedEntry"]
 
@@ -61,7 +60,6 @@ class _Asked:
     digests: list[bytes]
     sizes: Sequence[int | None]
     into: Sequence[memoryview | None]
-    took: Callable[[], float] | None
     entries: dict[int, MappedEntry | FetchedEntry] = dataclasses.field(default_factory=dict)
     damaged: set[int] = dataclasses.field(default_factory=set)
 
@@ -92,10 +90,9 @@ class Entries:
         fetch: FetchSeveral,
         sizes: Sequence[int | None],
         into: Sequence[memoryview | None] = (),
-        took: Callable[[], float] | None = None,
     ) -> list[MappedEntry | FetchedEntry]:
         """As `DiskCache.entries` gives them."""
-        asked = _Asked([digest_of(key) for key in keys], sizes, into or [None] * len(keys), took)
+        asked = _Asked([digest_of(key) for key in keys], sizes, into or [None] * len(keys))
         for number in range(len(keys)):
             found, is_damaged = self._found(asked, number)
             if found is not None:
@@ -114,9 +111,6 @@ class Entries:
     def _found(self, asked: _Asked, number: int) -> tuple[MappedEntry | None, bool]:
         """An entry, if it is there and right; and whether it is there and damaged."""
         digest, disk = asked.digests[number], self._disk
-        if not disk.is_read:
-            return None, False
-        began = time.monotonic()
         try:
             path = disk.folder.entry(digest.hex())
             entry = map_entry(path, digest, disk.most, mapped=asked.are_mapped, into=asked.into[number])
@@ -126,8 +120,6 @@ class Entries:
             disk.bypass(problem)
             return None, False
         if entry is not None:
-            if entry.fetch_ns:
-                disk.read(fetch_s=entry.fetch_ns / 1e9, read_s=time.monotonic() - began)
             self._note_hit(entry, digest)
         return entry, False
 
@@ -153,41 +145,19 @@ class Entries:
             missing = asked.missing
             if not missing:
                 return
-            began = time.monotonic()
-            if not self._are_fetched(asked, missing, fetch):
-                return
-            fetched = time.monotonic()
-            took_s = fetched - began if asked.took is None else asked.took()
-            ns_of_byte = took_s * 1e9 / max(sum(len(asked.entries[number].view) for number in missing), 1)
+            for number, data in zip(missing, fetch(missing), strict=True):
+                asked.entries[number] = FetchedEntry.of(data)
             for number in order:
                 if number in missing:
                     writing = held[number] if number in held else self._begun(asked, number)
-                    self._take_in(asked, number, writing, ns_of_byte)
-            self._disk.wrote(fetch_s=fetched - began, write_s=time.monotonic() - fetched)
+                    self._take_in(asked, number, writing)
 
-    def _are_fetched(self, asked: _Asked, missing: Sequence[int], fetch: FetchSeveral) -> bool:
-        """Has entries fetched; False where they are not, and lay on a disk that was let alone for being slow."""
-        was_read = self._disk.is_read
-        try:
-            for number, data in zip(missing, fetch(missing), strict=True):
-                asked.entries[number] = FetchedEntry.of(data)
-        except StorageError:
-            if was_read:
-                raise
-            self._disk.read_after_all()
-            found = {number: entry for number in missing if (entry := self._found(asked, number)[0]) is not None}
-            asked.entries.update(found)
-            if len(found) < len(missing):
-                raise
-            return False
-        return True
-
-    def _take_in(self, asked: _Asked, number: int, writing: Writing | None, ns_of_byte: float) -> None:
+    def _take_in(self, asked: _Asked, number: int, writing: Writing | None) -> None:
         """Keeps an entry that was fetched, if it can be."""
         digest, view, is_kept, evicted = asked.digests[number], asked.entries[number].view, False, 0
         if writing is not None:
             with writing:
-                is_kept = self._keep(writing, digest, view, int(ns_of_byte * len(view)))
+                is_kept = self._keep(writing, digest, view)
             evicted = writing.evicted
         self._counts.add(
             misses=1,
@@ -243,9 +213,9 @@ class Entries:
                 with writing:
                     self._remove(digest)
 
-    def _keep(self, writing: Writing, digest: bytes, payload: memoryview, fetch_ns: int) -> bool:
+    def _keep(self, writing: Writing, digest: bytes, payload: memoryview) -> bool:
         def write(fd: int, slot: int) -> None:
-            write_entry(fd, digest, slot, payload, fetch_ns)
+            write_entry(fd, digest, slot, payload)
 
         try:
             if not writing.write(HEADER + len(payload), write):

@@ -5,8 +5,7 @@
  8  8  length            bytes of the payload, little-endian, as all numbers are
 16 16  digest            BLAKE2b of the key
 32  4  slot              where the ledger notes its last use; a hint
-36  8  fetched           nanoseconds that it took to fetch it; 0 where nobody knows
-44 12  zeros
+36 20  zeros
 56  8  checksum          XXH3 of the 56 bytes before and of the payload
 ```
 
@@ -42,9 +41,9 @@ __all__ = [
 BLOCK = 4096
 """Disks are filled by blocks of so many bytes, so sizes are counted in them."""
 
-_HEAD = struct.Struct("<8sQ16sIQ12s")
+_HEAD = struct.Struct("<8sQ16sI20s")
 _MAGIC = b"petacch2"
-_ZEROS = bytes(12)
+_ZEROS = bytes(20)
 _PAGES_AT_ONCE = mmap.MAP_PRIVATE | getattr(mmap, "MAP_POPULATE", 0)
 """One by one, as they are touched, takes longer, and so does a mapping for writers; the memory is the page cache."""
 
@@ -102,16 +101,14 @@ class MappedEntry:
     Attributes:
         view: The payload, read-only.
         slot: As the header says.
-        fetch_ns: Nanoseconds that it took to fetch it, as the header says; 0 where nobody knows.
     """
 
-    __slots__ = ("_mapped", "fetch_ns", "slot", "view")
+    __slots__ = ("_mapped", "slot", "view")
 
-    def __init__(self, view: memoryview, mapped: mmap.mmap | None = None, *, slot: int = 0, fetch_ns: int = 0) -> None:
+    def __init__(self, view: memoryview, mapped: mmap.mmap | None = None, *, slot: int = 0) -> None:
         self._mapped = mapped
         self.view = view
         self.slot = slot
-        self.fetch_ns = fetch_ns
 
     def close(self) -> None:
         """Gives the memory back, or leaves that to whoever still has a view of it."""
@@ -160,7 +157,7 @@ def map_entry(
             entry, head = _mapped(fd, found.st_size)
     finally:
         os.close(fd)
-    magic, length, of_key, entry.slot, entry.fetch_ns, _ = _HEAD.unpack_from(head)
+    magic, length, of_key, entry.slot, _ = _HEAD.unpack_from(head)
     is_meant = magic == _MAGIC and of_key == digest and length == len(entry.view)
     if is_meant and checksum(head[: _HEAD.size], entry.view) == head[_HEAD.size :]:
         return entry
@@ -180,13 +177,13 @@ def _copied(fd: int, size: int, into: memoryview | None) -> tuple[MappedEntry, b
     return MappedEntry(payload.toreadonly()), bytes(head)
 
 
-def write_entry(fd: int, digest: bytes, slot: int, payload: memoryview, fetch_ns: int = 0) -> None:
+def write_entry(fd: int, digest: bytes, slot: int, payload: memoryview) -> None:
     """Writes header and payload from the begin of an open file.
 
     Raises:
         OSError: The disk is full, or cannot be written.
     """
-    head = _HEAD.pack(_MAGIC, len(payload), digest, slot, fetch_ns, _ZEROS)
+    head = _HEAD.pack(_MAGIC, len(payload), digest, slot, _ZEROS)
     write_all(fd, head + checksum(head, payload), 0)
     write_all(fd, payload, HEADER)
 

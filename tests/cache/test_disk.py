@@ -44,16 +44,3 @@ def test_it_is_said_once_and_what_takes_too_long_is_let_alone_for_a_while(tmp_pa
         disk.bypass(TimeoutError(110, "slow"))
     assert said == []
     assert disk.rests_until > 0
-
-
-@pytest.mark.parametrize(
-    ("fetch_s", "write_s", "rests"), [(0.0, 4.9, False), (0.0, 5.1, True), (9.0, 8.0, False), (9.0, 9.1, True)]
-)
-def test_a_disk_rests_that_takes_longer_than_fetching_and_long(
-    tmp_path: Path, fetch_s: float, write_s: float, rests: bool
-) -> None:
-    disk = Disk(tmp_path, LIMIT)
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        disk.wrote(fetch_s=fetch_s, write_s=write_s)
-    assert (disk.rests_until > 0, len(said)) == (rests, int(rests))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import pickle
@@ -53,113 +52,6 @@ def test_what_was_fetched_is_given(entries: dict[str, bytes], tmp_path_factory: 
         written = sum(len(data) for data in entries.values())
         assert cache.metrics.bytes_read == cache.metrics.bytes_written == written
         assert cache.info().entry_bytes == sum(size_on_disk(len(data)) for data in entries.values())
-
-
-class SlowDisk:
-    """A clock that goes on while entries are written, read and fetched, and never else."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, write_s: float = 0.0, read_s: float = 0.0) -> None:
-        self.now, self.write_s, self.read_s, self.written = 0.0, write_s, read_s, 0
-        for module in ("entries", "disk"):
-            monkeypatch.setattr(f"petastore.cache.{module}.time", SimpleNamespace(monotonic=lambda: self.now))
-        monkeypatch.setattr("petastore.cache.entries.write_entry", self._write)
-        monkeypatch.setattr("petastore.cache.entries.map_entry", self._read)
-
-    def _read(self, *asked: Any, **more: Any) -> Any:
-        found = entry_file.map_entry(*asked, **more)
-        self.now += 0.0 if found is None else self.read_s
-        return found
-
-    def _write(self, *entry: Any) -> None:
-        self.now += self.write_s
-        self.written += 1
-        entry_file.write_entry(*entry)
-
-    def fetch(self, fetch_s: float) -> bytes:
-        self.now += fetch_s
-        return b"right"
-
-
-def test_a_disk_that_is_slower_than_fetching_is_let_alone_for_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = SlowDisk(monkeypatch, write_s=7.0)
-    with DiskCache(tmp_path, limit=LIMIT) as cache:
-
-        def asked(key: str, fetch_s: float) -> None:
-            with cache.entry(key, lambda: disk.fetch(fetch_s)) as view:
-                assert bytes(view) == b"right"
-
-        asked("far", 8.0)
-        with pytest.warns(CacheBypassWarning, match=r"7\.0 s to write what was fetched in 2\.0"):
-            asked("near", 2.0)
-        for key in ("near", "far", "more", "others"):
-            asked(key, 0.5)
-        assert (disk.written, cache.metrics.hits, cache.metrics.bypassed) == (2, 2, 2)
-        disk.now, disk.write_s = disk.now + 60, 4.0
-        asked("more", 0.0)  # it is as fast as a disk has to be, and takes part again
-        asked("more", 0.0)
-        assert (disk.written, cache.metrics.hits) == (3, 3)
-
-
-@pytest.mark.parametrize("fetch_s", [1.0, 4.0])
-def test_a_disk_that_is_slower_to_read_than_it_takes_to_fetch_is_let_alone_for_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fetch_s: float
-) -> None:
-    disk, keys = SlowDisk(monkeypatch), [f"entry {number}" for number in range(12)]
-    is_slow = fetch_s < 3.0
-
-    def epoch(cache: DiskCache) -> int:
-        hits = cache.metrics.hits
-        for key in keys:
-            assert ask(cache, key, fetch=lambda: disk.fetch(fetch_s)) == b"right"
-        return cache.metrics.hits - hits
-
-    with DiskCache(tmp_path, limit=LIMIT) as cache:
-        assert epoch(cache) == 0
-    disk.read_s = 3.0
-    with DiskCache(tmp_path, limit=LIMIT) as cache:  # another one has fetched them: what that took, they say themselves
-        said = pytest.warns(CacheBypassWarning, match=r"6\.0 s to read what was fetched in 2\.0")
-        with said if is_slow else contextlib.nullcontext():
-            assert epoch(cache) == (2 if is_slow else 12)
-        assert (cache.has(keys), cache.there(keys[:1])[0] is None) == (not is_slow, is_slow)
-        assert epoch(cache) == (0 if is_slow else 12)
-        assert disk.written == 12
-        disk.now, disk.read_s = disk.now + 60, 0.1  # it takes part again
-        assert epoch(cache) == 12
-
-
-def test_what_the_storage_does_not_give_comes_from_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = SlowDisk(monkeypatch)
-
-    def gone() -> bytes:
-        raise StorageError("the storage is gone")
-
-    def there() -> bytes:
-        return disk.fetch(1.0)
-
-    with DiskCache(tmp_path, limit=LIMIT) as cache:
-        assert ask(cache, "key", fetch=there) == b"right"
-        disk.read_s = 6.0
-        with pytest.warns(CacheBypassWarning):
-            assert ask(cache, "key", fetch=there) == b"right"
-        assert ask(cache, "key", fetch=there) == b"right"
-        assert (cache.metrics.misses, cache.metrics.hits) == (2, 1)
-        assert ask(cache, "key", fetch=gone) == b"right"
-        with pytest.raises(StorageError, match="is gone"):
-            ask(cache, "other", fetch=gone)
-        assert (cache.metrics.misses, cache.metrics.hits) == (2, 2)
-
-
-def test_entries_whose_fetching_tells_nothing_do_not_make_a_disk_slow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = SlowDisk(monkeypatch, read_s=6.0)
-    with DiskCache(tmp_path, limit=LIMIT) as cache:
-        for hits in range(3):
-            with cache.entries(["key"], lambda _: [disk.fetch(0.1)], sizes=[None], took=lambda: 0.0) as (view,):
-                assert bytes(view) == b"right"
-            assert cache.metrics.hits == hits
 
 
 def test_who_waits_too_long_for_what_others_fetch_fetches_it_too(
@@ -399,7 +291,9 @@ def test_a_place_that_is_no_folder_is_bypassed(tmp_path: Path) -> None:
 def test_a_ledger_that_others_hold_for_long_is_let_alone_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = SlowDisk(monkeypatch)
+    clock = SimpleNamespace(now=0.0)
+    for module in ("entries", "disk"):
+        monkeypatch.setattr(f"petastore.cache.{module}.time", SimpleNamespace(monotonic=lambda: clock.now))
     monkeypatch.setattr(ledger, "LOCK_PATIENCE_S", 0.01)
     with DiskCache(tmp_path, limit=LIMIT) as cache:
         ask(cache, "kept", b"kept")
@@ -412,7 +306,7 @@ def test_a_ledger_that_others_hold_for_long_is_let_alone_for_a_while(
             assert ask(cache, "two") == b"right"  # does not wait again
             assert ask(cache, "kept", b"wrong") == b"kept"
         assert cache.metrics.bypassed == 2
-        disk.now += 61
+        clock.now += 61
         assert ask(cache, "two", b"now") == ask(cache, "two") == b"now"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeAlias
@@ -213,21 +212,17 @@ class PinnedFiles:
     ) -> tuple[list[tuple[KeptChunks, pa.Buffer]], bool]:
         """What a cache has of chunks; and whether some were fetched, as it did not have them."""
         asked: list[ByteRange] = []
-        took_s = 0.0
 
         def fetch(missing: Sequence[int]) -> list[pa.Buffer]:
-            nonlocal took_s
-            began, wanted = time.monotonic(), [kept[number] for number in missing]
+            wanted = [kept[number] for number in missing]
             columns = self._elsewhere(cache, file, version, wanted, planned)
             asked.extend(sorted(place for one in wanted for place in one.ranges if place not in columns))
             there = None if ahead is None or columns else ahead(asked)
             is_there = there is not None and there.version.is_same(version)
-            tells_time = not columns and not is_there
             fetched = there if there is not None and is_there else self.fetcher.fetch(file.path, version, asked)
             if planned is not None and planned.decode is not None:
                 meant = [place for one in wanted if one.kind for place in one.ranges if place not in columns]
                 columns |= zip(meant, planned.decode(fetched, meant) if meant else (), strict=True)
-            took_s = time.monotonic() - began if tells_time else 0.0
             return [
                 fetched.read(*one.ranges[0])
                 if one.kind is None
@@ -236,7 +231,7 @@ class PinnedFiles:
             ]
 
         sizes, into = [one.size for one in kept], _memory_for(file, kept)
-        with cache.entries(keys, fetch, sizes=sizes, into=into, took=lambda: took_s) as views:
+        with cache.entries(keys, fetch, sizes=sizes, into=into) as views:
             # The memory of a view stays as long as a buffer refers to it.
             entries = [(one, pa.py_buffer(view)) for one, view in zip(kept, views, strict=True)]
         return entries, bool(asked)
