@@ -1,8 +1,8 @@
 """The ledger: what each file of a cache counts, what may come in, and what has to go.
 
-All processes share its table. Who changes it holds the lock on the file `lock`, for well under a millisecond, and
-neither fetches, reads, writes nor removes entries meanwhile, but where the table is made anew. Bytes are counted before
-they are written and until they are removed:
+All processes share its table. Who changes it holds the lock on the file `lock`, for well under a millisecond unless a
+batch of entries has to be found for eviction, and neither fetches, reads, writes nor removes entries meanwhile, but
+where the table is made anew. Bytes are counted before they are written and until they are removed:
 
 * A reservation is a row, and makes the file that it is for as long as it will be. So a table that has to be made anew,
   from the files that are there, counts what others are about to write.
@@ -29,7 +29,7 @@ from petastore.cache.location import limit_of_free_disk
 from petastore.cache.locks import LockedFile, locked
 from petastore.cache.table import FREE, FUTURE, KEPT, WRITING, DamagedTableError, Rows, Table, slots_for, table_bytes
 from petastore.cache.uses.futures import FutureFile, open_futures
-from petastore.cache.uses.next_use import LATEST, Priorities, first_words
+from petastore.cache.uses.next_use import BATCHES, LATEST, LastRejection, eviction_order, first_words, victims
 from petastore.forks import Lock, made_anew_in_children
 
 __all__ = ["LOCK_PATIENCE_S", "Ledger", "Totals"]
@@ -91,7 +91,7 @@ class Ledger:
     def make_anew(self) -> None:
         """Knows nothing of the table yet."""
         self._table: Table | None = None
-        self._priorities = Priorities(0)
+        self._rejection = LastRejection()
         self._announced: list[str] = []
         self._futures: list[FutureFile] = []
 
@@ -121,18 +121,18 @@ class Ledger:
         leaving: dict[int, int] = {}
         evicted = 0
         for _ in range(_ROUNDS):
-            with self._section(counts) as table:
+            with self._section() as table:
                 evicted += self._left(table, leaving)
                 for slot in table.find(digest):
                     if table.state[slot] in (KEPT, WRITING):
                         table.free(slot)
-                victims = self._victims(table, digest, counts, has_to=has_to)
-                if not victims:
-                    taken = None if victims is None else table.take(digest, counts, WRITING, 0)
+                leave = self._victims(table, digest, counts, has_to=has_to)
+                if not leave:
+                    taken = None if leave is None else table.take(digest, counts, WRITING, 0)
                     if taken is not None:
                         self._lengthen(table, taken, file, size)
                     return taken, evicted
-                leaving = self._marked(table, victims)
+                leaving = self._marked(table, leave)
             self._remove(table, leaving)
         with self._section() as table:
             return None, evicted + self._left(table, leaving)
@@ -153,20 +153,29 @@ class Ledger:
             return []
         if size > table.room:
             return None
-        self._refresh(table)
+        readers = self._living_readers(table)
         words, latest = first_words([digest]), np.array([LATEST])
-        incoming = _NEEDED_NOW if has_to else int(self._priorities.when(words, latest, are_in_use=True)[0])
-        return self._priorities.victims(table.size[: table.rows], need, rows, incoming)
+        incoming = _NEEDED_NOW if has_to else int(eviction_order(words, latest, readers, are_in_use=True)[0])
+        if self._rejection.applies(readers, incoming):
+            return None
+        state = table.state[: table.rows]
+        kept, room = np.flatnonzero(state == KEPT), table.room - int(table.size[: table.rows][state == FUTURE].sum())
+        needed = eviction_order(table.digest[kept, 0], table.used[kept], readers)
+        batch = room // BATCHES, table.slots // BATCHES
+        found = victims(needed, table.size[kept], incoming, least=(need, rows), batch=batch)
+        if found is not None:
+            return kept[found].tolist()
+        if len(kept) and needed.max() <= incoming:
+            self._rejection.note(readers, int(needed.max()))
+        return None
 
-    def _refresh(self, table: Table) -> None:
-        rows = table.rows
-        state = table.state[:rows]
-        names = [table.name(slot) for slot in np.flatnonzero(state == FUTURE).tolist()]
+    def _living_readers(self, table: Table) -> list[FutureFile]:
+        names = [table.name(slot) for slot in np.flatnonzero(table.state[: table.rows] == FUTURE).tolist()]
         if names != self._announced:
             self._announced = names
             self._futures = open_futures(self._folder.futures, names)
         self._futures = [future for future in self._futures if future.is_living]
-        self._priorities.refresh(table.digest[:rows, 0], table.used[:rows], state, KEPT, self._futures)
+        return self._futures
 
     @staticmethod
     def _marked(table: Table, slots: Iterable[int]) -> dict[int, int]:
@@ -302,24 +311,17 @@ class Ledger:
     def totals(self) -> Totals:
         """What is counted now."""
         with self._section() as table:
-            self._refresh(table)
+            readers = self._living_readers(table)
             kept = table.state[: table.rows] == KEPT
             size = int(table.size[: table.rows][kept].sum())
-            return Totals(table.limit, table_bytes(table.slots), int(kept.sum()), size, len(self._futures))
+            return Totals(table.limit, table_bytes(table.slots), int(kept.sum()), size, len(readers))
 
     # The table, and how it is made
 
     @contextlib.contextmanager
-    def _section(self, size: int = 0) -> Iterator[Table]:
-        """A block in which no other thread or process changes the table.
-
-        Args:
-            size: Bytes for which room may have to be made. What goes for them is worked out before others have to wait,
-                but for what changes meanwhile.
-        """
+    def _section(self) -> Iterator[Table]:
+        """Hold the lock of the table, so that no other thread or process changes it."""
         with self._threads:
-            if size and self._table is not None and self._table.counted + size > self._table.room:
-                self._refresh(self._table)
             lock = locked(self._folder.lock, patience=LOCK_PATIENCE_S)
             if lock is None:
                 raise TimeoutError(errno.ETIMEDOUT, "others hold its lock", str(self._folder.lock))
@@ -339,7 +341,7 @@ class Ledger:
 
     def _begin_with(self, table: Table) -> Table:
         self.make_anew()
-        self._table, self._priorities = table, Priorities(table.slots)
+        self._table = table
         self.most = table.room
         return table
 

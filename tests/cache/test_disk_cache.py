@@ -22,9 +22,10 @@ from petastore.cache.entry_file import digest_of, size_on_disk
 from petastore.cache.folder import Folder
 from petastore.cache.location import cache_location
 from petastore.cache.locks import locked
-from petastore.cache.table import table_bytes
+from petastore.cache.table import slots_for, table_bytes
 from petastore.errors import CacheBypassWarning, RequestError, StorageError
 from petastore.testing.cache_laws import CacheLaws, Source, bytes_at_one_moment
+from tests.tier import examples
 
 LIMIT = 1 << 20
 
@@ -83,7 +84,7 @@ def hits_of(cache: DiskCache, orders: list[np.ndarray[Any, Any]], blocks: list[i
             for place, number in enumerate(order.tolist()):
                 announcement.move_to(place + 1)
                 before = cache.metrics.hits
-                data = bytes([number]) * (blocks[number] * 8192 - entry_file.HEADER)
+                data = bytes([number % 256]) * (blocks[number] * 8192 - entry_file.HEADER)
                 assert ask(cache, keys[number], data) == data
                 of_epoch.append(cache.metrics.hits > before)
         found.append(of_epoch)
@@ -103,6 +104,25 @@ def test_it_hits_what_the_simulation_hits(
     with DiskCache(tmp_path_factory.mktemp("cache"), limit=limit) as cache:
         found = hits_of(cache, orders, blocks, announces=policy == "belady")
     expected = simulate(orders, np.array(blocks), room, policy)
+    assert found == [hits.tolist() for hits in expected]
+
+
+@pytest.mark.parametrize("policy", ["belady", "lru"])
+@given(room=st.integers(300, 700), seed=st.integers(0, 99), is_static=st.booleans())
+@settings(max_examples=examples(20))
+def test_cache_hits_as_simulated_when_a_batch_has_several_entries(
+    policy: Any, room: int, seed: int, is_static: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    random = np.random.default_rng(seed)
+    blocks = random.choice([3, 3, 3, 4, 9], 320)
+    order = random.permutation(len(blocks))
+    orders = [order if is_static else random.permutation(len(blocks)) for _ in range(3)]
+    with_announcement = limit = room * 8192 + (8192 if policy == "belady" else 4096)
+    while limit - table_bytes(slots_for(limit)) < with_announcement:
+        limit += 4096
+    with DiskCache(tmp_path_factory.mktemp("cache"), limit=limit) as cache:
+        found = hits_of(cache, orders, blocks.tolist(), announces=policy == "belady")
+    expected = simulate(orders, blocks * 8192, room * 8192, policy)
     assert found == [hits.tolist() for hits in expected]
 
 

@@ -9,13 +9,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LATEST", "NEVER", "Future", "Moving", "Priorities", "first_words"]
+__all__ = [
+    "BATCHES",
+    "LATEST",
+    "NEVER",
+    "Future",
+    "LastRejection",
+    "Moving",
+    "eviction_order",
+    "first_words",
+    "victims",
+]
 
 NEVER = 1 << 62
 """The distance to a use that is not announced."""
@@ -23,10 +33,11 @@ NEVER = 1 << 62
 LATEST = 1 << 61
 """Later than any last use: nanoseconds since 1970, in the year 2043."""
 
+BATCHES = 64
+"""Entries are evicted until a batch is free: this part of the limit, or of the rows."""
+
 _POSITION = np.uint64(32)
 _LOW = np.uint64((1 << 32) - 1)
-_MANY = 1024
-_ONE_BY_ONE = 8
 
 
 def first_words(digests: Sequence[bytes]) -> NDArray[np.uint64]:
@@ -100,112 +111,81 @@ class Moving(Protocol):
         """Uses that were begun, these included: what is used now has another use only behind them."""
 
 
-class Priorities:
-    """Which rows of a table go first. Not thread-safe.
-
-    Remembered from call to call is when each row is needed, and worked out anew only for those that were used, written
-    or removed since, and for those whose use has passed. Time is the progress of the readers, on average: with one
-    reader it is exact; with several, which do not move alike, all is worked out anew now and then.
+def eviction_order(
+    words: NDArray[np.uint64], used: NDArray[np.int64], readers: Sequence[Moving], *, are_in_use: bool = False
+) -> NDArray[np.int64]:
+    """Return when entries are needed, counted in uses from now; the greatest is evicted first.
 
     Args:
-        slots: Rows of the table; 24 bytes are taken for each row that was ever in use.
+        words: The entries; shape (n,).
+        used: When each was last used, in nanoseconds since 1970; shape (n,).
+        readers: All living readers.
+        are_in_use: Whether the entries are used now: a use that was begun may be this one, and the next one counts.
+    """
+    distance = np.full(len(words), NEVER, np.int64)
+    ascending = np.argsort(words)  # lookups in order hit memory that is in the processor's cache
+    for reader in readers:
+        position = reader.position
+        uses = reader.future.next_use(words[ascending], max(reader.begun, position) if are_in_use else position)
+        distance[ascending] = np.minimum(distance[ascending], np.where(uses == NEVER, NEVER, uses - position))
+    return np.where(distance == NEVER, NEVER + LATEST - np.clip(used, 0, LATEST), distance)
+
+
+def victims(
+    needed: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    incoming: int,
+    *,
+    least: tuple[int, int],
+    batch: tuple[int, int],
+) -> NDArray[np.int64] | None:
+    """Return the entries to evict; none of them is needed sooner than the incoming one.
+
+    Args:
+        needed: When each entry is needed, as `eviction_order` returns; shape (n,).
+        sizes: Bytes of each; shape (n,).
+        incoming: When the incoming entry is needed; less than 0 if it must be kept.
+        least: Bytes and entries that must be freed.
+        batch: Bytes and entries to free where `least` demands any, as far as entries are needed later.
+
+    Returns:
+        Numbers in [0, n); None where the entries that are needed later do not free enough.
+
+    Example:
+        >>> needed, sizes = np.array([5, 9, 7, 2]), np.array([10, 10, 10, 10])
+        >>> victims(needed, sizes, 4, least=(5, 0), batch=(20, 0))
+        array([1, 2])
+        >>> victims(needed, sizes, 8, least=(15, 0), batch=(20, 0)) is None
+        True
+    """
+    order = np.argsort(-needed, kind="stable")
+    order = order[needed[order] > incoming]
+    freed = np.cumsum(sizes[order])
+    fewest = max(least[1], int(np.searchsorted(freed, least[0])) + 1 if least[0] > 0 else 0)
+    most = max(batch[1] if least[1] > 0 else 0, int(np.searchsorted(freed, batch[0])) + 1 if least[0] > 0 else 0)
+    return order[: max(fewest, most)] if fewest <= len(order) else None
+
+
+class LastRejection:
+    """The last entry that was needed later than all kept ones, so that the next such one is rejected at no cost.
+
+    It holds until readers have come a 64th of the way to the latest use of a kept entry. Time is the progress of the
+    readers, on average. Not thread-safe.
     """
 
-    def __init__(self, slots: int) -> None:
-        self._when = np.full(slots, -1, np.int64)
-        self._used = np.zeros(slots, np.int64)
-        self._state = np.zeros(slots, np.int64)
+    def __init__(self) -> None:
         self._readers: tuple[Moving, ...] = ()
-        self._began: list[int] = []
-        self._worked_out = 0
+        self._positions = 0
+        self._latest = 0
 
-    def refresh(
-        self,
-        words: NDArray[np.uint64],
-        used: NDArray[np.int64],
-        state: NDArray[np.int64],
-        kept: int,
-        readers: Sequence[Moving],
-    ) -> None:
-        """Takes in what has changed. Rows that change meanwhile are taken in the next time.
+    def note(self, readers: Sequence[Moving], latest: int) -> None:
+        """Remember that all kept entries are needed sooner, the last of them after `latest` uses."""
+        self._readers, self._latest = tuple(readers), latest
+        self._positions = sum(reader.position for reader in readers)
 
-        Args:
-            words: The entry of each row; shape (rows,), as of the next two.
-            used: When it was last used.
-            state: What it is.
-            kept: The state of rows that may go.
-            readers: Those who live.
-        """
-        rows = len(words)
-        stale = (used != self._used[:rows]) | (state != self._state[:rows])
-        if tuple(readers) != self._readers or (len(readers) > 1 and self._worked_out > max(rows, _MANY)):
-            self._readers, self._began = tuple(readers), [reader.position for reader in readers]
-            self._worked_out = -rows
-            stale[:] = True
-        elif readers:
-            when = self._when[:rows]
-            stale |= (when >= 0) & (when < self._now)
-        slots = np.flatnonzero(stale)
-        if len(slots) > _MANY and readers:
-            slots = slots[np.argsort(words[slots])]  # what is looked up in order is found in memory that is near
-        self._worked_out += len(slots)
-        self._used[slots] = used[slots]
-        self._state[slots] = state[slots]
-        self._when[slots] = np.where(state[slots] == kept, self.when(words[slots], used[slots]), -1)
-
-    @property
-    def _now(self) -> int:
-        passed = sum(reader.position - began for reader, began in zip(self._readers, self._began, strict=True))
-        return passed // max(len(self._readers), 1)
-
-    def when(
-        self, words: NDArray[np.uint64], used: NDArray[np.int64], *, are_in_use: bool = False
-    ) -> NDArray[np.int64]:
-        """When entries are needed; the greatest goes first. Shape (n,), as of the arguments.
-
-        Args:
-            words: The entries.
-            used: When they were last used.
-            are_in_use: They are used now: a use that was begun may be this one, and another one counts.
-        """
-        distance = np.full(len(words), NEVER, np.int64)
-        for reader in self._readers:
-            position = reader.position
-            uses = reader.future.next_use(words, max(reader.begun, position) if are_in_use else position)
-            np.minimum(distance, np.where(uses == NEVER, NEVER, uses - position), out=distance)
-        return np.where(distance == NEVER, NEVER + LATEST - np.clip(used, 0, LATEST), distance + self._now)
-
-    def victims(self, sizes: NDArray[np.int64], need: int, rows: int, incoming: int) -> list[int] | None:
-        """The rows that go, so that there is room; none of them is needed sooner than what comes in.
-
-        Args:
-            sizes: Bytes of each row.
-            need: Bytes that have to become free at least.
-            rows: Rows that have to become free at least.
-            incoming: When what comes in is needed, as `when` says; less than 0 for what has to come in.
-
-        Returns:
-            None where what comes in is needed last, or all that may go is not enough.
-        """
-        when = self._when[: len(sizes)]
-        found: list[int] = []
-        for slot in _descending(when):
-            if (need <= 0 and len(found) >= rows) or when[slot] <= incoming:
-                break
-            found.append(slot)
-            need -= int(sizes[slot])
-        return found if need <= 0 and len(found) >= rows else None
-
-
-def _descending(values: NDArray[np.int64]) -> Iterator[int]:
-    """The places of values ≥ 0, the greatest value first: some one by one, as few are asked for, then all others."""
-    left = values
-    for _ in range(min(_ONE_BY_ONE, len(values))):
-        place = int(left.argmax())
-        if left[place] < 0:
-            return
-        yield place
-        left = left if left is not values else values.copy()
-        left[place] = -1
-    places = np.flatnonzero(left >= 0)
-    yield from places[np.argsort(-left[places], kind="stable")].tolist()
+    def applies(self, readers: Sequence[Moving], incoming: int) -> bool:
+        """Return whether an entry that is needed after `incoming` uses is rejected, too."""
+        if not readers or tuple(readers) != self._readers:
+            return False
+        passed = (sum(reader.position for reader in readers) - self._positions) // len(readers)
+        return passed * BATCHES <= self._latest and incoming + passed >= self._latest

@@ -13,7 +13,8 @@ __all__ = ["Policy", "simulate"]
 Policy: TypeAlias = Literal["belady", "lru"]
 """What goes first: what is needed last in this epoch and the next, or what was used longest ago."""
 
-_NEVER = np.iinfo(np.int64).max
+_NEVER = 1 << 62
+_BATCHES = 64
 
 
 def simulate(
@@ -46,14 +47,26 @@ def simulate(
         next_use[announced[::-1]] = np.arange(len(announced))[::-1]
         following = _following(announced)
         of_epoch = np.zeros(len(order), bool)
+        # Place and latest next use of the last time that all kept entries were needed sooner.
+        rejected, latest = -_NEVER, 0
         for place, entry in enumerate(order.tolist()):
             clock += 1
             next_use[entry] = following[place]
             of_epoch[place] = is_kept[entry]
             last_use[entry] = clock
-            if not is_kept[entry]:
-                goes_last = next_use if policy == "belady" else np.full(len(sizes), _NEVER)
-                _take_in(entry, is_kept, sizes, limit, np.lexsort((-last_use, goes_last)))
+            if is_kept[entry] or sizes[entry] > limit:
+                continue
+            has_room = sizes[is_kept].sum() + sizes[entry] <= limit
+            is_remembered = (place - rejected) * _BATCHES < latest - rejected
+            if not has_room and is_remembered and following[place] >= latest:
+                continue
+            goes_last = next_use if policy == "belady" else np.full(len(sizes), _NEVER)
+            stays = np.lexsort((-last_use, goes_last))
+            if _take_in(entry, is_kept, sizes, limit, stays):
+                continue
+            sooner = goes_last[is_kept]
+            if len(sooner) and sooner.max() < following[place]:
+                rejected, latest = place, int(sooner.max())
         hits.append(of_epoch)
     return hits
 
@@ -69,16 +82,19 @@ def _following(order: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _take_in(
     entry: int, is_kept: NDArray[np.bool_], sizes: NDArray[np.int64], limit: int, stays: NDArray[np.int64]
-) -> None:
-    """Keeps an entry in the place of those that stay less long, if that makes room; `stays` has the longest first."""
+) -> bool:
+    """Keep an entry if a batch of those that stay less long makes room for it; `stays` has the longest first."""
     need = sizes[is_kept].sum() + sizes[entry] - limit
-    goes = []
+    batch = max(need, limit // _BATCHES) if need > 0 else 0
+    goes, freed = [], 0
     for other in stays[::-1].tolist():
-        if need <= 0 or other == entry:
+        if freed >= batch or other == entry:
             break
         if is_kept[other]:
             goes.append(other)
-            need -= sizes[other]
-    if need <= 0:
-        is_kept[goes] = False
-        is_kept[entry] = True
+            freed += sizes[other]
+    if freed < need:
+        return False
+    is_kept[goes] = False
+    is_kept[entry] = True
+    return True

@@ -6,17 +6,17 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from petastore.cache.uses.next_use import LATEST, NEVER, Future, Priorities
+from petastore.cache.uses.next_use import LATEST, NEVER, Future, LastRejection, eviction_order, victims
 
-KEPT = 1
 ORDERS = st.lists(st.integers(0, 9), max_size=40)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Reader:
     future: Future
     position: int = 0
@@ -54,92 +54,84 @@ def by_hand(entries: list[int], used: list[int], readers: list[tuple[list[int], 
     return sorted(range(len(entries)), key=lambda row: (-distance(entries[row]), used[row], row))
 
 
+def evicted(needed: NDArray[np.int64], sizes: NDArray[np.int64], need: int, incoming: int = -1) -> list[int] | None:
+    """Return the rows that make room for some bytes, one by one."""
+    found = victims(needed, sizes, incoming, least=(need, 0), batch=(0, 0))
+    return None if found is None else found.tolist()
+
+
 @given(st.lists(st.tuples(ORDERS, st.integers(0, 40)), max_size=3), st.data())
 def test_rows_go_as_they_do_one_by_one(readers: list[tuple[list[int], int]], draw: st.DataObject) -> None:
     entries = draw.draw(st.permutations(range(10)))
     used = draw.draw(st.lists(st.integers(1, 1000), min_size=10, max_size=10, unique=True))
-    priorities = Priorities(10)
     living = [reader(order, position) for order, position in readers]
-    priorities.refresh(words(entries), np.array(used), np.full(10, KEPT), KEPT, living)
-    sizes = np.ones(10, np.int64)
+    needed = eviction_order(words(entries), np.array(used), living)
     need = draw.draw(st.integers(1, 10))
-    found = priorities.victims(sizes, need, 0, -1)
-    whens = priorities.when(words(entries), np.array(used))
+    found = evicted(needed, np.ones(10, np.int64), need)
     expected = by_hand(entries, used, readers)
     assert found is not None
-    assert whens[found].tolist() == whens[expected[:need]].tolist()  # ties may go in any order
-
-
-@given(ORDERS.filter(len), st.data())
-def test_with_one_reader_what_is_remembered_is_what_is_worked_out_anew(order: list[int], draw: st.DataObject) -> None:
-    entries, used, state = words(range(10)), np.arange(1, 11), np.full(10, KEPT)
-    moving, remembering = reader(order), Priorities(10)
-    for clock in range(20, 30):
-        remembering.refresh(entries, used, state, KEPT, [moving])
-        anew = Priorities(10)
-        anew.refresh(entries, used, state, KEPT, [moving])
-        sizes = np.ones(10, np.int64)
-        assert remembering.victims(sizes, 3, 0, -1) == anew.victims(sizes, 3, 0, -1)
-        moving.position = draw.draw(st.integers(moving.position, len(order)))
-        used[draw.draw(st.integers(0, 9))] = clock
-        state[draw.draw(st.integers(0, 9))] = draw.draw(st.sampled_from([0, KEPT]))
+    assert needed[found].tolist() == needed[expected[:need]].tolist()  # ties may go in any order
 
 
 def test_what_comes_in_takes_part() -> None:
-    priorities = Priorities(3)
-    moving = reader([0, 1, 2, 3])
-    priorities.refresh(words([0, 1, 2]), np.ones(3, np.int64), np.full(3, KEPT), KEPT, [moving])
-    sizes = np.full(3, 10)
+    moving, used, sizes = reader([0, 1, 2, 3]), np.ones(3, np.int64), np.full(3, 10)
 
-    def victims(incoming: int, need: int) -> list[int] | None:
-        when = int(priorities.when(words([incoming]), np.array([LATEST]))[0])
-        return priorities.victims(sizes, need, 0, when)
+    def rows(incoming: int, need: int) -> list[int] | None:
+        when = int(eviction_order(words([incoming]), np.array([LATEST]), [moving])[0])
+        return evicted(eviction_order(words([0, 1, 2]), used, [moving]), sizes, need, when)
 
-    assert victims(3, 5) is None  # needed last
+    assert rows(3, 5) is None  # needed last
     moving.position = 1
-    priorities.refresh(words([0, 1, 2]), np.ones(3, np.int64), np.full(3, KEPT), KEPT, [moving])
-    assert victims(3, 5) == [0]  # nobody wants it any more
-    assert victims(3, 15) is None
-    assert victims(1, 15) == [0, 2]
+    assert rows(3, 5) == [0]  # nobody wants it any more
+    assert rows(3, 15) is None
+    assert rows(1, 15) == [0, 2]
 
 
 def test_a_clock_that_was_set_back_keeps_nothing_out() -> None:
-    priorities = Priorities(1)
-    priorities.refresh(words([0]), np.array([10**18]), np.full(1, KEPT), KEPT, [])
-    incoming = int(priorities.when(words([1]), np.array([LATEST]))[0])
-    assert priorities.victims(np.ones(1, np.int64), 1, 0, incoming) == [0]
-
-
-def test_what_may_not_go_does_not() -> None:
-    priorities = Priorities(2)
-    priorities.refresh(words([0, 1]), np.ones(2, np.int64), np.array([2, -5]), KEPT, [])
-    assert priorities.victims(np.ones(2, np.int64), 1, 0, -1) is None
-    assert priorities.victims(np.ones(2, np.int64), 0, 0, -1) == []
-
-
-def test_with_several_readers_not_all_is_worked_out_anew_each_time() -> None:
-    rows, looked_up = 2000, []
-
-    class Counting(Future):
-        def next_use(self, words: NDArray[np.uint64], position: int) -> NDArray[np.int64]:
-            looked_up.append(len(words))
-            return super().next_use(words, position)
-
-    random, entries = np.random.default_rng(0), words(range(rows))
-    readers = [Reader(Counting.of(entries, random.permutation(rows))) for _ in range(3)]
-    priorities, used = Priorities(rows), np.ones(rows, np.int64)
-    for clock in range(2, 300):
-        used[clock] = clock
-        for moving in readers:
-            moving.position += 1
-        priorities.refresh(entries, used, np.full(rows, KEPT), KEPT, readers)
-    assert looked_up[:3] == [rows] * 3
-    assert sum(looked_up[3:]) < 300 * 3 * 20
+    needed = eviction_order(words([0]), np.array([10**18]), [])
+    incoming = int(eviction_order(words([1]), np.array([LATEST]), [])[0])
+    assert evicted(needed, np.ones(1, np.int64), 1, incoming) == [0]
 
 
 def test_many_go_at_once() -> None:
     rows = 1000
     used = np.random.default_rng(0).permutation(rows) + 1
-    priorities = Priorities(rows)
-    priorities.refresh(words(range(rows)), used, np.full(rows, KEPT), KEPT, [])
-    assert priorities.victims(np.ones(rows, np.int64), 300, 0, -1) == np.argsort(used)[:300].tolist()
+    needed = eviction_order(words(range(rows)), used, [])
+    assert evicted(needed, np.ones(rows, np.int64), 300) == np.argsort(used)[:300].tolist()
+
+
+@pytest.mark.parametrize(
+    ("least", "batch", "incoming", "freed"),
+    [
+        ((1, 0), (5, 0), -1, 5),  # a batch of bytes
+        ((7, 0), (5, 0), -1, 7),  # the least is more than a batch
+        ((1, 0), (5, 9), -1, 5),  # rows are not short
+        ((0, 1), (5, 4), -1, 4),  # only rows are short
+        ((2, 3), (1, 1), -1, 3),
+        ((1, 0), (5, 0), 6, 3),  # no more are needed later
+        ((4, 0), (5, 0), 6, None),
+        ((0, 4), (5, 9), 6, None),
+        ((1, 0), (99, 0), -1, 10),
+    ],
+)
+def test_victims_are_a_batch_of_those_needed_later(
+    least: tuple[int, int], batch: tuple[int, int], incoming: int, freed: int | None
+) -> None:
+    found = victims(np.arange(10), np.ones(10, np.int64), incoming, least=least, batch=batch)
+    assert (None if found is None else found.tolist()) == (None if freed is None else list(range(9, 9 - freed, -1)))
+
+
+def test_last_rejection_applies_to_later_entries_until_readers_have_moved() -> None:
+    moving, other = reader([0, 1, 2, 3]), reader([0])
+    rejection = LastRejection()
+    assert not rejection.applies([moving], NEVER)
+    rejection.note([moving], 640)
+    assert rejection.applies([moving], 640)
+    assert not rejection.applies([moving], 639)
+    assert not rejection.applies([other], 640)
+    assert not rejection.applies([], 640)
+    moving.position = 10
+    assert rejection.applies([moving], 630)
+    assert not rejection.applies([moving], 629)
+    moving.position = 11
+    assert not rejection.applies([moving], 640)
