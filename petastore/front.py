@@ -79,7 +79,6 @@ def make_reader(
     memory_budget: int | None = None,
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
-    storage_hedging: bool = False,
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
@@ -143,8 +142,6 @@ def make_reader(
             it, by what its header says. None is no limit.
         storage_timeout: Seconds that storage may take to answer a request, such as to list a directory or to read a
             column of a row group; then a `StorageTimeoutError` says what was asked. None waits without end.
-        storage_hedging: Whether a request for bytes of a file is made a second time when its answer takes longer than
-            95 % of those before it; the first answer counts. At most 5 % of the requests are.
         shuffle_memory: Bytes of stored cells that all ranks together keep for `shuffle_rows`; more mixes better.
         lanes: Row groups that are read side by side; None lets `shuffle_memory` choose.
         block_rows: Rows of a lane that are permuted together; None lets `shuffle_memory` choose.
@@ -200,7 +197,7 @@ def make_reader(
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     cache = CacheAsk(cache_type, cache_location, cache_size_limit)
     return _opened(
-        DatasetAsk(dataset_url, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging),
+        DatasetAsk(dataset_url, storage_options, filesystem, storage_timeout, decode, cache),
         schema_fields,
         PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
@@ -241,7 +238,6 @@ def make_batch_reader(
     memory_budget: int | None = None,
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
-    storage_hedging: bool = False,
     shuffle_memory: int = DEFAULT_SHUFFLE_MEMORY,
     lanes: int | None = None,
     block_rows: int | None = None,
@@ -291,7 +287,7 @@ def make_batch_reader(
     workers = Workers(reader_pool_type, workers_count, memory_budget, max_cell_bytes)
     cache = CacheAsk(cache_type, cache_location, cache_size_limit)
     return _opened(
-        DatasetAsk(dataset_url_or_urls, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging),
+        DatasetAsk(dataset_url_or_urls, storage_options, filesystem, storage_timeout, decode, cache),
         schema_fields,
         PlanAsk(None, order, asked_shard(cur_shard, shard_count), num_epochs, Tail.parse(tail)),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
@@ -310,7 +306,6 @@ def make_mixed_reader(
     *,
     max_cell_bytes: int | None = DEFAULT_MAX_CELL_BYTES,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
-    storage_hedging: bool = False,
     stop: Stop = "first_exhausted",
     batching: Batching = "mixed",
     source_column: str | None = None,
@@ -344,8 +339,8 @@ def make_mixed_reader(
     Args:
         sources: For each a URL, a `Dataset`, or a dict with `dataset_url` and its own `filters`, `predicate`,
             `rowgroup_selector`, `selection_cache`, `decode`, `cache_type`, `cache_location`, `cache_size_limit`,
-            `storage_options`, `filesystem`, `storage_timeout` or `storage_hedging`. Fields must agree in name, dtype
-            and shape; codecs may differ.
+            `storage_options`, `filesystem` or `storage_timeout`. Fields must agree in name, dtype and shape; codecs
+            may differ.
         weights: One number above 0 for each source; only their proportion counts. The number of rows of each source
             lets an epoch have each row about once.
         schema_fields: As for `make_reader`; expressions are looked up in the first source.
@@ -354,7 +349,6 @@ def make_mixed_reader(
         memory_budget: As for `make_reader`.
         max_cell_bytes: As for `make_reader`.
         storage_timeout: As for `make_reader`.
-        storage_hedging: As for `make_reader`.
         stop: When an epoch ends: when the first source has given all its rows (`"first_exhausted"`), when all have
             (`"all_exhausted"`), or never (`"cycle"`, which needs `num_epochs=None`).
         batching: `"mixed"` has rows of all sources in each batch; with `"per_source"` the batches of a step are, on all
@@ -414,7 +408,7 @@ def make_mixed_reader(
     cache = CacheAsk(cache_type, cache_location, cache_size_limit)
     opened = open_sources(
         sources,
-        DatasetAsk((), storage_options, filesystem, storage_timeout, decode, cache, storage_hedging),
+        DatasetAsk((), storage_options, filesystem, storage_timeout, decode, cache),
         RowsAsk(filters, predicate, rowgroup_selector, selection_cache),
     )
     return MixedReader(

@@ -12,7 +12,6 @@ from hypothesis import settings
 
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest
-from petastore.storage.ranges.pacing.host_pace import HostPace
 from petastore.storage.requests import retries
 from tests import leaks
 from tests.java_options import tell_java
@@ -82,15 +81,14 @@ def _pools_of_python_itself() -> None:
 
 def _shorten_backoff(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(retries, "LONGEST_PAUSE_S", 0.001)
-    patch.setattr(HostPace, "refused", lambda _: None)
     patch.setenv("AWS_MAX_ATTEMPTS", "2")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def short_backoff() -> Iterator[pytest.MonkeyPatch]:
-    """Bound retry backoff by a millisecond, never slow down after throttling, and make botocore retry once.
+    """Bound retry backoff by a millisecond, and make botocore retry once.
 
-    Tests about backoff or the request rate use `real_backoff`.
+    Tests about backoff use `real_backoff`.
     """
     with pytest.MonkeyPatch.context() as patch:
         _shorten_backoff(patch)
@@ -99,7 +97,7 @@ def short_backoff() -> Iterator[pytest.MonkeyPatch]:
 
 @pytest.fixture
 def real_backoff(short_backoff: pytest.MonkeyPatch) -> Iterator[None]:
-    """Retry backoff and the request rate as users have them."""
+    """Retry backoff as users have it."""
     short_backoff.undo()
     yield
     _shorten_backoff(short_backoff)

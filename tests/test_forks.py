@@ -107,7 +107,6 @@ LOCKS_OF_ONE_PROCESS = {
     "forks._OfThread": "is what makes the others anew",
     "spark.turns._Turns": "belongs to Spark's driver, whose JVM no child has",
     "spark.writing.progress._Told": "belongs to Spark's driver, whose JVM no child has",
-    "storage.ranges.asking.calls.Calls": "is of one request, whose thread no child has",
     "transforming.processes._Crew": "knows its process, and does nothing in another one",
     "work.futures._Job": "is of tasks, which a forked child has forgotten",
     "writers.local._Told": "is of one write, which goes on in the parent alone",

@@ -237,7 +237,7 @@ NOT_FOR_LOCAL_FILES = (
     "petastore.cache", "petastore.expressions", "petastore.plan.mixture", "petastore.plan.report",
     "petastore.plan.windows", "petastore.predicates", "petastore.readers.mixed", "petastore.readers.windows",
     "petastore.storage.files.s3", "petastore.storage.obstores", "petastore.storage.petastorm",
-    "petastore.storage.ranges.asking.asking", "petastore.storage.ranges.kept_chunks", "petastore.storage.ranges.pacing",
+    "petastore.storage.ranges.kept_chunks", "petastore.storage.ranges.request_pool",
     "petastore.storage.row_groups.fetched_row_group", "petastore.storage.row_groups.planned_chunks",
     "petastore.transforming",
 )  # fmt: skip

@@ -220,7 +220,7 @@ def test_arguments_of_readers_are_those_of_one_table() -> None:
     [petastore.make_reader, petastore.make_batch_reader, petastore.make_mixed_reader, ReaderDataset, MapDataset],
 )
 def test_whoever_opens_a_dataset_takes_all_that_is_asked_of_it_and_of_its_rows(function: Callable[..., Any]) -> None:
-    assert len(ASKED) == 12
+    assert len(ASKED) == 11
     assert ASKED - set(_parameters(function)) == set()
 
 

@@ -51,7 +51,6 @@ def open_dataset(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
     storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
-    storage_hedging: bool = False,
 ) -> Dataset:
     """Opens a dataset: petastore's own, one that Petastorm wrote, or plain Parquet.
 
@@ -65,8 +64,6 @@ def open_dataset(
         filesystem: A pyarrow or fsspec filesystem to use instead.
         storage_timeout: Seconds that storage may take to answer each request, now and while the dataset is read; None
             waits without end.
-        storage_hedging: Whether a request for bytes of a file is made a second time when its answer takes longer than
-            95 % of those before it; the first answer counts. At most 5 % of the requests are.
 
     Raises:
         DatasetNotFoundError: There is no dataset there.
@@ -92,7 +89,6 @@ def open_dataset(
             storage_options=storage_options,
             filesystem=filesystem,
             storage_timeout=storage_timeout,
-            storage_hedging=storage_hedging,
         )
     )
 
@@ -103,7 +99,6 @@ def located(
     storage_options: Mapping[str, Any] | None,
     filesystem: Any,
     storage_timeout: float | None,
-    storage_hedging: bool,
 ) -> Location:
     """Where a dataset lies that is to be opened; all as for `open_dataset`.
 
@@ -116,7 +111,6 @@ def located(
         filesystem=filesystem,
         patterns=True,
         timeout_s=checked_timeout(storage_timeout),
-        hedged=bool(storage_hedging),
     )
 
 

@@ -32,7 +32,6 @@ class DatasetArguments(TypedDict, total=False):
     filesystem: Any
     decode: Mapping[str, ImageDecode] | None
     storage_timeout: float | None
-    storage_hedging: bool
     cache_type: CacheType | None
     cache_location: str | os.PathLike[str] | None
     cache_size_limit: int | None

@@ -145,9 +145,6 @@ class DatasetAsk:
     cache: CacheAsk = CacheAsk()
     """What is kept of its files."""
 
-    storage_hedging: bool = False
-    """Whether requests whose answers are late are made a second time."""
-
     def opened_alone(self) -> Dataset:
         """`opened`, of who asks for this dataset and no other.
 
@@ -156,11 +153,11 @@ class DatasetAsk:
             RequestError: It was opened before, and something is asked that is asked of who opens it; or it cannot be
                 so.
         """
-        reached = (self.storage_options, self.filesystem, self.storage_timeout, self.storage_hedging)
-        if isinstance(self.url, Dataset) and reached != (None, None, DEFAULT_STORAGE_TIMEOUT_S, False):
+        reached = (self.storage_options, self.filesystem, self.storage_timeout)
+        if isinstance(self.url, Dataset) and reached != (None, None, DEFAULT_STORAGE_TIMEOUT_S):
             raise RequestError(
-                "storage_options and filesystem belong to open_dataset, as storage_timeout and storage_hedging do, and "
-                "it has opened this dataset; give them to petastore.open_dataset"
+                "storage_options, filesystem and storage_timeout belong to open_dataset, which has opened this one; "
+                "give them to it"
             )
         return self.opened()
 
@@ -182,7 +179,6 @@ class DatasetAsk:
             storage_options=self.storage_options,
             filesystem=self.filesystem,
             storage_timeout=self.storage_timeout,
-            storage_hedging=self.storage_hedging,
         )
         cache = cache_for(location, at, limit) if keeps else None
         return dataset_at(location, cache).with_decode(self.decode)

@@ -13,10 +13,9 @@ from petastore.errors import RequestError
 from petastore.inventory import DataFile
 from petastore.plan.report.cost import Fetches
 from petastore.storage.footers.footers import Footer
-from petastore.storage.ranges.coalesced import ByteRange, coalesced, divided
+from petastore.storage.ranges.coalesced import ByteRange, coalesce, split_large
 from petastore.storage.ranges.column_chunks import chunk_ranges
-from petastore.storage.ranges.fetch import MOST_UNDER_WAY
-from petastore.storage.ranges.line import Line
+from petastore.storage.ranges.fetch import MAX_CONCURRENCY
 from petastore.storage.row_groups.decoded_columns import kept_chunks
 
 __all__ = ["fetches_of"]
@@ -25,7 +24,7 @@ REQUESTS_BEFORE = 1
 """Requests for a file before its first row group, where its version is not known yet: its footer, in one."""
 
 
-def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = None) -> Fetches:
+def fetches_of(dataset: Dataset, columns: Iterable[str]) -> Fetches:
     """What row groups take to be fetched, for `petastore.plan.report.cost.StorageAsk`.
 
     Reads the footers that were not read yet, with up to 16 threads. One task reads a row group: where several threads
@@ -34,7 +33,6 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
     Args:
         dataset: Where.
         columns: Names of the columns that are read; those that come from directory names take nothing.
-        line: What requests cost, which decides which holes are fetched along; None is what is believed at first.
 
     Raises:
         RequestError: The dataset has no such column.
@@ -56,12 +54,12 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
     if unknown:
         raise RequestError(f"{dataset.url} has no column {unknown[0]!r}")
     stored = [name for name in names if name not in dataset.partition_names]
-    inventory, line = dataset.inventory, line or Line()
+    inventory = dataset.inventory
 
     def of_file(footer: Footer, ordinals: NDArray[np.int32]) -> tuple[tuple[int, int], list[tuple[int, int, int, int]]]:
         footer.check_chunks(ordinals.tolist(), [leaf for name in stored for leaf in footer.leaves[name]])
         before = (0, 0) if footer.version is not None else (REQUESTS_BEFORE, len(footer.encoded))
-        return before, [_of_row_group(footer, ordinal, stored, line) for ordinal in ordinals.tolist()]
+        return before, [_of_row_group(footer, ordinal, stored) for ordinal in ordinals.tolist()]
 
     def is_known(file: DataFile) -> bool:
         return bool(file.etag) or file in dataset.kept.versions
@@ -77,11 +75,11 @@ def fetches_of(dataset: Dataset, columns: Iterable[str], *, line: Line | None = 
     return Fetches(requests, sizes, entries, on_disk, inventory.file, files[:, 0], files[:, 1])
 
 
-def _of_row_group(footer: Footer, ordinal: int, columns: list[str], line: Line) -> tuple[int, int, int, int]:
+def _of_row_group(footer: Footer, ordinal: int, columns: list[str]) -> tuple[int, int, int, int]:
     columns_of = {leaf: name for name in columns for leaf in footer.leaves[name]}
     of_leaf = chunk_ranges(footer.metadata, ordinal, columns_of, footer.file)
     chunks: list[ByteRange] = sorted(set(of_leaf.values()))
-    requests = divided(coalesced(chunks, line), line, MOST_UNDER_WAY)
+    requests = split_large(coalesce(chunks), MAX_CONCURRENCY)
     kept = kept_chunks(footer, ordinal, columns_of, of_leaf)
     on_disk = sum(size_on_disk(one.size or 0) for one in kept)
     return len(requests), sum(one.length for one in requests), len(kept), on_disk

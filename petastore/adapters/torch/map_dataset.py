@@ -79,7 +79,6 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
         filesystem: A pyarrow or fsspec filesystem to use instead.
         storage_timeout: As in `make_reader`.
-        storage_hedging: As in `make_reader`.
 
     Raises:
         RequestError: Something that was asked for cannot be.
@@ -123,12 +122,11 @@ class MapDataset(torch.utils.data.Dataset[dict[str, Any]]):
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
         storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
-        storage_hedging: bool = False,
     ) -> None:
         rows = RowsAsk(filters, predicate, rowgroup_selector, selection_cache)
         cache = CacheAsk(cache_type, cache_location, cache_size_limit)
         workers = Workers("thread", max_cell_bytes=max_cell_bytes)
-        ask = DatasetAsk(dataset, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging)
+        ask = DatasetAsk(dataset, storage_options, filesystem, storage_timeout, decode, cache)
         opened = ask.opened_alone()
         fields = opened.fields_of(schema_fields)  # refused before a filter reads anything
         selection = selected_rows(opened, rows, selection, workers=workers)

@@ -127,7 +127,6 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         storage_options: Passed to the fsspec filesystem of the URL's scheme.
         filesystem: A pyarrow or fsspec filesystem to use instead.
         storage_timeout: As in `make_reader`.
-        storage_hedging: As in `make_reader`.
 
     Raises:
         RequestError: Something that was asked for cannot be; or single rows of several ranks cannot be shared equally.
@@ -181,11 +180,10 @@ class ReaderDataset(torch.utils.data.IterableDataset[Any]):
         storage_options: Mapping[str, Any] | None = None,
         filesystem: Any = None,
         storage_timeout: float | None = DEFAULT_STORAGE_TIMEOUT_S,
-        storage_hedging: bool = False,
     ) -> None:
         rows = RowsAsk(filters, predicate, rowgroup_selector, selection_cache)
         cache = CacheAsk(cache_type, cache_location, cache_size_limit)
-        at = DatasetAsk(dataset, storage_options, filesystem, storage_timeout, decode, cache, storage_hedging)
+        at = DatasetAsk(dataset, storage_options, filesystem, storage_timeout, decode, cache)
         self.dataset = at.opened_alone()
         """The dataset that is read."""
         self.batch_size = None if batch_size is None else whole_number(batch_size, name="batch_size", least=1)

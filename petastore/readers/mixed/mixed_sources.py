@@ -78,7 +78,6 @@ def _ask_of(given: SourceGiven, dataset: DatasetAsk, rows: RowsAsk) -> tuple[Dat
                 given.get("cache_location", dataset.cache.cache_location),
                 given.get("cache_size_limit", dataset.cache.cache_size_limit),
             ),
-            given.get("storage_hedging", dataset.storage_hedging),
         ),
         RowsAsk(
             given.get("filters", rows.filters),

@@ -73,9 +73,6 @@ class Location:
     timeout_s: float | None = dataclasses.field(default=DEFAULT_STORAGE_TIMEOUT_S, compare=False)
     """Seconds that storage may take to answer a request; None is without end."""
 
-    hedged: bool = dataclasses.field(default=False, compare=False)
-    """Whether requests whose answers are late are made a second time."""
-
     times: Mapping[str, int] = dataclasses.field(default_factory=dict)
     """Of those of `paths` that were named several times: how often."""
 
@@ -173,7 +170,6 @@ def open_location(
     filesystem: Any = None,
     patterns: bool = False,
     timeout_s: float | None = DEFAULT_STORAGE_TIMEOUT_S,
-    hedged: bool = False,
 ) -> Location:
     """Find the filesystem and the path of a dataset.
 
@@ -192,7 +188,6 @@ def open_location(
         patterns: Whether `*`, `?`, `[…]` and `**` stand for what is there, as in fsspec's globs. A path that exists
             with such a character in its name is that path, and `?` begins the query of a web address.
         timeout_s: Seconds that storage may take to answer each request; None is without end.
-        hedged: Whether requests whose answers are late are made a second time.
 
     Raises:
         RequestError: There is no URL, it cannot be understood, or the URLs of a list do not belong together.
@@ -207,7 +202,7 @@ def open_location(
         Traceback (most recent call last):
         petastore.errors.RequestError: the list of dataset URLs is empty; name at least one
     """
-    way = _Way(storage_options, filesystem, patterns, timeout_s, hedged)
+    way = _Way(storage_options, filesystem, patterns, timeout_s)
     if isinstance(url_or_urls, (str, os.PathLike)):
         return _of_one(_checked_url(url_or_urls), way)
     if not isinstance(url_or_urls, Iterable) or isinstance(url_or_urls, (bytes, Mapping)):
@@ -228,7 +223,6 @@ class _Way:
     filesystem: Any
     patterns: bool
     timeout_s: float | None
-    hedged: bool
 
     def location(
         self,
@@ -249,7 +243,6 @@ class _Way:
             matched,
             dict(named),
             self.timeout_s,
-            self.hedged,
             dict(times),
         )
 

@@ -225,7 +225,7 @@ class FooterCache:
         if location.is_local:
             return Tail(*read_tail(location, file.path))
         footer = None
-        if file.etag and (pinned is None or pinned.etags_hold):
+        if file.etag and (pinned is None or pinned.trusts_etag(file)):
             footer = self._found_beside(location, file, pinned)
         if footer is not None:
             return Tail(file.size, footer)
@@ -236,7 +236,10 @@ class FooterCache:
         fetch = functools.partial(fetched_tail, pinned.fetcher, file.path, length)
         kept = _kept_tails(location, file, pinned)
         if kept is None:
-            return fetch()
+            tail = fetch()
+            if tail.version is not None:
+                pinned.compare_etag(file, tail.version)
+            return tail
         tail = kept.tail(file.path, fetch)
         # What was told is believed as long as it holds, and no longer: whoever reads asks for it.
         is_as_told = tail.version is not None and tail.version.is_same(kept.told[file.path])
@@ -329,7 +332,7 @@ class FooterCache:
 
 def _kept_tails(location: Location, file: DataFile, pinned: PinnedFiles | None) -> KeptTails | None:
     """Where the end of a file is kept, whose etag is told; None where it is not."""
-    if not file.etag or pinned is None or not pinned.etags_hold or pinned.footers is None:
+    if pinned is None or not pinned.trusts_etag(file) or pinned.footers is None:
         return None
     from petastore.storage.footers.kept_tails import KeptTails  # with what keeps ends of far files
 

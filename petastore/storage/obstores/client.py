@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -63,17 +62,16 @@ class ObstoreClient:
             options["version" if self._by_generation else "if_match"] = version.strong_etag
 
         def ask(store: Store, key: str) -> Answer:
-            began = time.perf_counter()
             result = obstore_here().get(store, key, options=options)
             now = self._version_of(result.meta)
             if result.range != (offset, offset + length):
                 if now.size < offset + length or (version is not None and now.size != version.size):
                     raise NotTheVersionError(now)
                 raise ConnectionError(f"bytes {offset:,} to {offset + length:,} were asked for, {result.range} came")
-            first = time.perf_counter()
-            data = result.bytes()
-            return Answer(data, now, first - began, time.perf_counter() - first)
+            return Answer(result.bytes(), now)
 
+        if not self._by_generation:
+            return self.asked(path, ask)
         with self._telling_generations(path, version):
             return self.asked(path, ask)
 
@@ -87,16 +85,13 @@ class ObstoreClient:
         """
 
         def ask(store: Store, key: str) -> Answer | FileVersion:
-            began = time.perf_counter()
             try:
                 result = obstore_here().get(store, key, options={"range": {"suffix": length}})
             except Exception as problem:
                 if type(problem).__name__ != "NotSupportedError":
                     raise
                 return self._version_of(obstore_here().head(store, key))  # Azure counts from the begin alone
-            first = time.perf_counter()
-            data = result.bytes()
-            return Answer(data, self._version_of(result.meta), first - began, time.perf_counter() - first)
+            return Answer(result.bytes(), self._version_of(result.meta))
 
         answer = self.asked(path, ask)
         if isinstance(answer, Answer):
@@ -146,7 +141,7 @@ class ObstoreClient:
         try:
             yield
         except FileNotFoundError as problem:
-            if not self._by_generation or version is None or isinstance(problem, NoBucketError):
+            if version is None or isinstance(problem, NoBucketError):
                 raise
             raise NotTheVersionError(self.version(path)) from None
 

@@ -1,46 +1,56 @@
-"""Ranges of the files of one dataset, fetched by few requests, several under way at a time, into memory.
+"""Coalesced range requests: byte ranges of the files of one dataset, fetched concurrently into memory.
 
-All bytes of a file come from the version that was planned.
+All bytes of a file come from one version of it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import NoReturn, cast
 
 import pyarrow as pa
 
-from petastore.errors import DatasetChangedError, DecodeError
+from petastore.errors import DatasetChangedError, DecodeError, StorageError
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.asking.asking import Asking
-from petastore.storage.ranges.asking.tally import Counts, Tally
-from petastore.storage.ranges.coalesced import ByteRange, coalesced, divided
+from petastore.storage.ranges.coalesced import ByteRange, coalesce, split_large
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
-from petastore.storage.ranges.line import LearntLine
-from petastore.storage.ranges.pacing.host_pace import HostPace
-from petastore.storage.requests.client import Answer, Client, FileVersion, NotTheVersionError
+from petastore.storage.ranges.request_counts import RequestCounter, RequestCounts
+from petastore.storage.ranges.request_pool import RequestBatch, RequestPool
+from petastore.storage.requests.client import (
+    Answer,
+    Client,
+    FileVersion,
+    NoBucketError,
+    NotTheVersionError,
+    UnsuitedError,
+)
+from petastore.storage.requests.failures import given_up, is_of_storage, raise_alone
+from petastore.storage.requests.retries import GaveUpError
+from petastore.storage.requests.under_way import Request, overdue
 
-__all__ = ["MOST_BYTES", "MOST_UNDER_WAY", "RangeFetcher"]
+__all__ = ["MAX_BYTES", "MAX_CONCURRENCY", "RangeFetcher"]
 
-MOST_UNDER_WAY = 16
-"""Requests of one dataset at a time."""
+MAX_CONCURRENCY = 16
+"""Requests of one dataset that run at a time."""
 
-MOST_BYTES = 4 * 1024**3
+MAX_BYTES = 4 * 1024**3
 """Bytes that one fetch may bring, unless asked otherwise."""
+
+_FOREVER_S = 365 * 86400.0
 
 
 class RangeFetcher:
-    """Fetches ranges of the files of one place. Thread-safe; a forked child begins with nothing under way.
+    """Fetches byte ranges of the files of one location. Thread-safe; in a forked child no request is running.
 
     Args:
-        location: Where the dataset lies.
-        client: Asks the storage.
-        otherwise: Asks from then on when the first one cannot ask for some file.
-        line: What requests cost, as it was learnt so far.
-        most_under_way: Requests at a time.
-        tally: Counts what is asked, with that of others; None counts it alone.
-        pace: When requests begin, once the storage has refused some; None shares that with nobody.
+        location: The dataset.
+        client: Makes the requests.
+        fallback: Makes the requests for each file that `client` cannot read.
+        concurrency: Requests that run at a time.
+        counter: Counts requests, with those of other fetchers; None counts these alone.
     """
 
     def __init__(
@@ -48,41 +58,33 @@ class RangeFetcher:
         location: Location,
         client: Client,
         *,
-        otherwise: Client | None = None,
-        line: LearntLine | None = None,
-        most_under_way: int = MOST_UNDER_WAY,
-        tally: Tally | None = None,
-        pace: HostPace | None = None,
+        fallback: Client | None = None,
+        concurrency: int = MAX_CONCURRENCY,
+        counter: RequestCounter | None = None,
     ) -> None:
-        self._location, self._line, self._most_under_way = location, line or LearntLine(), most_under_way
-        self._tally = tally or Tally()
-        self._asking = Asking(
-            location, client, otherwise=otherwise, most_under_way=most_under_way, tally=self._tally, pace=pace
-        )
+        self._location, self._client, self._fallback = location, client, fallback
+        self._read_by_fallback: set[str] = set()
+        self._concurrency = concurrency
+        self._counter = counter or RequestCounter()
+        self._pool = RequestPool(concurrency)
 
     @property
     def location(self) -> Location:
         """Where the files lie."""
         return self._location
 
-    @property
-    def system(self) -> str:
-        """What asks the storage."""
-        return self._asking.system
+    def client_of(self, relative: str) -> Client:
+        """Return the client that makes the requests for a file."""
+        return self._fallback if self._fallback and relative in self._read_by_fallback else self._client
 
     @property
-    def counts(self) -> Counts:
-        """What was asked of the storage so far."""
-        return self._tally.counts
-
-    @property
-    def line(self) -> LearntLine:
-        """What requests cost, as it was learnt so far."""
-        return self._line
+    def counts(self) -> RequestCounts:
+        """The requests made so far."""
+        return self._counter.counts
 
     def note_damaged(self) -> None:
-        """Counts a row group, or a footer, that came damaged, and is asked for once more."""
-        self._tally.add(Counts(damaged=1))
+        """Count a row group, or a footer, that arrived damaged and is read a second time."""
+        self._counter.add(RequestCounts(damaged=1))
 
     def version_of(self, relative: str) -> FileVersion:
         """The version that a file of the dataset has now; one request.
@@ -93,11 +95,11 @@ class RangeFetcher:
             ReaderClosedError: This was closed.
         """
         path = self._location.join(relative)
-        versions: list[FileVersion] = self._all(relative, [lambda client: client.version(path)], [0])
-        return versions[0]
+        answers = self._gather(relative, [lambda client: Answer(b"", client.version(path))])
+        return cast("FileVersion", answers[0].version)
 
     def fetch(
-        self, relative: str, version: FileVersion, asked: Iterable[ByteRange], *, most_bytes: int = MOST_BYTES
+        self, relative: str, version: FileVersion, asked: Iterable[ByteRange], *, most_bytes: int = MAX_BYTES
     ) -> FetchedRanges:
         """Ranges of a file of the dataset.
 
@@ -115,16 +117,11 @@ class RangeFetcher:
             StorageError: It cannot be asked, and why.
             ReaderClosedError: This was closed.
         """
-        line = self._line.line
-        requests = divided(coalesced(asked, line), line, self._most_under_way)
+        requests = split_large(coalesce(asked), self._concurrency)
         _check_bytes(requests, relative, version, most_bytes)
         path = self._location.join(relative)
         try:
-            answers: list[Answer] = self._all(
-                relative,
-                [functools.partial(self._got, path, version, one) for one in requests],
-                [one.length for one in requests],
-            )
+            answers = self._gather(relative, [functools.partial(_get, path, version, one) for one in requests])
         except NotTheVersionError as problem:
             now = problem.now
         else:
@@ -152,7 +149,7 @@ class RangeFetcher:
         """
         path = self._location.join(relative)
         try:
-            answers: list[Answer] = self._all(relative, [functools.partial(self._got, path, None, one)], [one.length])
+            answers = self._gather(relative, [functools.partial(_get, path, None, one)])
         except NotTheVersionError as problem:
             now = problem.now or self.version_of(relative)
         else:
@@ -177,7 +174,7 @@ class RangeFetcher:
         """
         path = self._location.join(relative)
         try:
-            answers: list[Answer] = self._all(relative, [functools.partial(self._ending, path, length)], [length])
+            answers = self._gather(relative, [functools.partial(_get_tail, path, length)])
         except NotTheVersionError as problem:
             now = problem.now or self.version_of(relative)
             if now.size:
@@ -186,43 +183,89 @@ class RangeFetcher:
         data, now = pa.py_buffer(answers[0].data), answers[0].version or FileVersion(0)
         return FetchedRanges(now.size, now, [(now.size - data.size, data)])
 
-    def _ending(self, path: str, length: int, client: Client) -> Answer:
-        """The end of a file, checked."""
-        answer = client.tail(path, length)
-        got, size = memoryview(answer.data).nbytes, 0 if answer.version is None else answer.version.size
-        if got != min(length, size):
-            raise ConnectionError(f"the last {min(length, size):,} bytes were asked for, and {got:,} came")
-        self._took(answer, got)
-        return answer
+    def _gather(self, relative: str, requests: Sequence[Callable[[Client], Answer]]) -> list[Answer]:
+        """Return the answers to all requests for a file, in order; the first that fails ends the others."""
+        limit_s, now = self._location.timeout_s, time.monotonic()
+        calls = [functools.partial(self._ask, relative, request) for request in requests]
+        batch = RequestBatch(calls, now + (_FOREVER_S if limit_s is None else limit_s))
+        try:
+            self._pool.run(batch)
+        finally:
+            self._counter.add(batch.counts)
+        if batch.problem is not None:
+            self._raise(batch.problem, relative)
+        answers = [answer for answer in batch.answers if answer is not None]
+        if len(answers) < len(requests):
+            late = Request(self._location.url, f"read {relative}", limit_s, now)
+            raise overdue([late]) or StorageError(f"{late}: it was given up")
+        return answers
 
-    def _took(self, answer: Answer, length: int) -> None:
-        self._line.note(answer.wait_s, answer.body_s, length)
-        self._tally.add(Counts(bytes=length))
+    def _ask(self, relative: str, request: Callable[[Client], Answer]) -> Answer:
+        """Make a request by the client of a file."""
+        try:
+            return request(self.client_of(relative))
+        except UnsuitedError:
+            if self._fallback is None or relative in self._read_by_fallback:
+                raise
+            self._read_by_fallback.add(relative)
+        return request(self._fallback)
 
-    def _got(self, path: str, version: FileVersion | None, one: ByteRange, client: Client) -> Answer:
-        """One range, checked."""
-        answer = client.get(path, one.offset, one.length, version)
-        if version is not None and answer.version is not None and not answer.version.is_same(version):
-            raise NotTheVersionError(answer.version)
-        length = memoryview(answer.data).nbytes
-        if length > one.length:
-            raise OSError(f"{one.length:,} bytes were asked for, and {length:,} came: it knows no range requests")
-        if length < one.length:
-            now = answer.version or client.version(path)
-            if now.size < one.end or (version is not None and not now.is_same(version)):
-                raise NotTheVersionError(now)
-            raise ConnectionError(f"{one.length:,} bytes were asked for, and {length:,} came")
-        self._took(answer, length)
-        return answer
-
-    def _all(self, relative: str, calls: Sequence[Callable[[Client], Any]], lengths: Sequence[int]) -> list[Any]:
-        """What all calls return, of which each brings so many bytes; the first that fails ends the others."""
-        line = self._line.line
-        return self._asking.all_of(relative, calls, [line.seconds(length) for length in lengths])
+    def _raise(self, problem: BaseException, relative: str) -> NoReturn:
+        gave_up = problem if isinstance(problem, GaveUpError) else GaveUpError(problem, 1, 0.0)
+        reason = gave_up.problem
+        if isinstance(reason, NotTheVersionError) or not is_of_storage(reason):
+            raise_alone(reason)
+        place = _Requested(self._location, self.client_of(relative).system)
+        raise_alone(given_up(gave_up, place, "read", None if isinstance(reason, NoBucketError) else relative))
 
     def close(self) -> None:
-        """Ends what is under way, and lets whoever waits for it go; may be called again."""
-        self._asking.close()
+        """End all requests; their callers raise ReaderClosedError. May be called again."""
+        self._pool.close()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Requested:
+    """A location, and the client that was asked there, for messages."""
+
+    location: Location
+    system: str
+
+    @property
+    def url(self) -> str:
+        return self.location.url
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        return self.location.secrets
+
+    @property
+    def timeout_s(self) -> float | None:
+        return self.location.timeout_s
+
+
+def _get(path: str, version: FileVersion | None, one: ByteRange, client: Client) -> Answer:
+    """Request one range; check its version and length."""
+    answer = client.get(path, one.offset, one.length, version)
+    if version is not None and answer.version is not None and not answer.version.is_same(version):
+        raise NotTheVersionError(answer.version)
+    length = memoryview(answer.data).nbytes
+    if length > one.length:
+        raise OSError(f"{one.length:,} bytes were asked for, and {length:,} came: it knows no range requests")
+    if length < one.length:
+        now = answer.version or client.version(path)
+        if now.size < one.end or (version is not None and not now.is_same(version)):
+            raise NotTheVersionError(now)
+        raise ConnectionError(f"{one.length:,} bytes were asked for, and {length:,} came")
+    return answer
+
+
+def _get_tail(path: str, length: int, client: Client) -> Answer:
+    """Request the end of a file; check its length."""
+    answer = client.tail(path, length)
+    got, size = memoryview(answer.data).nbytes, 0 if answer.version is None else answer.version.size
+    if got != min(length, size):
+        raise ConnectionError(f"the last {min(length, size):,} bytes were asked for, and {got:,} came")
+    return answer
 
 
 def _check_bytes(requests: Sequence[ByteRange], relative: str, version: FileVersion, most_bytes: int) -> None:

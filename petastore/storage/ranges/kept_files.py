@@ -16,7 +16,7 @@ from petastore.inventory import DataFile, Inventory
 from petastore.once import once
 from petastore.storage.files.clouds import server_of
 from petastore.storage.files.location import Location
-from petastore.storage.ranges.asking.tally import Tally
+from petastore.storage.ranges.request_counts import RequestCounter
 from petastore.storage.requests.shown import shown_url, without_query
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class KeptFiles:
     versions: dict[DataFile, FileVersion] = dataclasses.field(default_factory=dict, repr=False)
     """Of files that were asked for: the version that has the footer by which it is read."""
 
-    asked: Tally = dataclasses.field(default_factory=Tally, repr=False)
+    asked: RequestCounter = dataclasses.field(default_factory=RequestCounter, repr=False)
     """What was asked of the storage for ranges of them, in this process."""
 
     def announce(

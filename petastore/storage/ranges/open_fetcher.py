@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from petastore.storage.files.clouds import server_of
 from petastore.storage.files.location import Location
 from petastore.storage.obstores.azure import azure_settings, azure_stores
 from petastore.storage.obstores.client import ObstoreClient, is_usable
@@ -13,35 +12,31 @@ from petastore.storage.obstores.google import google_settings, google_stores
 from petastore.storage.obstores.s3 import s3_settings, s3_stores
 from petastore.storage.obstores.web import http_settings, http_stores
 from petastore.storage.ranges.arrow_client import ArrowClient
-from petastore.storage.ranges.asking.tally import Tally
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.fsspec_client import FsspecClient
-from petastore.storage.ranges.line import LearntLine
-from petastore.storage.ranges.pacing.host_pace import HostPace, pace_file
+from petastore.storage.ranges.request_counts import RequestCounter
 from petastore.storage.requests.client import Client
 from petastore.storage.requests.failure_kinds import attribute
 
 __all__ = ["open_fetcher"]
 
 
-def open_fetcher(location: Location, *, line: LearntLine | None = None, tally: Tally | None = None) -> RangeFetcher:
+def open_fetcher(location: Location, *, counter: RequestCounter | None = None) -> RangeFetcher:
     """What fetches ranges of the files of a dataset.
 
     Nothing is asked yet. To be closed when it is not needed any more.
 
     Args:
         location: Where the dataset lies.
-        line: What requests cost there, as it was learnt before.
-        tally: Counts what is asked, with that of others.
+        counter: Counts requests, with those of other fetchers.
     """
     store = location.store
-    pace = HostPace(pace_file(*server_of(location.filesystem), location.container))
     if store is None:
-        return RangeFetcher(location, ArrowClient(location.filesystem), line=line, tally=tally, pace=pace)
+        return RangeFetcher(location, ArrowClient(location.filesystem), counter=counter)
     by_obstore = _by_obstore(store, location.timeout_s) if is_usable() else None
     if by_obstore is None:
-        return RangeFetcher(location, FsspecClient(store), line=line, tally=tally, pace=pace)
-    return RangeFetcher(location, by_obstore, otherwise=FsspecClient(store), line=line, tally=tally, pace=pace)
+        return RangeFetcher(location, FsspecClient(store), counter=counter)
+    return RangeFetcher(location, by_obstore, fallback=FsspecClient(store), counter=counter)
 
 
 def _by_obstore(store: Any, timeout_s: float | None) -> Client | None:

@@ -50,13 +50,24 @@ class PinnedFiles:
     def __init__(self, fetcher: RangeFetcher, kept: KeptFiles | None = None) -> None:
         self.fetcher = fetcher
         self._kept = kept or KeptFiles()
-        self._etags_hold = True
+        self._stale_etags: set[DataFile] = set()
+        self._has_fresh_etag = False
         self._finding: dict[DataFile, Future[FileVersion]] = {}  # which version it has, by who finds that out
 
-    @property
-    def etags_hold(self) -> bool:
-        """Whether no etag that the manifest tells was found to be another yet."""
-        return self._etags_hold
+    def trusts_etag(self, file: DataFile) -> bool:
+        """Return whether a file is first requested by the etag in the manifest.
+
+        One stale etag says nothing of other files. But all etags of a copied dataset are stale, and each would cost a
+        request: after a stale one they are trusted again when the version of another file was found to have its etag.
+        """
+        if not file.etag or file in self._stale_etags:
+            return False
+        return self._has_fresh_etag or not self._stale_etags
+
+    def compare_etag(self, file: DataFile, version: FileVersion) -> None:
+        """Trust the etags in the manifest again where the version that a file has is the one in the manifest."""
+        if file.etag and version.etag and version.is_same(FileVersion(file.size, file.etag)):
+            self._has_fresh_etag = True
 
     @property
     def cache(self) -> DiskCache | None:
@@ -141,7 +152,7 @@ class PinnedFiles:
             version = self.settled(file, seen)
         if version is not None:
             return of(version)
-        if not file.etag or not self._etags_hold:
+        if not self.trusts_etag(file):
             return None
         told = FileVersion(file.size, file.etag)
         try:
@@ -149,8 +160,9 @@ class PinnedFiles:
         except DatasetChangedError:
             if file in self._kept.versions:
                 return of(self._kept.versions[file])  # another thread has found out meanwhile
-            self._etags_hold = False
+            self._stale_etags.add(file)
             return None
+        self._has_fresh_etag = True
         version = self.settled(file, told)
         return answer if version.is_same(told) else of(version)
 
@@ -185,7 +197,7 @@ class PinnedFiles:
             seen: As for `fetch`.
         """
         cache, version = self._kept.cache, self._kept.versions.get(file) or seen
-        if version is None and file.etag and self._etags_hold:
+        if version is None and self.trusts_etag(file):
             version = FileVersion(file.size, file.etag)
         keys = None if cache is None or version is None else self._keys(file, version, planned.kept, planned)
         if cache is None or keys is None:

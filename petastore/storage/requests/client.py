@@ -77,12 +77,6 @@ class Answer(NamedTuple):
     version: FileVersion | None
     """Of which version they are; None where the answer does not tell."""
 
-    wait_s: float
-    """Seconds until the first of them."""
-
-    body_s: float | None
-    """Seconds from then to the last; None where both are one, and `wait_s` is until the last."""
-
 
 class Client(Protocol):
     """Makes one request at a time, once, in the calling thread. Thread-safe.

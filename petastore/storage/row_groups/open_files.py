@@ -176,7 +176,7 @@ def _pinned_files(location: Location, kept: KeptFiles | None) -> PinnedFiles:
     from petastore.storage.ranges.open_fetcher import open_fetcher  # all that fetches, which local files do without
     from petastore.storage.ranges.pinned_files import PinnedFiles
 
-    return PinnedFiles(open_fetcher(location, tally=None if kept is None else kept.asked), kept)
+    return PinnedFiles(open_fetcher(location, counter=None if kept is None else kept.asked), kept)
 
 
 _Place: TypeAlias = tuple[int, str]

@@ -198,15 +198,15 @@ def _opened_by(rows: ReaderDataset | MapDataset) -> petastore.Dataset:
 def test_what_only_opening_can_do_is_refused_of_an_open_dataset(url: str) -> None:
     dataset = petastore.open_dataset(url)
     asked: list[dict[str, Any]] = [
-        {"storage_options": {}}, {"filesystem": LocalFileSystem()}, {"storage_timeout": 3}, {"storage_hedging": True},
+        {"storage_options": {}}, {"filesystem": LocalFileSystem()}, {"storage_timeout": 3},
     ]  # fmt: skip
     for one in asked:
         for kind in (ReaderDataset, MapDataset):
-            with pytest.raises(RequestError, match="belong to open_dataset, as storage_timeout and storage_hedging do"):
+            with pytest.raises(RequestError, match="filesystem and storage_timeout belong to open_dataset"):
                 kind(dataset, **one)
     for kind in (ReaderDataset, MapDataset):
         assert _opened_by(kind(url, storage_timeout=None)).location.timeout_s is None
-        assert _opened_by(kind(url, storage_timeout=7, storage_hedging=True)).location.timeout_s == 7
+        assert _opened_by(kind(url, storage_timeout=7)).location.timeout_s == 7
 
 
 def test_single_rows_of_ranks_are_shared_equally_or_refused(url: str) -> None:

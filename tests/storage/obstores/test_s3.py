@@ -84,7 +84,7 @@ def read(fetcher: RangeFetcher, path: str) -> bytes:
 def test_paths_mean_what_they_mean_to_fsspec(path: str, keys: dict[str, Any], fetcher: Fetcher) -> None:
     opened = fetcher(location_of("s3://data", **keys))
     assert read(opened, path) == b"3456"
-    assert opened.system == "obstore"
+    assert opened.client_of(path).system == "obstore"
 
 
 @pytest.mark.leaves_running("fsspec keeps its web session")
@@ -92,7 +92,7 @@ def test_paths_mean_what_they_mean_to_fsspec(path: str, keys: dict[str, Any], fe
 def test_paths_that_obstore_cannot_write_are_read_by_fsspec(path: str, keys: dict[str, Any], fetcher: Fetcher) -> None:
     opened = fetcher(location_of("s3://data", **keys))
     assert read(opened, path) == b"3456"
-    assert opened.system == "S3FileSystem"
+    assert opened.client_of(path).system == "S3FileSystem"
 
 
 @pytest.mark.leaves_running("fsspec keeps its web session")
@@ -103,7 +103,9 @@ def test_a_child_that_was_forked_after_obstore_was_used_reads_by_fsspec(keys: di
     if child == 0:
         outcome = 1
         try:
-            outcome = 0 if read(opened, PATHS[0]) == b"3456" and opened.system == "S3FileSystem" else 2
+            outcome = (
+                0 if read(opened, PATHS[0]) == b"3456" and opened.client_of(PATHS[0]).system == "S3FileSystem" else 2
+            )
         finally:
             os._exit(outcome)
     deadline = time.monotonic() + 60
@@ -177,7 +179,7 @@ def test_keys_are_found_where_amazons_tools_have_them(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", keys["secret"])
     opened = fetcher(location_of("s3://data", **place))
     assert read(opened, PATHS[0]) == b"3456"
-    assert opened.system == "obstore"
+    assert opened.client_of(PATHS[0]).system == "obstore"
 
 
 def test_keys_that_are_rewritten_while_a_run_lasts_are_found(
@@ -209,7 +211,7 @@ def test_keys_that_are_rewritten_while_a_run_lasts_are_found(
     iam.delete_access_key(UserName="rotated", AccessKeyId=second["AccessKeyId"])
     with pytest.raises(StorageAccessError, match="InvalidAccessKeyId"):
         read(opened, PATHS[0])
-    assert opened.system == "obstore"
+    assert opened.client_of(PATHS[0]).system == "obstore"
     iam.close()
 
 

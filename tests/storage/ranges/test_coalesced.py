@@ -1,121 +1,103 @@
-"""Few requests bring every byte that was asked for, and cost no more than others would."""
+"""Few requests cover every byte that was asked for, with short gaps between them only."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from petastore.storage.ranges.coalesced import (
-    LEAST_HOLE_BYTES,
-    MOST_HOLE_BYTES,
+    MAX_GAP_BYTES,
+    MAX_REQUEST_BYTES,
+    MIN_GAP_BYTES,
+    MIN_PART_BYTES,
     ByteRange,
-    coalesced,
-    divided,
-    longest_hole,
+    coalesce,
+    split_large,
 )
-from petastore.storage.ranges.line import Line
 
-LINES = st.builds(Line, st.floats(0.0002, 2), st.floats(1e6, 2e9))
 RANGES = st.lists(st.builds(ByteRange, st.integers(0, 50_000_000), st.integers(1, 10_000_000)), max_size=12)
 NEAR_RANGES = st.lists(st.tuples(st.integers(0, 1_500_000), st.integers(1, 3_000_000)), max_size=8).map(
-    lambda holes_and_lengths: [
-        ByteRange(sum(hole + length for hole, length in holes_and_lengths[:number]) + hole, length)
-        for number, (hole, length) in enumerate(holes_and_lengths)
+    lambda gaps_and_lengths: [
+        ByteRange(sum(gap + length for gap, length in gaps_and_lengths[:number]) + gap, length)
+        for number, (gap, length) in enumerate(gaps_and_lengths)
     ]
 )
-LINES_OF_USUAL_HOLES = st.builds(
-    lambda latency_s, hole: Line(latency_s, hole / latency_s),
-    st.floats(0.0002, 2),
-    st.integers(LEAST_HOLE_BYTES + 1, MOST_HOLE_BYTES - 1),
-)
 
 
-def cost(requests: Sequence[ByteRange], line: Line) -> float:
-    return sum(line.seconds(one.length) for one in requests)
+def joined(ranges: list[ByteRange]) -> list[ByteRange]:
+    """The same bytes without overlap; ranges that touch are one."""
+    apart: list[ByteRange] = []
+    for one in sorted(ranges):
+        if apart and one.offset <= apart[-1].end:
+            apart[-1] = ByteRange(apart[-1].offset, max(apart[-1].end, one.end) - apart[-1].offset)
+        else:
+            apart.append(one)
+    return apart
 
 
-@given(RANGES, LINES)
-def test_each_asked_byte_is_covered_once(asked: list[ByteRange], line: Line) -> None:
-    requests = coalesced(asked, line)
-    assert all(one.end < other.offset for one, other in itertools.pairwise(requests))
-    for one in asked:
+@given(RANGES | NEAR_RANGES)
+def test_coalesce_covers_each_range_by_one_request(ranges: list[ByteRange]) -> None:
+    requests = coalesce(ranges)
+    assert all(before.end < after.offset for before, after in itertools.pairwise(requests))
+    for one in ranges:
         assert sum(request.offset <= one.offset and one.end <= request.end for request in requests) == 1
 
 
-@given(RANGES, LINES)
-def test_nothing_is_fetched_but_what_was_asked_for_and_holes_that_pay(asked: list[ByteRange], line: Line) -> None:
-    requests = coalesced(asked, line)
-    assert {one.offset for one in requests} <= {one.offset for one in asked}
-    assert {one.end for one in requests} <= {one.end for one in asked}
-    # Without holes: what is left of the requests are the bytes asked for.
-    bare = coalesced(asked, Line(1e-12, 1e6))
-    holes = sum(one.length for one in requests) - sum(one.length for one in bare)
-    assert holes <= (len(bare) - len(requests)) * longest_hole(line)
-    assert holes <= sum(one.length for one in bare) + len(bare) * LEAST_HOLE_BYTES
+@given(RANGES | NEAR_RANGES)
+def test_coalesce_fetches_short_gaps_no_longer_than_the_ranges(ranges: list[ByteRange]) -> None:
+    requests, apart = coalesce(ranges), joined(ranges)
+    assert {one.offset for one in requests} <= {one.offset for one in ranges}
+    assert {one.end for one in requests} <= {one.end for one in ranges}
+    fetched = [
+        after.offset - before.end
+        for before, after in itertools.pairwise(apart)
+        if any(request.offset <= before.offset and after.end <= request.end for request in requests)
+    ]
+    assert max(fetched, default=0) <= MAX_GAP_BYTES
+    assert sum(fetched) <= sum(one.length for one in apart) + len(apart) * MIN_GAP_BYTES
+    assert sum(one.length for one in requests) == sum(one.length for one in apart) + sum(fetched)
 
 
-@given(RANGES, LINES)
-def test_it_never_costs_more_than_asking_one_by_one(asked: list[ByteRange], line: Line) -> None:
-    # The smallest holes are fetched without a calculation: they may cost as much more as they are long.
-    extra = len(asked) * LEAST_HOLE_BYTES / line.bytes_per_s
-    assert cost(coalesced(asked, line), line) <= cost(asked, line) + extra + 1e-9
+@given(NEAR_RANGES)
+def test_coalesce_leaves_no_gap_that_could_be_fetched(ranges: list[ByteRange]) -> None:
+    requests, apart = coalesce(ranges), joined(ranges)
+    gaps = sorted(after.offset - before.end for before, after in itertools.pairwise(apart))
+    left = sorted(after.offset - before.end for before, after in itertools.pairwise(requests))
+    assert left == gaps[len(gaps) - len(left) :]  # the longest
+    if left:
+        with_next = sum(gap for gap in gaps if gap <= left[0])
+        assert left[0] > MIN_GAP_BYTES
+        assert left[0] > MAX_GAP_BYTES or with_next > sum(one.length for one in apart)
 
 
-@given(NEAR_RANGES, LINES_OF_USUAL_HOLES)
-def test_no_other_way_of_joining_neighbours_costs_less(asked: list[ByteRange], line: Line) -> None:
-    bare = coalesced(asked, Line(1e-12, 1e6))[:8]
-    spans = bare[-1].end - bare[0].offset if bare else 0
-    assume(spans <= 2 * sum(one.length for one in bare))  # holes are not longer than all that was asked for
-    best = min(
-        cost(joined(bare, cuts), line) for cuts in itertools.product([False, True], repeat=max(len(bare) - 1, 0))
-    )
-    assert cost(coalesced(bare, line), line) <= best + len(bare) / line.bytes_per_s + 1e-9
-
-
-def joined(ranges: Sequence[ByteRange], cuts: Sequence[bool]) -> list[ByteRange]:
-    found = list(ranges[:1])
-    for one, is_cut in zip(ranges[1:], cuts, strict=True):
-        if is_cut:
-            found.append(one)
-        else:
-            found[-1] = ByteRange(found[-1].offset, one.end - found[-1].offset)
-    return found
-
-
-@given(RANGES, LINES, st.randoms(use_true_random=False))
-def test_the_order_in_which_they_are_asked_for_changes_nothing(
-    asked: list[ByteRange], line: Line, dice: object
-) -> None:
-    shuffled = list(asked)
+@given(RANGES, st.randoms(use_true_random=False))
+def test_coalesce_does_not_depend_on_order(ranges: list[ByteRange], dice: object) -> None:
+    shuffled = list(ranges)
     dice.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert coalesced(shuffled, line) == coalesced(asked, line)
+    assert coalesce(shuffled) == coalesce(ranges)
 
 
-@given(RANGES, LINES, st.integers(1, 32))
-def test_division_keeps_the_bytes_and_pays(asked: list[ByteRange], line: Line, most: int) -> None:
-    requests = coalesced(asked, line)
-    pieces = divided(requests, line, most)
-    assert sum(one.length for one in pieces) == sum(one.length for one in requests)
-    assert coalesced(pieces, Line(1e-12, 1e6)) == requests
-    assert len(pieces) <= max(len(requests), len(requests) + most - 1)
-    if len(pieces) > len(requests):
-        assert max(map(line.seconds, (one.length for one in pieces))) < max(
-            map(line.seconds, (one.length for one in requests))
-        )
-        shortest = min(one.length for one in pieces if one not in requests)
-        assert shortest >= 4 * line.bytes_in_a_wait
+@given(RANGES, st.integers(1, 32))
+def test_split_large_keeps_bytes_and_bounds_parts(ranges: list[ByteRange], concurrency: int) -> None:
+    requests = coalesce(ranges)
+    parts = split_large(requests, concurrency)
+    assert joined(parts) == requests
+    assert sum(one.length for one in parts) == sum(one.length for one in requests)
+    assert max((one.length for one in parts), default=0) <= MAX_REQUEST_BYTES
+    assert min((one.length for one in parts if one not in requests), default=MIN_PART_BYTES) >= MIN_PART_BYTES
+    if all(one.length <= MAX_REQUEST_BYTES for one in requests):
+        assert len(parts) <= max(len(requests), len(requests) + concurrency - 1)
 
 
-def test_what_lies_far_apart_is_not_fetched_with_all_between() -> None:
-    line = Line(0.02, 100e6)  # on which two megabytes cost as much as a request
-    asked = [ByteRange(number * 600_000, 32_000) for number in (0, 1, 2)]
-    assert coalesced(asked, line) == asked
+def test_coalesce_joins_near_columns_and_not_far_ones() -> None:
+    far = [ByteRange(number * 600_000, 32_000) for number in (0, 1, 2)]
+    assert coalesce(far) == far
     near = [ByteRange(number * 60_000, 32_000) for number in (0, 1, 2)]
-    assert coalesced(near, line) == [ByteRange(0, 152_000)]
+    assert coalesce(near) == [ByteRange(0, 152_000)]
 
 
-def test_one_at_a_time_is_not_divided() -> None:
-    assert divided([ByteRange(0, 1 << 30)], Line(), 1) == [ByteRange(0, 1 << 30)]
+def test_split_large_leaves_a_request_whole_without_concurrency() -> None:
+    assert split_large([ByteRange(0, MAX_REQUEST_BYTES)], 1) == [ByteRange(0, MAX_REQUEST_BYTES)]
+    assert len(split_large([ByteRange(0, 1 << 30)], 1)) == 64

@@ -17,10 +17,10 @@ from petastore.errors import (
     StorageError,
     StorageTimeoutError,
 )
-from petastore.storage.ranges.asking.tally import Counts
 from petastore.storage.ranges.coalesced import ByteRange
 from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.fetched_ranges import FetchedRanges
+from petastore.storage.ranges.request_counts import RequestCounts
 from petastore.storage.requests.client import Answer, FileVersion
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
@@ -72,7 +72,7 @@ def test_ranges_are_those_of_the_file_by_few_requests(opened: RangeFetcher, prox
     check(fetched, asked)
     assert proxy.counted.requests == 1 + 3
     assert proxy.counted.bytes == 1 + fetched.nbytes == 1 + 3000 + 2000 + 1000
-    assert opened.counts == Counts(4, fetched.nbytes)
+    assert opened.counts == RequestCounts(4, fetched.nbytes)
 
 
 @pytest.mark.parametrize("opened", SCHEMES, indirect=True)
@@ -226,7 +226,7 @@ def test_memory_is_bounded_before_it_is_taken(opened: RangeFetcher, proxy: Fault
 @pytest.mark.usefixtures("real_backoff")
 def test_who_is_throttled_has_fewer_requests_under_way() -> None:
     client = Crowded(most=3)
-    fetcher = RangeFetcher(location_of("http://127.0.0.1:1/bucket"), client, most_under_way=16)
+    fetcher = RangeFetcher(location_of("http://127.0.0.1:1/bucket"), client, concurrency=16)
     fetched = [fetcher.fetch("numbers.bin", FileVersion(len(DATA)), ranges(17)) for _ in range(4)]
     for one in fetched:
         check(one, ranges(17))
@@ -250,7 +250,7 @@ class Crowded:
             raise OSError("HTTP status 503 (SlowDown)")
         try:
             threading.Event().wait(0.005)  # as long as an answer takes
-            return Answer(DATA[offset : offset + length], version, 0.005, 0.0)
+            return Answer(DATA[offset : offset + length], version)
         finally:
             self._places.release()
 
@@ -267,7 +267,7 @@ class WholeFiles:
     system = "Server"
 
     def get(self, *_: object) -> Answer:
-        return Answer(DATA, None, 0.01, None)
+        return Answer(DATA, None)
 
     tail = get
 

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petastore.inventory import DataFile
-from petastore.storage.ranges.coalesced import ByteRange, coalesced
+from petastore.storage.ranges.coalesced import ByteRange, coalesce
 from petastore.storage.ranges.column_chunks import chunk_ranges
 from petastore.storage.ranges.fetched_ranges import FetchedRanges, in_memory_file
-from petastore.storage.ranges.line import Line
 from petastore.storage.requests.client import FileVersion
 from tests.tier import examples
 
@@ -63,15 +62,14 @@ def reader_of(fetched: FetchedRanges, metadata: Any) -> Any:
 @given(
     group=st.integers(0, 2),
     leaves=st.lists(st.integers(0, 4), unique=True, min_size=1),
-    hole=st.sampled_from([1e6, 2e9]),
     pieces=st.booleans(),
 )
 @settings(max_examples=examples(25))
-def test_rows_are_those_of_the_file(name: str, group: int, leaves: list[int], hole: float, pieces: bool) -> None:
+def test_rows_are_those_of_the_file(name: str, group: int, leaves: list[int], pieces: bool) -> None:
     data = FILES[name]
     metadata = pq.read_metadata(pa.BufferReader(data))
     chunks = chunk_ranges(metadata, group, leaves, DataFile("a.parquet", data.size)).values()
-    requests = coalesced(chunks, Line(1e-3, hole))
+    requests = coalesce(chunks)
     if pieces:  # as of long requests that were divided
         requests = [
             ByteRange(at, min(5000, one.end - at)) for one in requests for at in range(one.offset, one.end, 5000)

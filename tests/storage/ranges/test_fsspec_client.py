@@ -31,7 +31,7 @@ def test_ranges_of_any_file_system(location: Location, fetcher: Fetcher) -> None
     assert version.size == len(DATA)
     fetched = opened.fetch("a.bin", version, [ByteRange(5, 7), ByteRange(20_000, 5)])
     assert fetched.read(20_000, 5).to_pybytes() == DATA[20_000:20_005]
-    assert opened.system == "MemoryFileSystem"
+    assert opened.client_of("a.bin").system == "MemoryFileSystem"
 
 
 def test_a_file_that_was_written_anew_is_refused(location: Location, fetcher: Fetcher) -> None:

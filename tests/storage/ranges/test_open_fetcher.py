@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
+from petastore.errors import StorageError
 from petastore.storage.files.location import Location
+from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.fetch import RangeFetcher
 from petastore.storage.ranges.open_fetcher import open_fetcher
+from petastore.storage.requests.client import Answer, FileVersion, UnsuitedError
 from tests.storage.ranges.conftest import location_of
 
 
@@ -30,18 +34,57 @@ from tests.storage.ranges.conftest import location_of
 )
 def test_who_asks(url: str, options: dict[str, Any], system: str) -> None:
     fetcher = open_fetcher(location_of(url, **options))
-    assert fetcher.system == system
+    assert fetcher.client_of("a").system == system
     fetcher.close()
 
 
 def test_without_obstore_fsspec_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
     fetcher = open_fetcher(location_of("s3://bucket/a", anon=True))
-    assert fetcher.system == "S3FileSystem"
+    assert fetcher.client_of("a").system == "S3FileSystem"
     fetcher.close()
 
 
 def test_file_systems_of_arrow_ask_for_themselves() -> None:
     fetcher = open_fetcher(Location("mock://x", fs.SubTreeFileSystem("/", fs.LocalFileSystem()), "x"))
-    assert fetcher.system == "SubTreeFileSystem"
+    assert fetcher.client_of("a").system == "SubTreeFileSystem"
+    fetcher.close()
+
+
+class Client:
+    """Reads the files whose names begin with `known`; UnsuitedError for all others."""
+
+    def __init__(self, system: str, known: str = "") -> None:
+        self.system, self._known = system, known
+        self.requests: list[str] = []
+
+    def get(self, path: str, offset: int, length: int, version: FileVersion | None) -> Answer:  # noqa: ARG002
+        self.requests.append(path)
+        if not path.startswith(self._known):
+            raise UnsuitedError("it cannot be asked for that")
+        return Answer(bytes(length), version)
+
+    def tail(self, path: str, length: int) -> Answer:
+        return self.get(path, 0, length, FileVersion(length))
+
+    def version(self, path: str) -> FileVersion:
+        return self.get(path, 0, 1, FileVersion(1000)).version or FileVersion(0)
+
+
+def test_range_fetcher_falls_back_for_unsuited_files_only() -> None:
+    first, fallback = Client("first", known="plain"), Client("fallback")
+    fetcher = RangeFetcher(Location("mock://x", fs.LocalFileSystem(), ""), first, fallback=fallback)
+    for path in ("odd", "plain-1", "odd", "plain-2", "plain-1"):
+        assert fetcher.fetch(path, FileVersion(1000), [ByteRange(0, 10)]).nbytes == 10
+    fetcher.close()
+    assert first.requests == ["odd", "plain-1", "plain-2", "plain-1"]  # the odd file is tried once
+    assert fallback.requests == ["odd", "odd"]
+    assert [fetcher.client_of(path).system for path in ("odd", "plain-1")] == ["fallback", "first"]
+    assert fetcher.counts.requests == 5
+
+
+def test_range_fetcher_without_fallback_raises_for_unsuited_files() -> None:
+    fetcher = RangeFetcher(Location("mock://x", fs.LocalFileSystem(), ""), Client("first", known="plain"))
+    with pytest.raises(StorageError, match="it cannot be asked for that"):
+        fetcher.version_of("odd")
     fetcher.close()

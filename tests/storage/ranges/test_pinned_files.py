@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -13,11 +15,14 @@ import pytest
 
 from petastore.cache import DiskCache
 from petastore.errors import DatasetChangedError
+from petastore.inventory import DataFile
 from petastore.storage.files.location import Location
 from petastore.storage.footers.footers import Footer, read_footer
 from petastore.storage.ranges.coalesced import ByteRange
+from petastore.storage.ranges.fetched_ranges import FetchedRanges
 from petastore.storage.ranges.kept_files import KeptFiles
 from petastore.storage.ranges.pinned_files import PinnedFiles
+from petastore.storage.requests.client import FileVersion
 from tests.servers.fault_proxy import FaultProxy, Faults
 from tests.servers.fixtures import Served
 from tests.storage.ranges.conftest import Fetcher, location_of
@@ -141,3 +146,38 @@ def test_a_file_that_is_written_anew_is_not_mixed_with_what_was_kept(
         found = later.fetch(footer.file, footer.encoded, [ByteRange(0, 4), ByteRange(100, 8)])
         assert found.read(100, 8).to_pybytes() == whole[100:108]
         assert cache.metrics.misses == 1 + 2
+
+
+def test_stale_etag_of_one_file_leaves_the_etags_of_others_trusted(location: Location, fetcher: Fetcher) -> None:
+    stale, fresh, other = (DataFile(f"{name}.parquet", 1000, etag=f'"{name}"') for name in ("stale", "fresh", "other"))
+    requested: list[DataFile] = []
+
+    def fetch(file: DataFile, version: FileVersion) -> FetchedRanges:
+        requested.append(file)
+        if file is stale:
+            raise DatasetChangedError("stale.parquet was rewritten")
+        return FetchedRanges(1000, version, [])
+
+    pinned = PinnedFiles(fetcher(location))
+    for file in (fresh, stale, stale, other):
+        pinned.as_told(file, functools.partial(fetch, file))
+    assert requested == [fresh, stale, other]  # the stale etag is requested once
+    assert [pinned.trusts_etag(file) for file in (stale, fresh, other)] == [False, True, True]
+    assert not pinned.trusts_etag(dataclasses.replace(other, etag=""))
+
+
+def test_etags_are_trusted_again_after_a_first_stale_one_when_another_is_fresh(
+    location: Location, fetcher: Fetcher
+) -> None:
+    stale, fresh, other = (DataFile(f"{name}.parquet", 1000, etag=f'"{name}"') for name in ("stale", "fresh", "other"))
+
+    def refuse(_: FileVersion) -> FetchedRanges:
+        raise DatasetChangedError("it was rewritten")
+
+    pinned = PinnedFiles(fetcher(location))
+    assert pinned.as_told(stale, refuse) is None
+    assert [pinned.trusts_etag(file) for file in (stale, fresh, other)] == [False] * 3  # it may be a copy
+    pinned.compare_etag(stale, FileVersion(1000, '"rewritten"'))
+    assert not pinned.trusts_etag(other)
+    pinned.compare_etag(fresh, FileVersion(1000, fresh.etag))
+    assert [pinned.trusts_etag(file) for file in (stale, fresh, other)] == [False, True, True]

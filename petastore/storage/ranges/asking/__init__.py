@@ -1,1 +1,0 @@
-"""Calls of a storage: made several at a time, again while that may help, and counted."""
