@@ -63,12 +63,13 @@ def _by_arrow(file: pa.Buffer, content: NDArray[np.uint8]) -> int:
 def _by_zlib_ng() -> ReadInto:
     from zlib_ng import gzip_ng, zlib_ng
 
+    open_members: Any = gzip_ng.GzipNGFile  # without types
     damaged: Any = zlib_ng.error
 
     def by_zlib_ng(file: pa.Buffer, content: NDArray[np.uint8]) -> int:
         size = 0
         try:
-            with gzip_ng.GzipNGFile(fileobj=io.BytesIO(file)) as members:
+            with open_members(fileobj=io.BytesIO(file)) as members:
                 while more := members.readinto(content[size:].data):
                     size += more
         except (damaged, EOFError, OSError) as problem:
