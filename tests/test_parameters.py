@@ -56,9 +56,6 @@ DICTS_OF_OTHERS = {
     "_resumed_mixture",
     "_agreed_order",
     "assert_agreed",
-    # Arguments of an operation of TensorFlow's, made and kept in the class that calls it.
-    "_quick_class",
-    "QuickIterator.__next__",
     # What Horovod's estimators tell their data modules and stores, and users these modules beyond that.
     "Asked._reader",
     "Asked.of",

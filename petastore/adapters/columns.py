@@ -13,20 +13,12 @@ from numpy.typing import NDArray
 
 from petastore.decoding.decoded import masked_rows
 from petastore.errors import DecodeError
+from petastore.expressions.equality import ATTOSECONDS
 from petastore.schema.field import UnischemaField
 
 __all__ = ["flattened", "missing_rows", "nanoseconds", "padded", "present", "ragged_cells", "stacked"]
 
-_NANOSECONDS = {
-    "W": 7 * 86_400 * 10**9,
-    "D": 86_400 * 10**9,
-    "h": 3_600 * 10**9,
-    "m": 60 * 10**9,
-    "s": 10**9,
-    "ms": 10**6,
-    "us": 10**3,
-    "ns": 1,
-}
+_NANOSECONDS = {unit: size // 10**9 for unit, size in ATTOSECONDS.items() if size >= 10**9}
 """In one unit; years, months and what is finer than a nanosecond are not here."""
 
 

@@ -16,13 +16,23 @@ import numpy as np
 from petastore.errors import RequestError
 from petastore.expressions.literal import as_literal
 
-__all__ = ["equality_key", "equality_keys"]
+__all__ = ["ATTOSECONDS", "equality_key", "equality_keys"]
 
 _AS_THEY_ARE = frozenset({str, int, float, bool, bytes, Decimal, type(None)})
-_ATTOSECONDS = {
-    "D": 86400 * 10**18,
-    **{unit: 1000 ** (6 - place) for place, unit in enumerate(("s", "ms", "us", "ns", "ps", "fs", "as"))},
+ATTOSECONDS = {
+    "W": 604_800 * 10**18,
+    "D": 86_400 * 10**18,
+    "h": 3_600 * 10**18,
+    "m": 60 * 10**18,
+    "s": 10**18,
+    "ms": 10**15,
+    "us": 10**12,
+    "ns": 10**9,
+    "ps": 10**6,
+    "fs": 10**3,
+    "as": 1,
 }
+"""Attoseconds of each fixed unit of `numpy.datetime64`."""
 
 
 def equality_key(value: Any) -> Hashable:
@@ -47,7 +57,7 @@ def equality_key(value: Any) -> Hashable:
     if not isinstance(literal, (np.datetime64, np.timedelta64)):
         return literal
     unit, _ = np.datetime_data(literal.dtype)
-    return literal.dtype.kind, int(literal.astype(np.int64)) * _ATTOSECONDS[unit]
+    return literal.dtype.kind, int(literal.astype(np.int64)) * ATTOSECONDS[unit]
 
 
 def equality_keys(values: Iterable[Any], *, name: str) -> frozenset[Hashable]:

@@ -41,7 +41,7 @@ from petastore.storage.metadata.manifest import (
 )
 from petastore.storage.metadata.row_group_index import INDEXES, read_index, write_indexes
 from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
-from petastore.writers.exclusive import committing
+from petastore.writers.commit_lock import committing
 
 __all__ = ["Migration", "migrate"]
 

@@ -23,7 +23,7 @@ from petastore.storage.footers.footers import document_in, footer_if_there, parq
 from petastore.storage.metadata.manifest import COMMON_METADATA, write_common_metadata
 from petastore.storage.petastorm.petastorm_index import PETASTORM_INDEX_KEY
 from petastore.storage.petastorm.petastorm_schema import PETASTORM_SCHEMA_KEY, petastorm_document
-from petastore.writers.exclusive import committing
+from petastore.writers.commit_lock import committing
 
 __all__ = ["Export", "export"]
 

@@ -1,4 +1,4 @@
-"""Laws that codecs, caches, pools and plans must keep; shipped, so that users can hold their own to them.
+"""Checks for your own codecs, filters, caches and training runs.
 
 Needs `hypothesis` and `pytest`; nothing of petastore imports this package.
 """

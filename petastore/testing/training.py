@@ -1,7 +1,14 @@
-"""A training seen from outside: what all ranks are given, step by step, and what is due to them. No IO and no mocks.
+"""Checks that a training run sees each row once, with as many steps on every rank. No I/O.
 
-`train` walks all ranks of a plan, or of a mixture, into arrays. `Lines` and `SourceLines` say which rows are due at
-each step, from what a single rank is given that takes one row at a time; the laws compare the two.
+`train` walks a plan, or a mixture, as all its ranks would, into arrays.
+
+Example:
+    >>> from petastore.inventory import Inventory
+    >>> from petastore.plan import Order, ReadRequest
+    >>> order = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=20)
+    >>> plan = Plan(Inventory.of_rows([100] * 50), ReadRequest(("id",), order, epochs=2))
+    >>> check_equal_steps(shards_of(plan, 5), batch_size=8)
+    >>> check_every_row_once(shards_of(plan, 5), batch_size=8)
 """
 
 from __future__ import annotations
@@ -13,15 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.plan.cursor import Cursor, MixedCursor
+from petastore.plan.cursor import Cursor
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.plan import Plan, Span
 from petastore.plan.request import Shard, Tail
 
-__all__ = ["Lines", "SourceLines", "Training", "assert_same_steps", "lines_of", "numbers_of", "shards_of", "train"]
+__all__ = ["Training", "check_equal_steps", "check_every_row_once", "numbers_of", "shards_of", "train"]
 
 _SPAN_ROWS = 1024
-_LINE_ROWS = 2**16
 
 StepsAndRows = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Two arrays of one length: rows, and the step of each."""
@@ -158,147 +164,63 @@ def _given(plan: Plan | Mixture, batch_size: int, after: Cursor | None, most: in
     return _Given(rows[kept], steps[kept], valid[kept], epochs[:most], cursors[:most])
 
 
-def lines_of(plan: Plan | Mixture, *, most: int | None = None) -> Lines | SourceLines:
-    """What is due to whoever trains on a plan.
+def check_equal_steps(plans: Sequence[Plan | Mixture], batch_size: int) -> None:
+    """Every rank gets as many batches as `steps_per_epoch` says, none of them empty, and rows as `rows_per_epoch`.
+
+    In each step the ranks have equally many rows, give or take one.
 
     Args:
-        plan: Of any shard.
-        most: How far to look, in rows, where an epoch never ends: a mixture that is a cycle.
+        plans: Of all ranks, in their order.
+        batch_size: Rows of a full batch of one rank.
     """
-    alone = plan.for_shard(Shard())
-    endless = plan.request.epochs is None
-    parts: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in range(plan.request.epochs or 1)]
-    for span in alone.spans(1, rows_per_span=_LINE_ROWS):
-        if span.epoch >= len(parts):
-            break
-        parts[span.epoch].append(numbers_of(plan, span))
-        if endless and most is not None and sum(map(len, parts[span.epoch])) >= most:
-            break
-    lines = [np.concatenate(of_epoch) for of_epoch in parts]
-    if not isinstance(plan, Mixture) or plan.batching == "mixed":
-        return Lines(lines, plan.request.tail)
-    first_rows = np.append(np.cumsum(plan.inventory.rows) - plan.inventory.rows, plan.inventory.num_rows)
-    borders = first_rows[plan.first_groups]
-    sources = [np.searchsorted(borders, line, side="right") - 1 for line in lines]
-    by_source = [
-        [line[of_line == source] for source in range(len(plan.sources))]
-        for line, of_line in zip(lines, sources, strict=True)
-    ]
-    return SourceLines(by_source, plan.request.tail, borders)
+    training = train(plans, batch_size)
+    epochs = plans[0].request.epochs or 0
+    for rank, plan in enumerate(plans):
+        wanted = epochs * plan.steps_per_epoch(batch_size), epochs * plan.rows_per_epoch(batch_size)
+        found = training.num_steps, int((training.ranks == rank).sum())
+        assert found == wanted, (
+            f"rank {rank} of {len(plans)} has {found[0]} steps with {found[1]} rows in all, "
+            f"but lengths promise {wanted[0]} with {wanted[1]}"
+        )
+    sizes = training.sizes
+    assert sizes.all(), "a rank has an empty batch"
+    uneven = np.flatnonzero(sizes.max(axis=1, initial=0) - sizes.min(axis=1, initial=2**62) > 1)
+    assert len(uneven) == 0, f"step {uneven[0]} has shares that differ by more than a row: {sizes[uneven[0]].tolist()}"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Lines:
-    """One line of rows for each epoch; every global batch is a run of it, and the next one begins where it ends."""
+def check_every_row_once(plans: Sequence[Plan], batch_size: int) -> None:
+    """Shards are disjoint and cover the rows that are meant, in every epoch.
 
-    lines: list[NDArray[np.int64]]
-    """Of each epoch: its rows, in their order."""
-
-    tail: Tail
-    """What becomes of the last rows."""
-
-    def due(self, training: Training, begin: Cursor, batch_size: int) -> StepsAndRows:
-        """The rows that are due at each step of a training.
-
-        Args:
-            training: What was given; its cursors say where each step ends.
-            begin: Where it went on.
-            batch_size: Rows of a full batch of one rank.
-
-        Raises:
-            AssertionError: A step takes more or fewer rows than a global batch, and is no last one.
-        """
-        due = [np.empty(0, np.int64)]
-        before = begin
-        for step, after in enumerate(training.cursors):
-            epoch = int(training.epochs[step])
-            assert before.epoch == epoch or self.tail is Tail.DROP, f"step {step} skips the rest of an epoch"
-            start = before.position if before.epoch == epoch else 0
-            stop = after.position if after.epoch == epoch else None
-            what = f"step {step} of {training.num_ranks} ranks with batches of {batch_size}"
-            due.append(_run(self.lines[epoch], start, stop, training.num_ranks, batch_size, self.tail, what))
-            before = after
-        return np.repeat(np.arange(len(due)) - 1, [len(rows) for rows in due]), np.concatenate(due)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class SourceLines:
-    """Of a mixture whose batches are each of one source: every global batch is a run of its source's line."""
-
-    lines: list[list[NDArray[np.int64]]]
-    """Of each epoch, of each source: its rows, in their order."""
-
-    tail: Tail
-    """What becomes of the last rows of each source."""
-
-    first_rows: NDArray[np.int64]
-    """The number of each source's first row, and of all rows; shape (sources + 1,)."""
-
-    def due(self, training: Training, begin: Cursor, batch_size: int) -> StepsAndRows:
-        """As `Lines.due`.
-
-        Raises:
-            AssertionError: A step has rows of two sources, or takes another number of rows than a global batch.
-        """
-        sources = np.searchsorted(self.first_rows, training.rows, side="right") - 1
-        of_step = np.zeros(training.num_steps, dtype=np.int64)
-        of_step[training.steps] = sources
-        mixed = training.steps[of_step[training.steps] != sources]
-        assert len(mixed) == 0, f"step {mixed[:1].tolist()} has rows of several sources"
-        due = [np.empty(0, np.int64)]
-        before = begin
-        for step, after in enumerate(training.cursors):
-            epoch, source = int(training.epochs[step]), int(of_step[step])
-            starts, stops = self._taken(before, epoch), self._taken(after, epoch)
-            line = self.lines[epoch][source]
-            stop = stops[source] if after.epoch == epoch and stops[source] < len(line) else None
-            what = f"step {step} of {training.num_ranks} ranks with batches of {batch_size}"
-            due.append(_run(line, starts[source], stop, training.num_ranks, batch_size, self.tail, what))
-            others = [place for place in range(len(starts)) if place != source and after.epoch == epoch]
-            assert all(starts[place] == stops[place] for place in others), f"step {step} takes of other sources too"
-            before = after
-        return np.repeat(np.arange(len(due)) - 1, [len(rows) for rows in due]), np.concatenate(due)
-
-    def _taken(self, cursor: Cursor, epoch: int) -> tuple[int, ...]:
-        none = (0,) * (len(self.first_rows) - 1)
-        return cursor.taken if isinstance(cursor, MixedCursor) and cursor.epoch == epoch else none
-
-
-def _run(
-    line: NDArray[np.int64], start: int, stop: int | None, ranks: int, batch_size: int, tail: Tail, what: str
-) -> NDArray[np.int64]:
-    """The run of a line that a step is due; `stop` is None for the last one."""
-    global_batch = ranks * batch_size
-    if stop is not None or tail is Tail.DROP:
-        stop = start + global_batch if stop is None else stop
-        assert stop - start == global_batch, f"{what} goes from {start} to {stop}, which is no global batch"
-        assert stop <= len(line), f"{what} goes beyond the {len(line)} rows of its line"
-        return line[start:stop]
-    left = len(line) - start
-    # with `even`, rows that are fewer than the ranks have joined the batch before
-    most = global_batch + ranks - 1 if tail is Tail.EVEN else global_batch
-    assert 0 < left <= most, f"{what} is the last one, but {left} rows are left"
-    return line[(start + np.arange(global_batch)) % len(line)] if tail is Tail.WRAP else line[start:]
-
-
-def assert_same_steps(found: StepsAndRows, wanted: StepsAndRows, what: str) -> None:
-    """Fails unless two trainings have the same rows in each step, as multisets; says which step differs first.
+    `even` and `pad` give each row once, `drop` at most once, `wrap` at least once; `drop` and `wrap` are off by less
+    than a global batch.
 
     Args:
-        found: Steps and rows, two arrays of one length.
-        wanted: The same.
-        what: Said with the failure.
+        plans: Of all ranks, in their order; not of a mixture, which has a law of its own.
+        batch_size: Rows of a full batch of one rank.
     """
-    one, other = (np.stack(pair)[:, np.lexsort(pair[::-1])] for pair in (found, wanted))
-    if np.array_equal(one, other):
-        return
-    shared = min(one.shape[1], other.shape[1])
-    differ = np.flatnonzero((one[:, :shared] != other[:, :shared]).any(axis=0))
-    place = int(differ[0]) if len(differ) else shared
-    step = min(int(pair[0, place]) for pair in (one, other) if place < pair.shape[1])
-    rows, due = (pair[1, pair[0] == step] for pair in (one, other))
-    extra, missing = np.setdiff1d(rows, due)[:5].tolist(), np.setdiff1d(due, rows)[:5].tolist()
-    raise AssertionError(
-        f"{what}: step {step} has {len(rows):,} rows where {len(due):,} are due; "
-        f"not due are {extra}, missing are {missing} (the first few)"
-    )
+    training = train(plans, batch_size)
+    tail, meant = plans[0].request.tail, _meant(plans[0])
+    for epoch in range(plans[0].request.epochs or 0):
+        of_epoch = training.valid & (training.epochs[training.steps] == epoch)
+        times = np.bincount(training.rows[of_epoch], minlength=len(meant))
+        _assert_none(epoch, "not meant, but come", (times > 0) & ~meant)
+        if tail is not Tail.WRAP:
+            _assert_none(epoch, "given more than once", times > 1)
+        if tail is not Tail.DROP:
+            _assert_none(epoch, "never given", meant & (times == 0))
+        off = abs(int(times.sum()) - int(meant.sum()))
+        assert off < batch_size * len(plans), f"epoch {epoch} is off by {off} rows, a whole global batch"
+
+
+def _meant(plan: Plan) -> NDArray[np.bool_]:
+    """Which rows of the dataset are meant, shape (rows,)."""
+    meant = np.repeat(plan.rows > 0, plan.inventory.rows)
+    starts = np.cumsum(plan.inventory.rows) - plan.inventory.rows
+    for group, bitmap in ({} if plan.selection is None else plan.selection.bitmaps).items():
+        meant[starts[group] : starts[group] + len(bitmap)] = bitmap
+    return meant
+
+
+def _assert_none(epoch: int, what: str, broken: NDArray[np.bool_]) -> None:
+    rows = np.flatnonzero(broken)
+    assert len(rows) == 0, f"{len(rows):,} rows of epoch {epoch} are {what}, such as {rows[:5].tolist()}"

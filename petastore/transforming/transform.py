@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from petastore.decoding.decoded import Decoded
 from petastore.decoding.frame import frame_of
 from petastore.errors import MissingExtraError, RequestError, TransformError
+from petastore.predicates.column import each_value
 from petastore.schema.field import UnischemaField
 from petastore.schema.unischema import Unischema
 from petastore.transforming.results import Asked, columns_of_arrays, columns_of_frame, columns_of_rows, function_name
@@ -280,23 +281,15 @@ def _as_declared(columns: dict[str, Decoded], rows: int, schema: Unischema, spec
 def _of_rows(asked: Asked) -> dict[str, Decoded]:
     names = list(asked.columns)
     results = []
-    for row, values in enumerate(zip(*(_values(asked, column) for column in asked.columns.values()), strict=True)):
+    stop = asked.first + asked.rows
+    columns = [each_value(column.rows(asked.first, stop)) for column in asked.columns.values()]
+    for row, values in enumerate(zip(*columns, strict=True)):
         result = asked.call(dict(zip(names, values, strict=True)), row)
         if not isinstance(result, dict):
             raise asked.error(f"must return a dict, but it returned {type(result).__name__}", row)
         asked.check_names(result, row)
         results.append(result)
     return columns_of_rows(asked, results)
-
-
-def _values(asked: Asked, column: Decoded) -> list[Any]:
-    """One value a row, None where it is missing."""
-    rows = slice(asked.first, asked.first + asked.rows)
-    values = list(column.values[rows])
-    if column.missing is not None:
-        for row in np.flatnonzero(column.missing[rows]):
-            values[row] = None
-    return values
 
 
 def _of_columns(asked: Asked) -> dict[str, Decoded]:

@@ -14,7 +14,7 @@ Task: TypeAlias = Callable[[], Any]
 
 
 class Pool(Protocol):
-    """Runs tasks. `petastore.testing.pool_laws` holds the laws that every pool keeps."""
+    """Runs tasks."""
 
     @property
     def workers(self) -> int:

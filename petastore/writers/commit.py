@@ -28,7 +28,7 @@ from petastore.storage.metadata.manifest import (
     write_common_metadata,
     write_manifest,
 )
-from petastore.writers.exclusive import committing
+from petastore.writers.commit_lock import committing
 
 __all__ = ["check_stored", "commit_dataset", "manifest_of", "publish"]
 
@@ -110,7 +110,7 @@ def publish(location: Location, schema: Unischema, change: Callable[[], Manifest
         location: The dataset's directory.
         schema: What its rows are, for `_common_metadata`.
         change: Reads what there is and makes the next manifest. Called again when another writer committed meanwhile,
-            which can happen only where there is no lock between processes (see `petastore.writers.exclusive`).
+            which can happen only where there is no lock between processes (see `petastore.writers.commit_lock`).
 
     Raises:
         DatasetChangedError: Others committed each time.

@@ -26,10 +26,10 @@ from petastore.storage.files.location import Location
 from petastore.storage.files.whole_files import create_directory, delete_quietly, read_whole, rename, write_file
 from petastore.storage.metadata.manifest import read_manifest
 from petastore.storage.requests.failures import answered_once, asking
+from petastore.writers.compression_choice import choose_compression
 from petastore.writers.layout import Layout
 from petastore.writers.page_borders import on_page_borders
 from petastore.writers.parquet import WriterOptions
-from petastore.writers.shrinking import settled
 
 __all__ = ["DataFiles", "end_write", "hidden_name", "lists_write", "show_files", "token_of"]
 
@@ -88,7 +88,7 @@ class DataFiles:
 
     @property
     def options(self) -> WriterOptions:
-        """Of the Parquet writer; settled once a row group is written."""
+        """Of the Parquet writer; complete once a row group is written."""
         return self._options
 
     def end_after(self, rows: int) -> None:
@@ -123,7 +123,7 @@ class DataFiles:
             columns = [group.column(name) for name in self._stored.names]
             group = pa.Table.from_arrays(columns, schema=self._stored)
         if self._writer is None:
-            self._options = settled(self._options, group)
+            self._options = choose_compression(self._options, group)
             self._open()
         paged = on_page_borders(group, self._options["write_batch_size"])
         with asking(self._location, "write", self._name):
@@ -170,7 +170,7 @@ class DataFiles:
             StorageError: The storage refused.
         """
         if at_least_one and not self._names:
-            self._options = settled(self._options, self._stored.empty_table())
+            self._options = choose_compression(self._options, self._stored.empty_table())
             self._open()
         if self._writer is not None:
             self._close()

@@ -18,7 +18,7 @@ from petastore.storage.footers.agreed_schema import agreed_arrow_schema
 from petastore.storage.footers.footers import encoded_footers, inventory_of, read_footer, read_footers
 from petastore.storage.metadata.manifest import Manifest, read_manifest, read_schema_document, write_manifest
 from petastore.writers.commit import commit_dataset
-from petastore.writers.exclusive import committing
+from petastore.writers.commit_lock import committing
 
 __all__ = ["generate_metadata"]
 

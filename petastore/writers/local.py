@@ -34,9 +34,9 @@ from petastore.writers.commit import publish
 from petastore.writers.encode import check_rows, encode_chunks
 from petastore.writers.files import DataFiles
 from petastore.writers.layout import Layout, row_groups
+from petastore.writers.parallel_files import has_even_cells, write_parallel_files
 from petastore.writers.parquet import Compression, writer_options
 from petastore.writers.row_group_index import build_rowgroup_index, checked_indexers
-from petastore.writers.side_by_side import has_even_cells, write_side_by_side
 from petastore.writers.target import Mode, Target, schema_there
 
 __all__ = ["write_cells", "write_dataset"]
@@ -133,7 +133,7 @@ def write_dataset(
     asked: dict[str, Any] = {"mode": mode, "compression": compression, "writer": _writer(), "progress": progress}
     with _encoders(workers_count) as pool:
         if columns is not None and columns.between is not None and has_even_cells(schema):
-            write = functools.partial(write_side_by_side, columns=columns, schema=schema, layout=layout, pool=pool)
+            write = functools.partial(write_parallel_files, columns=columns, schema=schema, layout=layout, pool=pool)
             inventory = _write(location, schema, write, layout, **asked)
         else:
             given: Any = rows

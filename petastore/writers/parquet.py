@@ -37,7 +37,7 @@ class WriterOptions(TypedDict):
     """Keyword arguments of `pyarrow.parquet.ParquetWriter`."""
 
     compression: dict[str, str]
-    """Of each leaf; `"auto"` is none that Parquet knows: `petastore.writers.shrinking.settled` chooses one."""
+    """Of each leaf; `petastore.writers.compression_choice` replaces `"auto"`, which Parquet does not know."""
 
     use_dictionary: list[str]
     write_statistics: list[str]
@@ -51,7 +51,7 @@ def writer_options(schema: Unischema, compression: Compression | None) -> Writer
 
     No dictionary is tried for binary cells and floating-point numbers, which seldom repeat, and no statistics are kept
     of binary cells. Cells that a codec has compressed are not compressed again. Pages carry checksums. `"auto"` is
-    left to be settled once there are cells.
+    left to be chosen once there are cells.
 
     Raises:
         RequestError: There is no such compression.

@@ -30,7 +30,7 @@ from petastore.storage.files.whole_files import delete_file
 from petastore.storage.footers.footers import Footer, encoded_footers, inventory_of, parquet_among, read_footers
 from petastore.storage.metadata.manifest import Manifest, manifest_token, read_manifest, read_schema_document
 from petastore.writers.commit import check_stored
-from petastore.writers.exclusive import LOCK
+from petastore.writers.commit_lock import LOCK
 
 __all__ = ["Mode", "Target", "schema_difference", "schema_there"]
 

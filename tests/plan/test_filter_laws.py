@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
-from petastore.testing import plan_laws
-from petastore.testing.filter_laws import PrunedRows, check_pruning, pruned_rows
 from petastore.testing.training import shards_of
+from tests.laws import plan_laws
+from tests.laws.pruning_laws import PrunedRows, check_pruning, pruned_rows
 from tests.tier import examples
 
 few = settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
 from petastore.plan.mixture.mixture import Batching, Mixture, Stop
-from petastore.testing import mixture_laws, plan_laws
-from petastore.testing.plan_laws import RANKS
 from petastore.testing.training import shards_of
+from tests.laws import mixture_laws, plan_laws
+from tests.laws.plan_laws import RANKS
 from tests.tier import sized
 
 GLOBAL_BATCH = 1680

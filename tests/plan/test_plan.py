@@ -15,7 +15,7 @@ from petastore.errors import NoDataAvailableError, RequestError
 from petastore.inventory import Inventory
 from petastore.plan import Cursor, Order, Plan, ReadRequest, Shard, Tail
 from petastore.plan.lanes import shuffled_lanes
-from petastore.testing import plan_laws as laws
+from tests.laws import plan_laws as laws
 
 RANKS = [1, 2, 3, 5, 7, 8, 16]
 GOLDEN = Path(__file__).parent / "golden" / "orders.json"

@@ -14,7 +14,7 @@ from petastore.errors import RequestError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Selection, Shard
 from petastore.plan.selection import Pruned
-from petastore.testing import plan_laws as laws
+from tests.laws import plan_laws as laws
 
 
 @st.composite

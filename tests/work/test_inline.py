@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from petastore.testing.pool_laws import PoolLaws
 from petastore.work import InlinePool, Pool
+from tests.laws.pool_laws import PoolLaws
 from tests.pace import LONG
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from petastore.testing.pool_laws import PoolLaws
 from petastore.work import Pool, ProcessPool
+from tests.laws.pool_laws import PoolLaws
 from tests.pace import LONG
 
 

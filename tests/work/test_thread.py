@@ -11,8 +11,8 @@ import pytest
 
 from petastore.errors import AbandonedThreadWarning
 from petastore.storage.requests.under_way import waiting_for
-from petastore.testing.pool_laws import PoolLaws
 from petastore.work import Pool, ThreadPool
+from tests.laws.pool_laws import PoolLaws
 from tests.pace import LONG
 
 

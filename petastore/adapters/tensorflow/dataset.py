@@ -15,9 +15,9 @@ from petastore.adapters.ragged import Padded, forms_of, refuse_ragged_windows
 from petastore.adapters.received import forgotten, received_of
 from petastore.adapters.runs import Run, runs_of
 from petastore.adapters.stored_nulls import refuse_stored_nulls
+from petastore.adapters.tensorflow.checked_dataset import CheckedDataset
 from petastore.adapters.tensorflow.columns import columns_of_field
 from petastore.adapters.tensorflow.crossing import Crossing, written_for_graphs
-from petastore.adapters.tensorflow.quick_iterator import iterated_quickly
 from petastore.adapters.tensorflow.tensor_column import TensorColumn
 from petastore.adapters.tensorflow.whole_passes import whole_passes
 from petastore.errors import RequestError
@@ -155,7 +155,7 @@ def dataset_of_fields(
     options.experimental_optimization.inject_prefetch = False
     if reader.shard.count > 1:
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return iterated_quickly(dataset.with_options(options), ask_keras)
+    return CheckedDataset(dataset.with_options(options), ask_keras)
 
 
 def _batches(reader: Any, passes: Passes, batch_size: int, columns: list[TensorColumn]) -> Any:

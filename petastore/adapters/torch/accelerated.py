@@ -99,14 +99,6 @@ def _layers(outer: object, names: tuple[str, ...]) -> Iterator[object]:
         outer = inner
 
 
-class _UnderWay:
-    """What Accelerate asks the loader that is iterated: `accumulate` steps with the last batch, however many came."""
-
-    end_of_dataloader = False
-    remainder = 0
-    """Rows that were repeated to fill the last batch: none."""
-
-
 def noted_by_accelerate(items: Iterator[Item], is_last: Callable[[], bool]) -> Iterator[Item]:
     """The same items, while Accelerate knows that a loader is iterated, and which of them is the last.
 
@@ -114,13 +106,20 @@ def noted_by_accelerate(items: Iterator[Item], is_last: Callable[[], bool]) -> I
         items: Batches of a pass.
         is_last: Whether the one that was given last is the last of the pass.
     """
+    from accelerate.data_loader import DataLoaderStateMixin
     from accelerate.state import GradientState
 
-    state, pass_ = GradientState(), _UnderWay()
-    state._add_dataloader(pass_)  # noqa: SLF001 (what Accelerate's own loaders call, and all that there is)
+    class Progress(DataLoaderStateMixin):  # type: ignore[misc]
+        """The loader that is iterated; `Accelerator.accumulate` steps the optimizer with its last batch."""
+
+        gradient_state = GradientState()
+
+    progress = Progress()
+    progress.begin()
+    progress.remainder = 0  # no rows were repeated to fill the last batch
     try:
         for item in items:
-            pass_.end_of_dataloader = is_last()
+            progress.end_of_dataloader = is_last()
             yield item
     finally:
-        state._remove_dataloader(pass_)  # noqa: SLF001
+        progress.end()

@@ -15,7 +15,7 @@ from petastore.once import once
 from petastore.plan.order.mix import counting
 from petastore.plan.selection import Selection
 
-__all__ = ["GroupedRows", "Permutation", "Runs", "inverse", "joined"]
+__all__ = ["GroupedRows", "Permutation", "Runs", "inverse", "joined", "places_by_key", "stable_order"]
 
 _Numbers: TypeAlias = NDArray[np.int64] | Callable[[], NDArray[np.int64]]
 """An array, or who works it out."""
@@ -284,3 +284,31 @@ def inverse(permutation: NDArray[Any], out: NDArray[np.int64] | None = None) -> 
     places = np.empty(len(permutation), dtype=np.int64) if out is None else out
     places[permutation] = counting(len(permutation))
     return places
+
+
+def stable_order(keys: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the indices of a stable `argsort` of integers.
+
+    NumPy sorts 16-bit integers by radix sort, many times faster than by comparisons.
+    """
+    first = int(keys.min()) if len(keys) else 0
+    if int(keys.max(initial=first)) - first < 2**16:
+        return np.argsort((keys - first).astype(np.uint16), kind="stable")
+    return np.argsort(keys, kind="stable")
+
+
+def places_by_key(keys: NDArray[Any]) -> list[tuple[int, NDArray[np.int64]]]:
+    """Return each distinct key, in ascending order, with the indices at which it stands.
+
+    Example:
+        >>> [(key, places.tolist()) for key, places in places_by_key(np.array([7, 2, 7], np.int32))]
+        [(2, [1]), (7, [0, 2])]
+    """
+    if len(keys) == 0:
+        return []
+    if keys[0] == keys[-1] and (keys == keys[0]).all():
+        return [(int(keys[0]), np.arange(len(keys)))]
+    places = stable_order(keys)
+    ordered = keys[places]
+    borders = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+    return [(int(keys[part[0]]), part) for part in np.split(places, borders)]

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 
 from petastore.once import once
 from petastore.plan.order.dealing import dealt_line
-from petastore.plan.order.grouped_rows import GroupedRows, Permutation, Runs, joined
+from petastore.plan.order.grouped_rows import GroupedRows, Permutation, Runs, joined, places_by_key, stable_order
 from petastore.plan.order.mix import hashed_permutation, mix, mix_array
 from petastore.plan.order.visits import LaneRuns, LaneVisits, Rounds, visit_of_lane
 from petastore.plan.request import Order
@@ -190,7 +190,7 @@ class EpochOrder:
         lanes, offsets = self._visits.at(positions)
         if not self._order.shuffle_rows:
             return GroupedRows(*self._on_line(self._lane_starts[lanes] + offsets), None)
-        by_lane = _stable_order(lanes)
+        by_lane = stable_order(lanes)
         groups = np.empty(len(positions), dtype=np.int32)
         rows = np.empty(len(positions), dtype=np.int64)
         offsets = offsets[by_lane]
@@ -248,7 +248,7 @@ class EpochOrder:
             return
         blocks = lane.blocks_at(offsets)
         inside = offsets - lane.block_starts[blocks]
-        for block, where in _runs(blocks):
+        for block, where in places_by_key(blocks):
             rows_there = self._block(lane.number, block)
             groups[where], rows[where] = rows_there.groups(inside[where]), rows_there.rows[inside[where]]
 
@@ -377,7 +377,7 @@ class EpochOrder:
         inside = np.arange(begin, end, dtype=np.int64) - np.repeat(self._line_starts[low:high], counts)
         rows = inside.astype(dtype)[permuted]
         which = np.repeat(np.arange(len(groups), dtype=np.int64), counts)[permuted]
-        return _Block(groups, groups[which], rows, rows[_stable_order(which)], counts)
+        return _Block(groups, groups[which], rows, rows[stable_order(which)], counts)
 
 
 def line_of_groups(rows: NDArray[np.int64], order: Order, *, epoch: int, lanes: int) -> NDArray[np.int32]:
@@ -456,21 +456,3 @@ class _LaneKeys:
         keys.sort()
         keys &= self._low_bits
         return keys
-
-
-def _stable_order(lanes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """What a stable `argsort` gives; NumPy sorts numbers of 16 bits by their digits, many times faster."""
-    small = lanes if int(lanes.max(initial=0)) >= 2**16 else lanes.astype(np.uint16)
-    return np.argsort(small, kind="stable")
-
-
-def _runs(keys: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
-    """Each distinct key with the places where it stands."""
-    if len(keys) == 0:
-        return []
-    if keys[0] == keys[-1] and (keys == keys[0]).all():
-        return [(int(keys[0]), np.arange(len(keys)))]
-    places = np.argsort(keys, kind="stable")
-    ordered = keys[places]
-    borders = np.flatnonzero(np.diff(ordered)) + 1
-    return [(int(keys[part[0]]), part) for part in np.split(places, borders)]

@@ -12,23 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from petastore.errors import RequestError
+from petastore.expressions.equality import ATTOSECONDS
 from petastore.schema.field import UnischemaField
 
 __all__ = ["comparable", "follow_closely", "most_between"]
 
-_ATTOSECONDS = {
-    "W": 604_800 * 10**18,
-    "D": 86_400 * 10**18,
-    "h": 3_600 * 10**18,
-    "m": 60 * 10**18,
-    "s": 10**18,
-    "ms": 10**15,
-    "us": 10**12,
-    "ns": 10**9,
-    "ps": 10**6,
-    "fs": 10**3,
-    "as": 1,
-}
 """In one unit; months and years have no fixed length."""
 
 
@@ -90,13 +78,13 @@ def _units(threshold: dt.timedelta | np.timedelta64, field: UnischemaField) -> F
         asked, ticks = 10**12, threshold // dt.timedelta(microseconds=1)
     else:
         asked_unit, asked_count = np.datetime_data(threshold.dtype)
-        asked, ticks = _ATTOSECONDS.get(asked_unit, 0) * asked_count, int(threshold.view(np.int64))
-    if not asked or unit not in _ATTOSECONDS:
+        asked, ticks = ATTOSECONDS.get(asked_unit, 0) * asked_count, int(threshold.view(np.int64))
+    if not asked or unit not in ATTOSECONDS:
         raise RequestError(
             f"delta_threshold={threshold!r} and the timestamps {field.name!r}, {field.dtype_name}: months and years "
             "have no fixed length; give days or less"
         )
-    return Fraction(ticks * asked, _ATTOSECONDS[unit] * count)
+    return Fraction(ticks * asked, ATTOSECONDS[unit] * count)
 
 
 def follow_closely(before: NDArray[Any], after: NDArray[Any], most: Any) -> NDArray[np.bool_]:

@@ -20,11 +20,11 @@ from petastore.decoding.buffers import Buffers
 from petastore.decoding.decode import Decoded, empty_column
 from petastore.errors import DecodeError
 from petastore.inventory import Inventory
-from petastore.plan.order.grouped_rows import GroupedRows
+from petastore.plan.order.grouped_rows import GroupedRows, places_by_key
 from petastore.plan.plan import Span
 from petastore.readers.assembly.encoded import EncodedCells, EncodedColumn, Origin
 from petastore.readers.assembly.from_arena import tasks_from_arena
-from petastore.readers.assembly.laying import Laying, by_group, come_in_long_runs, placed
+from petastore.readers.assembly.laying import Laying, come_in_long_runs, placed
 from petastore.readers.batch import Batch, Columns
 from petastore.readers.loaded.arena import Arena
 from petastore.readers.loaded.layout import Layout
@@ -163,7 +163,7 @@ class Assembler:
         names = set().union(*(row_group.sizes for row_group in loaded.values()))
         sizes = {name: np.zeros(span.num_rows, np.int64) for name in names}
         if names:
-            for group, where in by_group(span.groups):
+            for group, where in places_by_key(span.groups):
                 for name, of_group in loaded[group].sizes.items():
                     sizes[name][where] = of_group[span.rows[where]]
         return sizes

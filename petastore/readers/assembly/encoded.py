@@ -23,8 +23,8 @@ from petastore.decoding.cell_sizes import measuring_face, refuse_large_cells, re
 from petastore.decoding.decode import Decoded, decode_into, empty_column
 from petastore.errors import DecodeError
 from petastore.plan.batches.spans import each_once
-from petastore.plan.order.grouped_rows import GroupedRows
-from petastore.readers.assembly.laying import Laying, by_group
+from petastore.plan.order.grouped_rows import GroupedRows, places_by_key
+from petastore.readers.assembly.laying import Laying
 from petastore.readers.loaded.layout import Layout
 from petastore.readers.loaded.row_group import LoadedRowGroup
 from petastore.schema.codec import BytesCodec
@@ -178,7 +178,7 @@ class EncodedCells:
         if most is None or all(row_group.largest.get(name, 0) <= most for row_group in of_groups.values()):
             return
         sizes = np.zeros(picked.num_rows, np.int64)
-        for group, where in by_group(picked.groups):
+        for group, where in places_by_key(picked.groups):
             if name in of_groups[group].sizes:
                 sizes[where] = of_groups[group].sizes[name][picked.rows[where]]
         refuse_large_cells(sizes, field, most)
@@ -186,7 +186,7 @@ class EncodedCells:
     def _take_stacked(self, name: str, picked: GroupedRows, out: Decoded) -> None:
         """Rows of row groups that have the column stacked."""
         number, place = self.layout.places[name]
-        for group, where in by_group(picked.groups):
+        for group, where in places_by_key(picked.groups):
             rows, row_group = picked.rows[where], self.loaded[group]
             moved = row_group.places if self.layout.stacks[number].in_read_order else None
             out.values[where] = row_group.stacks[number][place][rows if moved is None else moved[rows]]
@@ -206,7 +206,7 @@ def _put_alike(viewed: Mapping[int, NDArray[Any]], picked: GroupedRows, buffers:
     first = next(iter(viewed.values()))
     values = buffers.empty((len(out), *first.shape[1:]), first.dtype.newbyteorder("="))
     are_large = values[:1].nbytes >= _LARGE_ROW_BYTES
-    for group, where in by_group(picked.groups):
+    for group, where in places_by_key(picked.groups):
         rows, of_group = picked.rows[where], viewed[group]
         if are_large:
             for place, row in zip(where.tolist(), rows.tolist(), strict=True):

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from petastore.arrow.memory import arrow_numbers, concatenate
 from petastore.decoding.buffers import Buffers
-from petastore.plan.order.grouped_rows import GroupedRows, Runs, inverse
+from petastore.plan.order.grouped_rows import GroupedRows, Runs, inverse, places_by_key, stable_order
 
-__all__ = ["NOT_ANNOUNCED", "Laid", "Laying", "by_group", "come_in_long_runs", "placed"]
+__all__ = ["NOT_ANNOUNCED", "Laid", "Laying", "come_in_long_runs", "placed"]
 
 _Where: TypeAlias = slice | NDArray[np.int64]
 
@@ -137,7 +137,7 @@ class Laying:
                 return Laid(segments, buffers, permutation.order)
             targets = None if permutation is None else permutation.targets
         else:
-            together = _stable_order(rows.groups)
+            together = stable_order(rows.groups)
             segments = _segments(rows.groups[together], rows.rows[together])
             if permutation is not None:
                 targets = permutation.targets[together]
@@ -172,29 +172,13 @@ def placed(rows: GroupedRows, places: Mapping[int, NDArray[np.int32] | None]) ->
         ends = itertools.pairwise([*borders.tolist(), len(lie)])
         pieces = [(int(rows.groups[first]), slice(first, stop)) for first, stop in ends]
     else:
-        pieces = by_group(rows.groups)
+        pieces = places_by_key(rows.groups)
     for group, where in pieces:
         of_group = places[group]
         lie[where] = rows.rows[where] if of_group is None else of_group[rows.rows[where]]
     if len(lie) and int(lie.min()) < 0:
         raise AssertionError(NOT_ANNOUNCED)
     return GroupedRows(rows.groups, lie, rows.permutation)
-
-
-def by_group(groups: NDArray[np.int32]) -> list[tuple[int, NDArray[np.int64]]]:
-    """Row group after row group, each once: where its rows stand among all.
-
-    Args:
-        groups: Row group of each row, shape (rows,), at least one.
-
-    Example:
-        >>> [(group, where.tolist()) for group, where in by_group(np.array([7, 2, 7], np.int32))]
-        [(2, [1]), (7, [0, 2])]
-    """
-    together = _stable_order(groups)
-    ordered = groups[together]
-    borders = _changes(ordered)
-    return list(zip(ordered[borders].tolist(), np.split(together, borders[1:]), strict=True))
 
 
 def _lay(columns: Mapping[int, NDArray[Any]], segments: list[_Segment], out: NDArray[Any]) -> None:
@@ -237,14 +221,6 @@ def _changes(groups: NDArray[np.int32]) -> NDArray[np.int64]:
 def _borders(changes: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
     """Where something new begins among so many: at the first one, and after each change."""
     return np.concatenate([[0][:count], np.flatnonzero(changes) + 1])
-
-
-def _stable_order(groups: NDArray[np.int32]) -> NDArray[np.int64]:
-    """What `argsort` gives; numbers of 16 bits are sorted by their digits, many times faster than by comparisons."""
-    first = int(groups.min())
-    if int(groups.max()) - first < 2**16:
-        return np.argsort((groups - np.int32(first)).astype(np.uint16), kind="stable")
-    return np.argsort(groups, kind="stable")
 
 
 def _is_range(rows: NDArray[np.int64]) -> bool:

@@ -17,11 +17,11 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from petastore.decoding.decode import Decoded
 from petastore.errors import ReaderClosedError, RequestError
 from petastore.forks import made_anew_in_children
 from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Span
+from petastore.predicates.column import each_value
 from petastore.readers.assembly.assemble import AssembledSpan
 from petastore.readers.batch import Batch
 
@@ -77,7 +77,7 @@ def rows_of(assembled: AssembledSpan, row_type: Any) -> Handout:
     """
     span = assembled.span
     columns = assembled.columns.by_name.values() if span.num_rows else ()
-    values = [iter(_values(column)) for column in columns]
+    values = [iter(each_value(column.rows(0, len(column.values)))) for column in columns]
     cells = zip(*values, strict=True) if values else itertools.repeat((), span.num_rows)
     # What `_make` does, which is Python; it would also count the fields of each row.
     rows = map(functools.partial(tuple.__new__, row_type), cells)
@@ -102,13 +102,6 @@ def windows_of(span: Span, parts: list[list[Any]], make: Callable[[tuple[Any, ..
     """
     of_first = iter(parts[0])
     return Handout(span, map(make, zip(of_first, *parts[1:], strict=True)), of_first, span.offsets)
-
-
-def _values(column: Decoded) -> Any:
-    """The values of a column one by one; None where one is missing."""
-    if column.missing is None:
-        return column.values
-    return [None if gone else value for gone, value in zip(column.missing.tolist(), column.values, strict=True)]
 
 
 class Shared(Iterator[_Item]):

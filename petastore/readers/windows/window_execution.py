@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from petastore.errors import RequestError
 from petastore.once import once
 from petastore.plan.request import Tail
 from petastore.plan.windows.ngram import NGram
 from petastore.plan.windows.windows import Windows
+from petastore.predicates.column import each_value
 from petastore.readers.assembly.assemble import VALID_COLUMN, AssembledSpan, Assembler
 from petastore.readers.execution.execution import Execution, WindowsOfRows
 from petastore.readers.execution.handing_out import GivesBatches, HandingOut, most_rows
@@ -108,7 +107,7 @@ class _GivesWindows:
         make = schema.row_type._make
         if len(schema) == 0:
             return [make(())] * windows
-        values = [_values(columns[name][:, self.ngram.offsets_of(name).index(offset)]) for name in schema.fields]
+        values = [each_value(columns[name][:, self.ngram.offsets_of(name).index(offset)]) for name in schema.fields]
         return [make(row) for row in zip(*values, strict=True)]
 
 
@@ -119,11 +118,3 @@ def _places(ngram: NGram, schema: Unischema) -> Mapping[str, Sequence[int]]:
     if not places:
         raise RequestError(f"after the transform there is none of the fields that {ngram!r} names")
     return places
-
-
-def _values(column: Any) -> Any:
-    """The values of a column one by one; None where one is missing."""
-    if isinstance(column, np.ma.MaskedArray):
-        gone: Any = np.ma.getmaskarray(column).reshape(len(column), -1).any(axis=1)
-        return [None if none else value for none, value in zip(gone.tolist(), column.data, strict=True)]
-    return column

@@ -11,7 +11,7 @@ from petastore.inventory import Inventory
 from petastore.plan import Order
 from petastore.plan.batches.residency import at_hand_bytes, most_at_a_time, needed_from_to, room_rows
 from petastore.plan.order.order import EpochOrder
-from petastore.testing.plan_laws import inventories, orders
+from tests.laws.plan_laws import inventories, orders
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9), st.integers(0, 9)), max_size=12))

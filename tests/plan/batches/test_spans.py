@@ -11,8 +11,8 @@ from petastore.inventory import Inventory
 from petastore.plan import Mixture, Order, Plan, ReadRequest, Selection, Shard, Tail
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.sharing.workers import WorkerPlan
-from petastore.testing import mixture_laws
-from petastore.testing.plan_laws import inventories, orders
+from tests.laws import mixture_laws
+from tests.laws.plan_laws import inventories, orders
 
 
 @given(inventories(), orders(), st.sampled_from([1, 2, 3, 5]), st.sampled_from(list(Tail)), st.integers(1, 9))

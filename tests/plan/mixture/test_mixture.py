@@ -21,8 +21,8 @@ from petastore.plan.cursor import MixedCursor
 from petastore.plan.mixture.mixture import Mixture
 from petastore.plan.order.grouped_rows import GroupedRows
 from petastore.plan.state import dump_state, resume
-from petastore.testing import mixture_laws as laws
-from petastore.testing.plan_laws import check_going_on_after_every_batch, check_row_groups_at_hand
+from tests.laws import mixture_laws as laws
+from tests.laws.plan_laws import check_going_on_after_every_batch, check_row_groups_at_hand
 from tests.tier import examples, sized
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "mixtures.json"

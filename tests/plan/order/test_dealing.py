@@ -12,8 +12,8 @@ from petastore.plan.order.dealing import dealt_line, owners
 from petastore.plan.order.order import line_of_groups
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard
-from petastore.testing import dealing_laws as dealing
-from petastore.testing import plan_laws as laws
+from tests.laws import dealing_laws as dealing
+from tests.laws import plan_laws as laws
 from tests.tier import examples
 
 _UNEVEN = [46, 30, 62, 0, 22, 54, 38, 48, 1, 7, 12, 33]

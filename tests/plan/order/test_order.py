@@ -12,7 +12,7 @@ from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest
 from petastore.plan.order.order import EpochOrder, line_of_groups
 from petastore.plan.order.visits import visit_of_lane
-from petastore.testing import plan_laws as laws
+from tests.laws import plan_laws as laws
 
 ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=24, block_rows=1)
 

@@ -15,7 +15,7 @@ from petastore.plan.batches.tail import lanes_of
 from petastore.plan.mixture.mixed_line import SourceTurns, mixed_line
 from petastore.plan.order.order import EpochOrder
 from petastore.plan.order.visits import LaneRuns, lane_of_visit, spreads_evenly, visit_of_lane
-from petastore.testing.plan_laws import check_runs_are_their_positions, inventories, orders, uneven_inventories
+from tests.laws.plan_laws import check_runs_are_their_positions, inventories, orders, uneven_inventories
 
 
 @given(st.integers(1, 300))

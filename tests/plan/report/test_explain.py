@@ -15,7 +15,7 @@ from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Selection, Shard, Tail
 from petastore.plan.report.explanation import Explanation
 from petastore.plan.selection import Pruned
-from petastore.testing import plan_laws as laws
+from tests.laws import plan_laws as laws
 
 
 @given(laws.inventories(), laws.orders(), st.sampled_from([1, 2, 3, 6]), st.integers(1, 20))

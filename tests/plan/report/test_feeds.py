@@ -11,7 +11,7 @@ from petastore.errors import NoDataAvailableError
 from petastore.inventory import Inventory
 from petastore.plan import Order, Plan, ReadRequest, Shard, Tail
 from petastore.plan.report.feeds import MOST_BATCHES
-from petastore.testing import plan_laws as laws
+from tests.laws import plan_laws as laws
 
 Entry = tuple[int, int, int]
 

@@ -10,7 +10,7 @@ from petastore.inventory import Inventory
 from petastore.plan.cursor import Cursor
 from petastore.plan.request import Shard, Tail
 from petastore.plan.sharing.numbers import numbered_batches, plan_of_numbers
-from petastore.testing.plan_laws import inventories
+from tests.laws.plan_laws import inventories
 
 
 @given(

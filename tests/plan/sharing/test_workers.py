@@ -17,7 +17,7 @@ from petastore.plan.cursor import Cursor
 from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
 from petastore.plan.sharing.workers import WorkerBatches, WorkerPlan, cursor_after, with_lanes_for_workers
-from petastore.testing.plan_laws import Walked, check_row_groups_at_hand, inventories, orders, walk
+from tests.laws.plan_laws import Walked, check_row_groups_at_hand, inventories, orders, walk
 from tests.tier import examples
 
 TAILS = list(Tail)

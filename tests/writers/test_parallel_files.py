@@ -20,7 +20,7 @@ from petastore.schema import Unischema, UnischemaField
 from petastore.storage.files.location import open_location
 from petastore.writers.layout import Layout
 from petastore.writers.local import write_dataset
-from petastore.writers.side_by_side import has_even_cells
+from petastore.writers.parallel_files import has_even_cells
 from tests.pace import patience
 from tests.writers.conftest import everything_in
 

@@ -1,7 +1,7 @@
 """Laws that every mixture keeps, for Hypothesis: no IO and no mocks.
 
 `mixtures()` draws mixtures of small datasets, `uneven_mixtures()` of many and large ones under filters,
-`mixtures_of_one()` of a single one. The laws of `petastore.testing.plan_laws` hold for mixtures too, but for
+`mixtures_of_one()` of a single one. The laws of `tests.laws.plan_laws` hold for mixtures too, but for
 `check_every_row_once`; the ones here say what is added.
 """
 
@@ -25,7 +25,8 @@ from petastore.plan.report.explanation import MixtureExplanation, ReadFacts
 from petastore.plan.report.feeds import MOST_BATCHES
 from petastore.plan.request import ReadRequest, Shard, Tail
 from petastore.plan.state import dump_state, resume
-from petastore.testing.plan_laws import (
+from petastore.testing.training import Training, shards_of, train
+from tests.laws.plan_laws import (
     check_same_batches_for_any_ranks,
     check_too_few_rows_are_refused,
     inventories,
@@ -33,7 +34,6 @@ from petastore.testing.plan_laws import (
     selections,
     uneven_inventories,
 )
-from petastore.testing.training import Training, shards_of, train
 
 __all__ = [
     "check_every_source_row_once",

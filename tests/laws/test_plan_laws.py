@@ -18,8 +18,9 @@ from petastore.plan.order.order import EpochOrder
 from petastore.plan.order.visits import LaneRuns
 from petastore.plan.plan import Span
 from petastore.plan.report.feeds import Feeds
-from petastore.testing import mixture_laws, plan_laws
-from petastore.testing.training import assert_same_steps, lines_of, shards_of, train
+from petastore.testing.training import shards_of, train
+from tests.laws import mixture_laws, plan_laws
+from tests.laws.lines import assert_same_steps, lines_of
 
 ORDER = Order(seed=7, shuffle_row_groups=True, shuffle_rows=True, lanes=6, block_rows=20)
 

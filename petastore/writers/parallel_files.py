@@ -1,8 +1,7 @@
-"""Columns of cells that are equally long, written to several files at a time, each by one thread.
+"""Writer of several Parquet files in parallel, one thread a file, for cells of equal length.
 
-Encoding such cells is a copy, and one thread that makes pages of them and hands these to the system is what all others
-would wait for. Here each thread does all of that, for a file of its own. Which rows a file has follows from the first
-row group, so files are the same however many threads there are.
+Encoding such cells is a copy, so a single thread that writes pages would be the bottleneck. The first row group decides
+which rows a file has: files are the same for any number of threads.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from petastore.writers.files import DataFiles
 from petastore.writers.layout import Layout, row_groups
 from petastore.writers.parquet import WriterOptions, leaves_of
 
-__all__ = ["has_even_cells", "write_side_by_side"]
+__all__ = ["has_even_cells", "write_parallel_files"]
 
-_SURE = 0.9
-"""So much of a row group has to lie in columns that are stored as they are: files are no larger than is meant."""
+_LEAST_UNCOMPRESSED = 0.9
+"""Least share of a row group in uncompressed columns, so that the size of a file can be predicted."""
 
 
 def has_even_cells(schema: Unischema) -> bool:
-    """Whether all rows have equally many bytes, and encoding them is a copy.
+    """Return whether all rows have equally many bytes, and encoding them is a copy.
 
     Example:
         >>> from petastore.schema import UnischemaField
@@ -47,14 +46,20 @@ def has_even_cells(schema: Unischema) -> bool:
     )
 
 
-def write_side_by_side(
-    files: DataFiles, told: Callable[[int], object], *, columns: Columns, schema: Unischema, layout: Layout, pool: Pool
+def write_parallel_files(
+    files: DataFiles,
+    report: Callable[[int], object],
+    *,
+    columns: Columns,
+    schema: Unischema,
+    layout: Layout,
+    pool: Pool,
 ) -> None:
-    """Writes columns; where they fill more than a file, several files at a time.
+    """Write columns; if they fill more than one file, write several files in parallel.
 
     Args:
-        files: Takes the first file, and makes those beside it.
-        told: Called with the rows of each row group that was written, by any thread.
+        files: The first file, and the factory of the others.
+        report: Called with the rows of each row group that was written, by any thread.
         columns: Of a number of rows that is known.
         schema: What they are to be, of even cells.
         layout: Where row groups and files end.
@@ -65,12 +70,12 @@ def write_side_by_side(
         StorageError: The storage refused.
     """
     assert columns.rows is not None and columns.between is not None  # noqa: S101, PT018 - of streams nobody asks
-    write = functools.partial(_write_between, columns, schema, layout, told)
+    write = functools.partial(_write_between, columns, schema, layout, report)
     first = next(row_groups(encode_columns(columns, schema), layout), None)
     if first is None:
         return
     files.write(first)
-    told(first.num_rows)
+    report(first.num_rows)
     per_file = layout.rows_per_file or _rows_of_a_file(first, files.options, layout)
     if per_file is None or per_file >= columns.rows:
         write(files, first.num_rows, columns.rows, pool)
@@ -79,7 +84,7 @@ def write_side_by_side(
     borders = [*range(0, columns.rows, per_file), columns.rows]
     tasks = [functools.partial(write, files, first.num_rows, per_file)]
     for number, (start, stop) in enumerate(itertools.pairwise(borders[1:]), 1):
-        tasks.append(functools.partial(_write_beside, write, files, number, start, stop))
+        tasks.append(functools.partial(_write_file, write, files, number, start, stop))
     del first
     result_of(together(tasks, lambda: None, functools.partial(pool.submit, priority=0)), pool)
 
@@ -91,10 +96,14 @@ def _rows_of_a_file(first: pa.Table, options: WriterOptions, layout: Layout) -> 
         is_stored_so = all(options["compression"][leaf] == "none" for leaf in leaves)
         if is_stored_so and options["use_dictionary"] and not set(leaves) & set(options["use_dictionary"]):
             sure += first.column(name).nbytes
-    return math.ceil(layout.file_bytes / first.nbytes) * first.num_rows if sure >= _SURE * first.nbytes else None
+    return (
+        math.ceil(layout.file_bytes / first.nbytes) * first.num_rows
+        if sure >= _LEAST_UNCOMPRESSED * first.nbytes
+        else None
+    )
 
 
-def _write_beside(
+def _write_file(
     write: Callable[[DataFiles, int, int], None], files: DataFiles, number: int, start: int, stop: int
 ) -> None:
     own = files.beside(number - 1)
@@ -110,7 +119,7 @@ def _write_between(
     columns: Columns,
     schema: Unischema,
     layout: Layout,
-    told: Callable[[int], object],
+    report: Callable[[int], object],
     files: DataFiles,
     start: int,
     stop: int,
@@ -120,4 +129,4 @@ def _write_between(
     cells = encode_columns(columns.between(start, stop), schema, pool, first_row=start)
     for group in row_groups(cells, dataclasses.replace(layout, rows_per_file=None)):
         files.write(group)
-        told(group.num_rows)
+        report(group.num_rows)

@@ -1,4 +1,4 @@
-"""One committer at a time: a lock for the moment in which a dataset's manifest is replaced.
+"""Lock of a commit: one writer at a time replaces the manifest of a dataset.
 
 On a local filesystem the lock is `flock` on `_petastore/.lock`: it holds between processes of the host (and over NFS 4)
 and ends with its process, however that ends. Elsewhere it holds inside this process only, and writers compare the
@@ -22,7 +22,7 @@ from petastore.storage.requests.failures import asking
 __all__ = ["LOCK", "committing"]
 
 LOCK = "_petastore/.lock"
-"""Path of the lock file, relative to the root; it holds nothing."""
+"""Path of the empty lock file, relative to the root."""
 
 _guard = forks.Lock()
 _in_process: dict[tuple[str, str], forks.Lock] = collections.defaultdict(forks.Lock)
@@ -30,7 +30,7 @@ _in_process: dict[tuple[str, str], forks.Lock] = collections.defaultdict(forks.L
 
 @contextlib.contextmanager
 def committing(location: Location) -> Iterator[None]:
-    """Hold the lock of a dataset; waits while another holds it.
+    """Hold the commit lock of a dataset; wait while another writer holds it.
 
     Example:
         >>> from petastore.storage.files.location import open_location

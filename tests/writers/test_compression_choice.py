@@ -14,8 +14,8 @@ import petastore
 from petastore import Unischema, UnischemaField, write_dataset
 from petastore.codecs import NdarrayCodec, VectorCodec
 from petastore.schema.arrow import storage_schema
+from petastore.writers.compression_choice import choose_compression
 from petastore.writers.parquet import COMPRESSIONS, writer_options
-from petastore.writers.shrinking import settled
 
 SCHEMA = Unischema(
     "x",
@@ -94,11 +94,11 @@ def test_the_sample_is_of_the_whole_row_group_and_of_what_a_slice_holds(tmp_path
     zeros = [bytes(1000)] * 400
     both = pa.table({"x": noise[:50] + zeros}, storage_schema(schema))
     options = writer_options(schema, "auto")
-    assert settled(options, both)["compression"] == {"x": "snappy"}
-    assert settled(options, both.slice(0, 50))["compression"] == {"x": "none"}
+    assert choose_compression(options, both)["compression"] == {"x": "snappy"}
+    assert choose_compression(options, both.slice(0, 50))["compression"] == {"x": "none"}
     in_chunks = pa.concat_tables([pa.table({"x": [cell]}, storage_schema(schema)) for cell in noise])
-    assert settled(options, in_chunks)["compression"] == {"x": "none"}
-    assert settled(options, in_chunks) == settled(options, in_chunks.combine_chunks())
+    assert choose_compression(options, in_chunks)["compression"] == {"x": "none"}
+    assert choose_compression(options, in_chunks) == choose_compression(options, in_chunks.combine_chunks())
 
 
 def test_a_column_of_several_leaves_and_names_with_dots_have_a_compression_for_each(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_column_of_several_leaves_and_names_with_dots_have_a_compression_for_e
 @pytest.mark.parametrize("compression", [*COMPRESSIONS, None])
 def test_options_that_leave_nothing_open_stay_as_they_are(compression: Any) -> None:
     options = writer_options(SCHEMA, compression)
-    assert settled(options, storage_schema(SCHEMA).empty_table()) is options
+    assert choose_compression(options, storage_schema(SCHEMA).empty_table()) is options
 
 
 def test_rows_of_files_that_are_compressed_in_different_ways_are_read(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,8 @@ from petastore.plan.plan import Plan
 from petastore.plan.request import Order, ReadRequest, Shard, Tail
 from petastore.plan.selection import Selection
 from petastore.plan.state import dump_state, resume
-from petastore.testing.training import Lines, SourceLines, Training, assert_same_steps, lines_of, shards_of, train
+from petastore.testing.training import Training, check_equal_steps, check_every_row_once, shards_of, train
+from tests.laws.lines import Lines, SourceLines, assert_same_steps, lines_of
 
 __all__ = [
     "RANKS",
@@ -165,68 +167,6 @@ def _first_rows(plan: Plan | Mixture) -> NDArray[np.int64]:
 def ranks_of(inventory: Inventory, order: Order, *, ranks: int, tail: Tail, epochs: int = 1) -> list[Plan]:
     """The plans of all ranks of one training over a dataset."""
     return shards_of(Plan(inventory, ReadRequest(("id",), order, Shard(), epochs, tail)), ranks)
-
-
-def check_equal_steps(plans: Sequence[Plan | Mixture], batch_size: int) -> None:
-    """Every rank gets as many batches as `steps_per_epoch` says, none of them empty, and rows as `rows_per_epoch`.
-
-    In each step the ranks have equally many rows, give or take one.
-
-    Args:
-        plans: Of all ranks, in their order.
-        batch_size: Rows of a full batch of one rank.
-    """
-    training = train(plans, batch_size)
-    epochs = plans[0].request.epochs or 0
-    for rank, plan in enumerate(plans):
-        wanted = epochs * plan.steps_per_epoch(batch_size), epochs * plan.rows_per_epoch(batch_size)
-        found = training.num_steps, int((training.ranks == rank).sum())
-        assert found == wanted, (
-            f"rank {rank} of {len(plans)} has {found[0]} steps with {found[1]} rows in all, "
-            f"but lengths promise {wanted[0]} with {wanted[1]}"
-        )
-    sizes = training.sizes
-    assert sizes.all(), "a rank has an empty batch"
-    uneven = np.flatnonzero(sizes.max(axis=1, initial=0) - sizes.min(axis=1, initial=2**62) > 1)
-    assert len(uneven) == 0, f"step {uneven[0]} has shares that differ by more than a row: {sizes[uneven[0]].tolist()}"
-
-
-def check_every_row_once(plans: Sequence[Plan], batch_size: int) -> None:
-    """Shards are disjoint and cover the rows that are meant, in every epoch.
-
-    `even` and `pad` give each row once, `drop` at most once, `wrap` at least once; `drop` and `wrap` are off by less
-    than a global batch.
-
-    Args:
-        plans: Of all ranks, in their order; not of a mixture, which has a law of its own.
-        batch_size: Rows of a full batch of one rank.
-    """
-    training = train(plans, batch_size)
-    tail, meant = plans[0].request.tail, _meant(plans[0])
-    for epoch in range(plans[0].request.epochs or 0):
-        of_epoch = training.valid & (training.epochs[training.steps] == epoch)
-        times = np.bincount(training.rows[of_epoch], minlength=len(meant))
-        _assert_none(epoch, "not meant, but come", (times > 0) & ~meant)
-        if tail is not Tail.WRAP:
-            _assert_none(epoch, "given more than once", times > 1)
-        if tail is not Tail.DROP:
-            _assert_none(epoch, "never given", meant & (times == 0))
-        off = abs(int(times.sum()) - int(meant.sum()))
-        assert off < batch_size * len(plans), f"epoch {epoch} is off by {off} rows, a whole global batch"
-
-
-def _meant(plan: Plan) -> NDArray[np.bool_]:
-    """Which rows of the dataset are meant, shape (rows,)."""
-    meant = np.repeat(plan.rows > 0, plan.inventory.rows)
-    starts = _first_rows(plan)
-    for group, bitmap in ({} if plan.selection is None else plan.selection.bitmaps).items():
-        meant[starts[group] : starts[group] + len(bitmap)] = bitmap
-    return meant
-
-
-def _assert_none(epoch: int, what: str, broken: NDArray[np.bool_]) -> None:
-    rows = np.flatnonzero(broken)
-    assert len(rows) == 0, f"{len(rows):,} rows of epoch {epoch} are {what}, such as {rows[:5].tolist()}"
 
 
 def check_too_few_rows_are_refused(plans: Sequence[Plan | Mixture], batch_size: int) -> None:
@@ -393,13 +333,14 @@ def check_interpreters_agree(make: Callable[[], Iterable[Plan | Mixture]]) -> No
     file = inspect.getsourcefile(make)
     program = (
         "import runpy, sys\n"
-        "from petastore.testing import plan_laws\n"
+        "from tests.laws import plan_laws\n"
         "print(plan_laws.digest_of(runpy.run_path(sys.argv[1])[sys.argv[2]]()))\n"
     )
     here = digest_of(make())
     for hash_seed in ("0", "4242"):
-        said = subprocess.run(  # noqa: S603 - the caller's own function
+        said = subprocess.run(
             [sys.executable, "-c", program, str(file), make.__name__],
+            cwd=Path(__file__).parents[2],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             check=True,
             capture_output=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from petastore.storage.files.location import open_location
-from petastore.writers.exclusive import LOCK, committing
+from petastore.writers.commit_lock import LOCK, committing
 
 
 def test_threads_commit_one_after_the_other(url: str) -> None:

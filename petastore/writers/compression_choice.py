@@ -1,4 +1,4 @@
-"""Which columns are worth compressing: a sample of their first row group tells. Pure."""
+"""Choice of a compression for each column, from a sample of the first row group. Pure."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ import pyarrow as pa
 from petastore.codecs.arrow.arrow_views import offsets_of
 from petastore.writers.parquet import WriterOptions, is_blob, leaf_type, leaves_of
 
-__all__ = ["settled"]
+__all__ = ["choose_compression"]
 
 _COMPRESSION = "snappy"
-"""Of columns that shrink, where nobody asked for another."""
+"""Compression of columns that shrink, unless the caller names another."""
 
 _WORTH = 0.97
-"""What shrinks less than to this part is stored as it is: both sides would pay for next to nothing."""
+"""Columns whose sample stays above this ratio are stored uncompressed."""
 
 _PIECES = 8
 _PIECE_BYTES = 128 * 1024
 _LEAST_BYTES = 16 * 1024
-"""Less than this tells nothing, and costs nothing either."""
+"""Smaller samples do not decide."""
 
 
-def settled(options: WriterOptions, first: pa.Table) -> WriterOptions:
-    """Writer options in which each column has a compression, where `"auto"` left that open.
+def choose_compression(options: WriterOptions, first: pa.Table) -> WriterOptions:
+    """Return writer options with a compression for each column whose option is `"auto"`.
 
-    Cells of bytes and floating-point numbers get none where a sample of them does not shrink. All others get snappy:
-    they have dictionaries, or too few bytes to tell.
+    Bytes and floating-point numbers stay uncompressed if a sample of them does not shrink. Other columns get snappy.
 
     Args:
         options: As `petastore.writers.parquet.writer_options` gives them.
@@ -41,7 +40,7 @@ def settled(options: WriterOptions, first: pa.Table) -> WriterOptions:
         >>> schema = Unischema("x", [UnischemaField("noise", "float32"), UnischemaField("zero", "float32")])
         >>> noise = np.random.default_rng(0).random(10_000, np.float32)
         >>> table = pa.table({"noise": noise, "zero": np.zeros(10_000, np.float32)})
-        >>> settled(writer_options(schema, "auto"), table)["compression"]
+        >>> choose_compression(writer_options(schema, "auto"), table)["compression"]
         {'noise': 'none', 'zero': 'snappy'}
     """
     asked = options["compression"]

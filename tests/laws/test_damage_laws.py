@@ -26,7 +26,8 @@ from petastore.storage.files.whole_files import TICK_NS
 from petastore.storage.metadata.manifest import COMMON_METADATA, MANIFEST
 from petastore.storage.row_groups import verified
 from petastore.storage.row_groups.small import small_files
-from petastore.testing.damage_laws import (
+from petastore.writers.generate import generate_metadata
+from tests.laws.damage_laws import (
     Damage,
     Outcome,
     check_damage,
@@ -36,7 +37,6 @@ from petastore.testing.damage_laws import (
     flips,
     noise,
 )
-from petastore.writers.generate import generate_metadata
 from tests.tier import sized
 
 SCHEMA = Unischema(

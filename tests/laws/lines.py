@@ -1,0 +1,164 @@
+"""The rows that are due at each step of a training run, from what one rank is given that takes one row at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from petastore.plan.cursor import Cursor, MixedCursor
+from petastore.plan.mixture.mixture import Mixture
+from petastore.plan.plan import Plan
+from petastore.plan.request import Shard, Tail
+from petastore.testing.training import StepsAndRows, Training, numbers_of
+
+__all__ = ["Lines", "SourceLines", "assert_same_steps", "lines_of"]
+
+_LINE_ROWS = 2**16
+
+
+def lines_of(plan: Plan | Mixture, *, most: int | None = None) -> Lines | SourceLines:
+    """What is due to whoever trains on a plan.
+
+    Args:
+        plan: Of any shard.
+        most: How far to look, in rows, where an epoch never ends: a mixture that is a cycle.
+    """
+    alone = plan.for_shard(Shard())
+    endless = plan.request.epochs is None
+    parts: list[list[NDArray[np.int64]]] = [[np.empty(0, np.int64)] for _ in range(plan.request.epochs or 1)]
+    for span in alone.spans(1, rows_per_span=_LINE_ROWS):
+        if span.epoch >= len(parts):
+            break
+        parts[span.epoch].append(numbers_of(plan, span))
+        if endless and most is not None and sum(map(len, parts[span.epoch])) >= most:
+            break
+    lines = [np.concatenate(of_epoch) for of_epoch in parts]
+    if not isinstance(plan, Mixture) or plan.batching == "mixed":
+        return Lines(lines, plan.request.tail)
+    first_rows = np.append(np.cumsum(plan.inventory.rows) - plan.inventory.rows, plan.inventory.num_rows)
+    borders = first_rows[plan.first_groups]
+    sources = [np.searchsorted(borders, line, side="right") - 1 for line in lines]
+    by_source = [
+        [line[of_line == source] for source in range(len(plan.sources))]
+        for line, of_line in zip(lines, sources, strict=True)
+    ]
+    return SourceLines(by_source, plan.request.tail, borders)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lines:
+    """One line of rows for each epoch; every global batch is a run of it, and the next one begins where it ends."""
+
+    lines: list[NDArray[np.int64]]
+    """Of each epoch: its rows, in their order."""
+
+    tail: Tail
+    """What becomes of the last rows."""
+
+    def due(self, training: Training, begin: Cursor, batch_size: int) -> StepsAndRows:
+        """The rows that are due at each step of a training.
+
+        Args:
+            training: What was given; its cursors say where each step ends.
+            begin: Where it went on.
+            batch_size: Rows of a full batch of one rank.
+
+        Raises:
+            AssertionError: A step takes more or fewer rows than a global batch, and is no last one.
+        """
+        due = [np.empty(0, np.int64)]
+        before = begin
+        for step, after in enumerate(training.cursors):
+            epoch = int(training.epochs[step])
+            assert before.epoch == epoch or self.tail is Tail.DROP, f"step {step} skips the rest of an epoch"
+            start = before.position if before.epoch == epoch else 0
+            stop = after.position if after.epoch == epoch else None
+            what = f"step {step} of {training.num_ranks} ranks with batches of {batch_size}"
+            due.append(_run(self.lines[epoch], start, stop, training.num_ranks, batch_size, self.tail, what))
+            before = after
+        return np.repeat(np.arange(len(due)) - 1, [len(rows) for rows in due]), np.concatenate(due)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SourceLines:
+    """Of a mixture whose batches are each of one source: every global batch is a run of its source's line."""
+
+    lines: list[list[NDArray[np.int64]]]
+    """Of each epoch, of each source: its rows, in their order."""
+
+    tail: Tail
+    """What becomes of the last rows of each source."""
+
+    first_rows: NDArray[np.int64]
+    """The number of each source's first row, and of all rows; shape (sources + 1,)."""
+
+    def due(self, training: Training, begin: Cursor, batch_size: int) -> StepsAndRows:
+        """As `Lines.due`.
+
+        Raises:
+            AssertionError: A step has rows of two sources, or takes another number of rows than a global batch.
+        """
+        sources = np.searchsorted(self.first_rows, training.rows, side="right") - 1
+        of_step = np.zeros(training.num_steps, dtype=np.int64)
+        of_step[training.steps] = sources
+        mixed = training.steps[of_step[training.steps] != sources]
+        assert len(mixed) == 0, f"step {mixed[:1].tolist()} has rows of several sources"
+        due = [np.empty(0, np.int64)]
+        before = begin
+        for step, after in enumerate(training.cursors):
+            epoch, source = int(training.epochs[step]), int(of_step[step])
+            starts, stops = self._taken(before, epoch), self._taken(after, epoch)
+            line = self.lines[epoch][source]
+            stop = stops[source] if after.epoch == epoch and stops[source] < len(line) else None
+            what = f"step {step} of {training.num_ranks} ranks with batches of {batch_size}"
+            due.append(_run(line, starts[source], stop, training.num_ranks, batch_size, self.tail, what))
+            others = [place for place in range(len(starts)) if place != source and after.epoch == epoch]
+            assert all(starts[place] == stops[place] for place in others), f"step {step} takes of other sources too"
+            before = after
+        return np.repeat(np.arange(len(due)) - 1, [len(rows) for rows in due]), np.concatenate(due)
+
+    def _taken(self, cursor: Cursor, epoch: int) -> tuple[int, ...]:
+        none = (0,) * (len(self.first_rows) - 1)
+        return cursor.taken if isinstance(cursor, MixedCursor) and cursor.epoch == epoch else none
+
+
+def _run(
+    line: NDArray[np.int64], start: int, stop: int | None, ranks: int, batch_size: int, tail: Tail, what: str
+) -> NDArray[np.int64]:
+    """The run of a line that a step is due; `stop` is None for the last one."""
+    global_batch = ranks * batch_size
+    if stop is not None or tail is Tail.DROP:
+        stop = start + global_batch if stop is None else stop
+        assert stop - start == global_batch, f"{what} goes from {start} to {stop}, which is no global batch"
+        assert stop <= len(line), f"{what} goes beyond the {len(line)} rows of its line"
+        return line[start:stop]
+    left = len(line) - start
+    # with `even`, rows that are fewer than the ranks have joined the batch before
+    most = global_batch + ranks - 1 if tail is Tail.EVEN else global_batch
+    assert 0 < left <= most, f"{what} is the last one, but {left} rows are left"
+    return line[(start + np.arange(global_batch)) % len(line)] if tail is Tail.WRAP else line[start:]
+
+
+def assert_same_steps(found: StepsAndRows, wanted: StepsAndRows, what: str) -> None:
+    """Fails unless two trainings have the same rows in each step, as multisets; says which step differs first.
+
+    Args:
+        found: Steps and rows, two arrays of one length.
+        wanted: The same.
+        what: Said with the failure.
+    """
+    one, other = (np.stack(pair)[:, np.lexsort(pair[::-1])] for pair in (found, wanted))
+    if np.array_equal(one, other):
+        return
+    shared = min(one.shape[1], other.shape[1])
+    differ = np.flatnonzero((one[:, :shared] != other[:, :shared]).any(axis=0))
+    place = int(differ[0]) if len(differ) else shared
+    step = min(int(pair[0, place]) for pair in (one, other) if place < pair.shape[1])
+    rows, due = (pair[1, pair[0] == step] for pair in (one, other))
+    extra, missing = np.setdiff1d(rows, due)[:5].tolist(), np.setdiff1d(due, rows)[:5].tolist()
+    raise AssertionError(
+        f"{what}: step {step} has {len(rows):,} rows where {len(due):,} are due; "
+        f"not due are {extra}, missing are {missing} (the first few)"
+    )
