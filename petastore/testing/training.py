@@ -199,14 +199,14 @@ def check_every_row_once(plans: Sequence[Plan], batch_size: int) -> None:
         batch_size: Rows of a full batch of one rank.
     """
     training = train(plans, batch_size)
-    tail, meant = plans[0].request.tail, _meant(plans[0])
+    last_batch, meant = plans[0].request.last_batch, _meant(plans[0])
     for epoch in range(plans[0].request.epochs or 0):
         of_epoch = training.valid & (training.epochs[training.steps] == epoch)
         times = np.bincount(training.rows[of_epoch], minlength=len(meant))
         _assert_none(epoch, "not meant, but come", (times > 0) & ~meant)
-        if tail is not Tail.WRAP:
+        if last_batch is not Tail.WRAP:
             _assert_none(epoch, "given more than once", times > 1)
-        if tail is not Tail.DROP:
+        if last_batch is not Tail.DROP:
             _assert_none(epoch, "never given", meant & (times == 0))
         off = abs(int(times.sum()) - int(meant.sum()))
         assert off < batch_size * len(plans), f"epoch {epoch} is off by {off} rows, a whole global batch"

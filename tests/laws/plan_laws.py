@@ -164,9 +164,9 @@ def _first_rows(plan: Plan | Mixture) -> NDArray[np.int64]:
     return np.cumsum(rows) - rows
 
 
-def ranks_of(inventory: Inventory, order: Order, *, ranks: int, tail: Tail, epochs: int = 1) -> list[Plan]:
+def ranks_of(inventory: Inventory, order: Order, *, ranks: int, last_batch: Tail, epochs: int = 1) -> list[Plan]:
     """The plans of all ranks of one training over a dataset."""
-    return shards_of(Plan(inventory, ReadRequest(("id",), order, Shard(), epochs, tail)), ranks)
+    return shards_of(Plan(inventory, ReadRequest(("id",), order, Shard(), epochs, last_batch)), ranks)
 
 
 def check_too_few_rows_are_refused(plans: Sequence[Plan | Mixture], batch_size: int) -> None:
@@ -186,10 +186,10 @@ def check_too_few_rows_are_refused(plans: Sequence[Plan | Mixture], batch_size: 
 
 
 def check_global_batches_ignore_ranks(
-    inventory: Inventory, order: Order, *, global_batch: int, tail: Tail, ranks: Iterable[int]
+    inventory: Inventory, order: Order, *, global_batch: int, last_batch: Tail, ranks: Iterable[int]
 ) -> None:
     """`check_same_batches_for_any_ranks` of a dataset and an order."""
-    plan = Plan(inventory, ReadRequest(("id",), order, tail=tail))
+    plan = Plan(inventory, ReadRequest(("id",), order, last_batch=last_batch))
     check_same_batches_for_any_ranks(plan, global_batch=global_batch, ranks=ranks)
 
 
@@ -211,7 +211,7 @@ def check_same_batches_for_any_ranks(plan: Plan | Mixture, *, global_batch: int,
         if global_batch % count:
             continue
         plans, batch_size = shards_of(plan, count), global_batch // count
-        is_even = plan.request.tail is Tail.EVEN
+        is_even = plan.request.last_batch is Tail.EVEN
         if is_even and 0 < plan.num_rows < count:
             check_too_few_rows_are_refused(plans, batch_size)
             continue
@@ -264,7 +264,7 @@ def check_going_on_with_others(plan: Plan | Mixture, log: Sequence[tuple[int, in
     lines = lines_of(plan, most=_FAR * sum(ranks * batch_size * steps for ranks, batch_size, steps in log))
     cursor = Cursor()
     for ranks, batch_size, most in [*log, *([(1, plan.num_rows // 10 + 1, None)] if ends else [])]:
-        if plan.request.tail is Tail.EVEN and 0 < plan.num_rows < ranks:
+        if plan.request.last_batch is Tail.EVEN and 0 < plan.num_rows < ranks:
             check_too_few_rows_are_refused(shards_of(plan, ranks), batch_size)
             continue
         training = _go_on(plan, lines, cursor, ranks, batch_size, most)
@@ -297,7 +297,7 @@ _FAR = 4
 
 def _assert_ended(plan: Plan | Mixture, cursor: Cursor) -> None:
     end = Cursor(plan.request.epochs or 0)
-    leaves_rows_out = plan.request.tail is Tail.DROP or plan.num_rows == 0
+    leaves_rows_out = plan.request.last_batch is Tail.DROP or plan.num_rows == 0
     assert leaves_rows_out or cursor == end, f"a training that is over stands at {cursor}, and not at {end}"
 
 
